@@ -72,7 +72,7 @@ def _artifact(session: Session, lowered: "Lowered", backend: Backend, kind: str)
         return backend.translations()[kind](lowered)
     if kind in backend.files():
         return backend.files()[kind](lowered)
-    return session.build(lowered).ir(kind)
+    return backend.listings()[kind](session.artifact(lowered))
 
 
 def _report(lowered: "Lowered", options: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
     from stepwell.analysis.explain import Explanation
+    from stepwell.driver.artifact import Artifact
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.driver.lowered import Lowered
     from stepwell.passes.framework.instrumentation import Flags, Instrumentation
@@ -142,6 +143,14 @@ class Session:
 
         with Progress(lowered.level) as progress:
             return build(lowered, threads=threads, cache=cache, on_level=progress.level)
+
+    def artifact(self, lowered: "Lowered") -> "Artifact":
+        """The code of a model at one of the levels that it is made from, which another machine may have to run."""
+        from stepwell.cache.disk import chosen_cache
+        from stepwell.driver.build import make_artifact
+
+        with Progress(lowered.level) as progress:
+            return make_artifact(lowered, chosen_cache(True), progress.level)
 
     def read(self) -> "Lowered":
         """The model given with `--from`, at that level. Raises IRError or ModelError."""

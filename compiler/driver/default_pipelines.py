@@ -26,8 +26,8 @@ llvm(
     // This canonicalisation removes the memref.alloca_scope that convert-scf-to-openmp makes.
     canonicalize, cse, limit-unrolling, convert-scf-to-cf, convert-math-to-llvm,
     // Calls of libm on vectors take them apart, so vectors are converted afterwards.
-    convert-math-to-libm, convert-vector-to-llvm, expand-strided-metadata, lower-affine, arith-expand{include-bf16=true},
-    finalize-memref-to-llvm, convert-arith-to-llvm, convert-ub-to-llvm,
+    convert-math-to-libm, convert-vector-to-llvm{enable-x86=true}, carry-tiles, expand-strided-metadata, lower-affine,
+    arith-expand{include-bf16=true}, finalize-memref-to-llvm, convert-arith-to-llvm, convert-ub-to-llvm,
     // Functions before OpenMP, whose conversion would give them descriptors.
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}, convert-openmp-to-llvm, convert-cf-to-llvm, convert-index-to-llvm,
     reconcile-unrealized-casts, canonicalize, cse, pack-arguments, split-main,

@@ -5,10 +5,12 @@ import platform
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
-from stepwell.dialects.support.errors import CodegenError
+from stepwell.dialects.support.errors import CodegenError, UnsupportedError
+from stepwell.dialects.target.description import REQUIRES
+from stepwell.dialects.target.host import host
 from stepwell.runtime import elf, support
 from stepwell.runtime.image import Image, runs
 from stepwell.runtime.late_sizes import CALLBACKS
@@ -71,7 +73,8 @@ class LoadedCode:
 def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> LoadedCode:
     """Link `objects` (by the name of the function each defines) with each other, OpenMP and the C and maths libraries.
 
-    Raises CodegenError for a damaged object, a function that two objects define, or one that none defines (naming its user).
+    Raises CodegenError for a damaged object, a function that two objects define, or one that none defines (naming its user), and
+    UnsupportedError for code that needs instructions that this machine lacks.
     """
     bad = next((name for name, data in objects.items() if not elf.is_elf(data)), None)
     if bad is not None:
@@ -81,6 +84,7 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
 
         return LoadedCode(*link(objects, None, exports))
     files = {name: elf.read(data) for name, data in objects.items()}
+    _check_instructions(files.values())
     imports, helpers = _resolve(files, exports)
     if helpers:
         from stepwell.runtime.jit import compile_helpers
@@ -93,6 +97,14 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
     from stepwell.runtime.jit import link
 
     return LoadedCode(*link(objects, imports, exports))
+
+
+def _check_instructions(files: Iterable[elf.Object]) -> None:
+    """Raise UnsupportedError for objects that say that they need what this machine lacks."""
+    needs = {name for file in files for symbol in file.defined if symbol.startswith(REQUIRES) for name in symbol.rpartition(":")[2].split(",")}
+    missing = sorted(needs - host().features) if needs else ()
+    if missing:
+        raise UnsupportedError(f"the code is for a machine with {', '.join(missing)}, which this one lacks: it can be written to a file, not run")
 
 
 def _resolve(files: Mapping[str, elf.Object], exports: Sequence[str]) -> tuple[dict[str, int], list[str]]:

@@ -16,7 +16,7 @@ from stepwell.dialects.support.processes import Lock, uninterrupted
 
 with uninterrupted():  # an interrupt would leave native code half initialised, for good
     from torch_mlir import ir, passmanager, rewrite
-    from torch_mlir.dialects import affine, arith, bufferization, cf, func, linalg, llvm, math, memref, scf, tensor, ub, vector
+    from torch_mlir.dialects import affine, arith, bufferization, cf, func, linalg, llvm, math, memref, scf, tensor, ub, vector, x86
     from torch_mlir.dialects import ext as _ext
     from torch_mlir.execution_engine import ExecutionEngine
 
@@ -25,7 +25,7 @@ __all__ = [
     "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "cf", "create_operation", "define_group_accessors",
     "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "on_parse", "operand_fields", "operand_group",
     "parse_module", "passmanager", "register_dialect", "registered_dialects",
-    "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
+    "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector", "x86",
 ]  # fmt: skip
 
 Pure = _ext.Pure

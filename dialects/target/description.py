@@ -128,5 +128,8 @@ def _vectors(triple: str, features: frozenset[str]) -> tuple[int, int, bool]:
     return 256 if "avx" in features else 128, 16, "fma" in features
 
 
+REQUIRES = "stepwell.requires."
+"""What the names of symbols of objects begin with that say, behind a colon, which features code needs beyond those of the machine that made it."""
+
 GENERIC = Target("generic", "x86_64-unknown-unknown", "generic", frozenset(), 256, 16, False, 1, CACHES["x86_64"], _PIPES)
 """The target that passes assume if none was named."""

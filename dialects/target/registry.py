@@ -16,6 +16,11 @@ _NAMED = {
     "avx-vnni": ("x86_64-unknown-linux-gnu", "x86-64-v3", _X86_V3 | {"avxvnni"}),
     "x86-64-v4-vnni": ("x86_64-unknown-linux-gnu", "x86-64-v4", _X86_V4 | {"avx512vnni"}),
     "x86-64-v4-bf16": ("x86_64-unknown-linux-gnu", "x86-64-v4", _X86_V4 | {"avx512vnni", "avx512bf16"}),
+    "x86-64-v4-amx": (
+        "x86_64-unknown-linux-gnu",
+        "x86-64-v4",
+        _X86_V4 | {"avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "amx-int8"},
+    ),
     "aarch64-neon": ("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
     "aarch64-dotprod": ("aarch64-unknown-linux-gnu", "neoverse-n1", frozenset({"neon", "fp-armv8", "dotprod"})),
 }

@@ -3,28 +3,71 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
-from stepwell.dialects.target.host import narrows_host
+from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.target.description import REQUIRES
+from stepwell.dialects.target.host import host, narrows_host, runs_here
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+
+FEATURES = {
+    "llvm.x86.avx512bf16.": ("avx512bf16",),
+    "llvm.x86.avx512.vpdp": ("avx512vnni", "avxvnni"),
+    "llvm.x86.avx512.": ("avx512f",),
+    "llvm.x86.avx2.": ("avx2",),
+    "llvm.x86.t": ("amx-tile",),
+    "llvm.aarch64.neon.": ("neon",),
+}
+"""By the beginnings of intrinsics' names, the longer ones first: features that have them."""
 
 
 @register_pass("set-target", level="llvm")
 @dataclass
 class SetTarget(Pass):
-    """Compile functions for a target that has fewer instructions than this machine.
+    """Compile functions for a target that has fewer instructions than this machine, or others that they use.
 
     rewrite: llvm.func {...}  ->  llvm.func {target_cpu = "x86-64-v3", target_features = #llvm.target_features<["+avx", …]>, ...}
 
     Without these attributes, code is made for the machine that compiles it. That is right if this machine is the target. It is also done
-    for targets whose code this machine could not run: of these it takes the schedules alone.
+    for targets whose code this machine could not run: of these it takes the schedules alone, but for functions with instructions that only
+    the target has. Their objects say so by a symbol, by which a machine without these refuses them.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         target = state.target
-        if target is None or not narrows_host(target):
+        if target is None:
             return
-        features = ", ".join(f'"+{name}"' for name in sorted(target.features))
+        narrow, foreign = narrows_host(target), not runs_here(target)
+        attribute = ir.Attribute.parse("#llvm.target_features<[" + ", ".join(f'"+{name}"' for name in sorted(target.features)) + "]>")
         for function in ops_below(op, "llvm.func"):
-            if len(function.regions[0].blocks) > 0:
-                function.attributes["target_cpu"] = ir.StringAttr.get(target.cpu)
-                function.attributes["target_features"] = ir.Attribute.parse(f"#llvm.target_features<[{features}]>")
-                state.count(self.name)
+            if len(function.regions[0].blocks) == 0 or not (narrow or (foreign and lacks(function))):
+                continue
+            function.attributes["target_cpu"] = ir.StringAttr.get(target.cpu)
+            function.attributes["target_features"] = attribute
+            state.count(self.name)
+            if foreign:
+                mark(function, target.family, target.features)
+
+
+def lacks(function: ir.Operation) -> bool:
+    """Whether a function calls intrinsics that this machine has no instruction for."""
+    names = [ir.StringAttr(call.attributes["intrin"]).value for call in ops_below(function, "llvm.call_intrinsic")]
+    return any(not any(feature in host().features for feature in features) for name in names if (features := needed(name)))
+
+
+def needed(intrinsic: str) -> tuple[str, ...]:
+    """The features one of which a machine must have for an intrinsic; none for one that LLVM has on every machine."""
+    return next((features for start, features in FEATURES.items() if intrinsic.startswith(start)), ())
+
+
+def mark(function: ir.Operation, family: str, features: frozenset[str]) -> None:
+    """Add the symbol that says what a function needs beyond this machine's instructions. Raises PassError if it is for another family of machines."""
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    if family != host().family:
+        raise PassError(f"@{name} has instructions of {family}, and this machine, {host().family}, makes no code for that")
+    missing = ",".join(sorted(features - host().features))
+    byte, number = (ir.IntegerType.get_signless(bits) for bits in (8, 32))
+    attributes = {
+        "sym_name": ir.StringAttr.get(f"{REQUIRES}{name}:{missing}"), "global_type": ir.TypeAttr.get(byte), "constant": ir.UnitAttr.get(),
+        "linkage": ir.Attribute.parse("#llvm.linkage<external>"), "value": ir.IntegerAttr.get(byte, 0), "addr_space": ir.IntegerAttr.get(number, 0),
+    }  # fmt: skip
+    with ir.InsertionPoint(function), function.location:
+        ir.Operation.create("llvm.mlir.global", attributes=attributes, regions=1)

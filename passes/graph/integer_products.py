@@ -152,4 +152,4 @@ def rate(left: str, right: str, target: Target | None, result: str | None = None
 
 def speed(intrinsic: Intrinsic) -> float:
     """Products for each instruction."""
-    return intrinsic.lanes * intrinsic.depth / intrinsic.instructions
+    return intrinsic.products / intrinsic.instructions

@@ -49,6 +49,7 @@ class LoopNest:
         self.ivs: list[ir.Value] = list(enclosing.ivs)
         self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
         self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
+        self.taken: dict[int, int] = {}  # of summed dimensions, how many iterations a round of the loop around takes in
         self.mask: ir.Value | None = None  # of the lanes of vectors, where not all of them are on
         self.begins = self.ends = True  # whether the summed loops to come start the sums, and finish them: not so in every block of a sum
 

@@ -23,8 +23,9 @@ from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, O
 from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
+from stepwell.passes.linalg_to_affine.tiles import TiledSums
 from stepwell.passes.linalg_to_affine.transposition import transposed
-from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, known_array, load, neutral
+from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, is_zero, known_array, load, neutral
 from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
@@ -115,12 +116,13 @@ class NestEmitter(LoopNest):
         for dim, count in tile.items():
             points = [{**p, dim: k} for p in points for k in range(count)]
         self.whole = len(points) == prod(self.nest.unroll)
-        flat: list[Any] = [self._start(out, p, width, shown) for p in points for out, shown in zip(self.root.outputs, self.shown, strict=True)]
-        if self.lanes_reduce:
-            flat = self._reduce_in_lanes(points, flat)
+        use = self.use if self.use is not None and (self.lanes_reduce or width % self.use.intrinsic.lanes == 0) else None
+        if use is not None and use.intrinsic.tile is not None:
+            flat = self._sums_in_tiles(TiledSums(use, points, width))
+        elif self.lanes_reduce:
+            flat = self._reduce_in_lanes(points, self._starts(points, width))
         else:
-            use = self.use if self.use is not None and width % self.use.intrinsic.lanes == 0 else None
-            flat = self._reduce(self.root.reduction_dims, points, flat, width, use=use)
+            flat = self._reduce(self.root.reduction_dims, points, self._starts(points, width), width, use=use)
         count = len(self.root.outputs)
         groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
         outputs, written = self.root.outputs, self.root.outputs[0].value
@@ -135,6 +137,9 @@ class NestEmitter(LoopNest):
                 if not stored:
                     self._store(out, v, p, width)
 
+    def _starts(self, points: list[Offsets], width: int) -> list[Any]:
+        return [self._start(out, p, width, shown) for p in points for out, shown in zip(self.root.outputs, self.shown, strict=True)]
+
     def _start(self, out: Access, point: Offsets, width: int, shown: bool) -> ir.Value | None:
         if not self.begins:
             return self._load(out, point, width)
@@ -147,6 +152,17 @@ class NestEmitter(LoopNest):
 
     def _lanes(self, access: Access, width: int) -> int:
         return 1 if self.lanes_reduce else width
+
+    def _sums_in_tiles(self, tiles: TiledSums) -> list[Any]:
+        """The sums of a tile, a vector for each point, by registers of two dimensions: what they begin with is added at the end."""
+        self.tiles = tiles
+        element = self.root.outputs[0].element_type
+        made = self._reduce(self.root.reduction_dims, tiles.points, tiles.zeros(element), tiles.width, use=tiles.use)
+        combiner = self.root.combiner
+        assert combiner is not None  # it is a contraction
+        found = tiles.vectors(made, element)
+        before = self._starts(tiles.points, tiles.width)
+        return [v if is_zero(b) else combine(combiner, b, v) for b, v in zip(before, found, strict=True)]
 
     def _reduce(
         self, dims: list[int], points: list[Offsets], acc: list[Any], width: int, only: dict[int, Segment] | None = None, use: Use | None = None
@@ -162,14 +178,12 @@ class NestEmitter(LoopNest):
             del self.fixed[dim]
             return acc
         segments = [((only or {}).get(dim, Segment(0, self.extents[dim], 1)), use)]
-        if use is not None and not self.lanes_reduce and dim == use.summed:
-            # Whole blocks, then what is left over by the body.
-            depth = use.intrinsic.depth
-            whole = self.extents[dim] // depth * depth
-            segments = [(Segment(0, whole, depth), use), *([(Segment(whole, self.extents[dim], 1), None)] if whole != self.extents[dim] else [])]
+        if use is not None and not self.lanes_reduce:
+            segments = use.cut(dim, self.extents[dim])
         for segment, inside in segments:
 
-            def body(inner: list[Any], inside: Use | None = inside) -> list[Any]:
+            def body(inner: list[Any], segment: Segment = segment, inside: Use | None = inside) -> list[Any]:
+                self.taken[dim] = segment.step
                 return self._reduce(rest, points, inner, width, only, inside)
 
             acc = self.loop(dim, segment, acc, body)
@@ -276,7 +290,9 @@ class NestEmitter(LoopNest):
         found.update(zip(keys, transposed([row(lane) for lane in range(width)]), strict=True))
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
-        """As `_step`, by an intrinsic, which takes in several iterations at once."""
+        """As `_step`, by an intrinsic, which takes in several iterations at once; `acc` are registers of two dimensions if it works on these."""
+        if use.intrinsic.tile is not None:
+            return self.tiles.step(self, acc)
         operands: dict[tuple[int, str], list[ir.Value]] = {}
         results: list[Any] = []
         for point, total in zip(points, acc, strict=True):

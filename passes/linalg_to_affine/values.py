@@ -90,6 +90,19 @@ def constant_of(element: ir.Type, value: float) -> ir.Value:
     return arith.ConstantOp(element, attribute).result
 
 
+def is_zero(value: ir.Value) -> bool:
+    """Whether a value, or each element of it, is known to be zero."""
+    source = defining_op(value)
+    if source is not None and source.name == "vector.broadcast":
+        return is_zero(source.operands[0])
+    if source is None or source.name != "arith.constant":
+        return False
+    number = source.attributes["value"]
+    if isinstance(number, (ir.FloatAttr, ir.IntegerAttr)):
+        return bool(number.value == 0)
+    return isinstance(number, ir.DenseElementsAttr) and not dense_value(number).any()
+
+
 def neutral(combiner: str, element: ir.Type) -> ir.Value:
     """The neutral element of a combiner: folding it in changes nothing."""
     width = 64 if isinstance(element, ir.FloatType) else ir.IntegerType(element).width

@@ -60,7 +60,7 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
         note = f", {cycles}"
         if is_start and not is_given and not op.fused and start != nest:
             note = f", {cycles} in the place of {CostModel(op, state.target).cost(start).cycles:.3g}"
-        fixed = why_fixed(op, start)
+        fixed = why_fixed(op, start, state.target)
         if is_start and not is_given and fixed is not None:
             state.decline(search, op.operation, fixed)
     sizes, origin = "x".join(map(str, op.sizes)), " (from a file)" if is_given else ""

@@ -175,7 +175,8 @@ class CostModel:
             again = prod(tile.values()) * self.vectors(width, self.bytes) / self.target.pipes.loads if pieces > 1 else 0.0  # sums so far
             total += count * pieces * (once + again)
         accumulators = prod(full.values()) * self.vectors(nest.width, self.bytes)
-        if self.reductions and nest.vector >= 0 and accumulators > room(self.op, nest.vector, self.target.vector_registers):
+        tiled = nest.intrinsic in self.uses and self.uses[nest.intrinsic].intrinsic.tile is not None  # in registers of its own
+        if not tiled and self.reductions and nest.vector >= 0 and accumulators > room(self.op, nest.vector, self.target.vector_registers):
             total *= TIGHT
         return total
 
@@ -222,6 +223,9 @@ class CostModel:
         """Loads and instructions of a tile's blocks: calls, and what brings the operands into the order that these want."""
         chosen, in_lanes = use.intrinsic, vector in self.reductions
         calls = width // chosen.lanes // (chosen.depth if in_lanes else 1)
+        if chosen.tile is not None:  # a register holds rows, each of which would else be loaded, and takes several steps at once
+            registers = prod(-(-step // chosen.tile.rows) if d == use.rows else step for d, step in tile.items())
+            return registers * (1 + calls) / chosen.tile.steps, registers * calls * chosen.instructions / chosen.tile.steps
         loads, arithmetic = 0.0, prod(tile.values()) * calls * chosen.instructions
         for a in self.inputs:
             count, moving = self.loads(a, tile), a.kinds[vector] != "scalar"

@@ -1,11 +1,13 @@
-"""Dot products of narrow integers and of bf16: AVX2, AVX-512, VNNI in 256 and 512 bits, Neon, Arm's dot-product extension.
+"""Dot products of narrow integers and of bf16: AVX2, AVX-512, VNNI in 256 and 512 bits, AMX, Neon, Arm's dot-product extension.
 
 None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wraps around only where the sum in 32 bits would; `vpdpbusd`,
 `vpdpwssd` (their saturating forms end in another `s`), `sdot` and `udot` are defined modulo 2**32.
 """
 
-from stepwell.dialects.core.mlir import arith, ir, llvm, vector
-from stepwell.passes.schedule.intrinsics import intrinsic
+from collections.abc import Sequence
+
+from stepwell.dialects.core.mlir import arith, ir, llvm, vector, x86
+from stepwell.passes.schedule.intrinsics import Tile, intrinsic
 
 AVX512, VNNI, VNNI_256, BF16 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}, {"avx512bf16"}
 
@@ -103,3 +105,60 @@ def pairs(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
         product = arith.MulFOp(*(arith.bitcast(acc.type, v) for v in half), fastmath=arith.FastMathFlags.contract).result
         acc = arith.AddFOp(acc, product, fastmath=arith.FastMathFlags.contract).result
     return acc
+
+
+def tile_type(element: ir.Type, rows: int, columns: int) -> ir.Type:
+    """A register of AMX with that much in it."""
+    return ir.Type.parse(f"!x86.amx.tile<{rows}x{columns}x{element}>")
+
+
+def zero_tile(element: ir.Type, rows: int, columns: int) -> ir.Value:
+    """See `Tile`."""
+    return x86.amx_tile_zero(tile_type(element, rows, columns))
+
+
+def load_tile(memory: ir.Value, place: Sequence[ir.Value], stride: int, rows: int, columns: int) -> ir.Value:
+    """See `Tile`."""
+    apart = arith.constant(ir.IndexType.get(), stride)
+    return x86.amx_tile_load(tile_type(ir.MemRefType(memory.type).element_type, rows, columns), memory, place, stride=apart)
+
+
+def store_tile(tile: ir.Value, memory: ir.Value, place: Sequence[ir.Value], stride: int) -> None:
+    """See `Tile`."""
+    x86.amx_tile_store(memory, place, tile, stride=arith.constant(ir.IndexType.get(), stride))
+
+
+AMX = Tile(16, 16, zero_tile, load_tile, store_tile)
+AMX_CYCLES = 32  # in halves, since two vector instructions start in one (Intel, "Optimization Reference Manual", 20.5: a product each 16 cycles)
+
+
+@intrinsic(
+    "tdpbf16ps", features={"amx-bf16"}, lanes=16, depth=2, operands=("b16", "b16"), result="f32", instructions=AMX_CYCLES, tile=AMX
+)
+def tdpbf16ps(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Rows of bf16 times pairs of them, in sums of f32, as `vdpbf16ps` rounds them."""
+    return x86.amx_tile_mulf(x, y, acc)
+
+
+@intrinsic("tdpbssd", features={"amx-int8"}, lanes=16, depth=4, operands=("s8", "s8"), instructions=AMX_CYCLES, tile=AMX)
+def tdpbssd(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Rows of bytes times fours of them."""
+    return x86.amx_tile_muli(x, y, acc)
+
+
+@intrinsic("tdpbusd", features={"amx-int8"}, lanes=16, depth=4, operands=("u8", "s8"), instructions=AMX_CYCLES, tile=AMX)
+def tdpbusd(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `tdpbssd`, of unsigned bytes and signed ones."""
+    return x86.amx_tile_muli(x, y, acc, is_zext_lhs=True)
+
+
+@intrinsic("tdpbsud", features={"amx-int8"}, lanes=16, depth=4, operands=("s8", "u8"), instructions=AMX_CYCLES, tile=AMX)
+def tdpbsud(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `tdpbssd`, of signed bytes and unsigned ones."""
+    return x86.amx_tile_muli(x, y, acc, is_zext_rhs=True)
+
+
+@intrinsic("tdpbuud", features={"amx-int8"}, lanes=16, depth=4, operands=("u8", "u8"), instructions=AMX_CYCLES, tile=AMX)
+def tdpbuud(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `tdpbssd`, of unsigned bytes."""
+    return x86.amx_tile_muli(x, y, acc, is_zext_lhs=True, is_zext_rhs=True)

@@ -5,10 +5,12 @@ from math import prod
 
 from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import room
+from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
@@ -19,6 +21,7 @@ WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few e
 PAGE = 4096  # bytes that hardware prefetching does not look beyond
 COMMON_FACTOR = 8  # of many sizes that only a run tells: tiles of as many rows, or a multiple, leave no rest of those
 FEW_ROWS = 64  # that share packed weights: reading these from memory takes a good part of the time
+FEW_ROWS_OF_A_TILE = 4  # that a register of two dimensions is not worth filling for
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -193,6 +196,9 @@ def contiguous_inputs(op: Structured, dim: int) -> bool:
 @schedule("contraction", start=True)
 def contraction(op: Structured, target: Target | None) -> Nest:
     """A register tile as an outer product: vectors of one input against scalars of the other, all accumulators in registers."""
+    tiled = in_tiles(op, target)
+    if tiled is not None:
+        return tiled
     vector = best_parallel_vector(op)
     if vector < 0:
         return reduction(op, target)
@@ -221,8 +227,40 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     beside = INDEPENDENT_FOLDS // (unroll[dim] * vectors)
     if beside > 1 and wider and wider[-1] not in unroll:  # so few sums would wait for each other; and several panels are as many streams of memory
         unroll[wider[-1]], panel = tile_step(op.sizes[wider[-1]], beside, unroll[dim] * vectors), None
-    chosen = nest(op, vectors_outside(op, vector), unroll, vector, width)
+    chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=in_groups(op, target, vector, width))
     return chosen if panel is None else replace(chosen, prefetch=1, along=panel)
+
+
+def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:
+    """The intrinsic with most products for vectors of `width`, where an input lies in memory as it wants it: its lanes would else be gathered."""
+    fitting = [
+        use.intrinsic
+        for use in available(op, target).values()
+        if use.intrinsic.tile is None and width % use.intrinsic.lanes == 0 and any(use.is_grouped(op.inputs[i], vector) for i in use.sides)
+    ]
+    best = max(fitting, key=lambda i: i.products / i.instructions, default=None)
+    return NONE if best is None else best.name
+
+
+def in_tiles(op: Structured, target: Target | None) -> Nest | None:
+    """A nest of two by two registers of two dimensions, each of which is multiplied by two others; None where the target has none for `op`.
+
+    Few rows would fill little of them: these are left to vectors if an instruction takes the same neighbours.
+    """
+    uses = available(op, target)
+    for name, use in uses.items():
+        tile, lanes = use.intrinsic.tile, use.intrinsic.lanes
+        if tile is None:
+            continue
+        y = op.inputs[use.sides[1]]
+        vector = next(d for d in op.parallel_dims if use.is_grouped(y, d))
+        rows = 1 if use.rows is None else op.sizes[use.rows]
+        alike = any(other.is_grouped(y, vector) for other in uses.values() if other.intrinsic.tile is None)
+        if op.sizes[vector] < lanes or (rows < FEW_ROWS_OF_A_TILE and alike):
+            continue
+        unroll = {} if use.rows is None else {use.rows: -(-rows // -(-rows // (2 * tile.rows)))}
+        return replace(nest(op, vectors_outside(op, vector), unroll, vector, vector_width(op.sizes[vector], lanes, 2)), intrinsic=name)
+    return None
 
 
 def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int | None:

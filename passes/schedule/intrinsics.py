@@ -7,14 +7,19 @@ All of them are dot products: each lane of a vector of sums takes in `depth` pro
 which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be split into such blocks if the
 operand types hold all values that it multiplies, so that the products are the same, and if it sums in the type of the result.
 
+Those on registers of two dimensions do so for several rows of `x`, and several times for each sum, with the rows of `y` one after the other:
+
+    acc[r][j] += sum over s < steps and i < depth of x[r][s * depth + i] * y[s][j * depth + i]        for r < rows, j < lanes
+
 Element types are spelled `s8`, `u8`, `s16`… of integers with and without a sign, and `b16` of bf16.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.support.errors import PassError
@@ -23,9 +28,26 @@ from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.segments import Segment
 
 BRAIN = "b"  # floats with the exponent of f32
 Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Registers of two dimensions: how many rows they have at most, and what builds their contents, of fewer rows too."""
+
+    rows: int
+    """Of sums, and of the first operand."""
+    steps: int
+    """Rows of the second operand, with the neighbours of each lane side by side."""
+    zero: Callable[[ir.Type, int, int], ir.Value]
+    """`zero(element, rows, columns)`: sums that are 0."""
+    load: Callable[[ir.Value, Sequence[ir.Value], int, int, int], ir.Value]
+    """`load(memory, place, stride, rows, columns)`: rows that lie `stride` elements apart in memory, the first one at `place`."""
+    store: Callable[[ir.Value, ir.Value, Sequence[ir.Value], int], None]
+    """`store(tile, memory, place, stride)`."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,13 @@ class Intrinsic:
     instructions: float
     """How many instructions it is, for the cost model."""
     emit: Emit
+    tile: Tile | None = None
+    """Of intrinsics on registers of two dimensions: `emit` gets these in the place of vectors."""
+
+    @property
+    def products(self) -> int:
+        """How many products it sums."""
+        return self.lanes * self.depth * (1 if self.tile is None else self.tile.rows * self.tile.steps)
 
     def takes(self, left: str, right: str) -> tuple[int, int] | None:
         """Which of two types goes to the first operand and which to the second, (0, 1) or (1, 0); None if they do not fit."""
@@ -62,6 +91,25 @@ class Use:
     """Whether these are widened with their sign."""
     summed: int
     """The dimension whose neighbouring iterations are summed in a lane, where vectors do not lie along a summed one."""
+    rows: int | None = None
+    """The dimension that the rows of registers of two dimensions lie along, if there is more than one row."""
+    steps: int | None = None
+    """The summed dimension that the rows of the second operand lie along, if there is more than one."""
+
+    def cut(self, dim: int, extent: "int | Size") -> "list[tuple[Segment, Use | None]]":
+        """The stretches in which a summed dimension is walked: those of whole blocks by this, and what is left over by the body."""
+        step = 1
+        if dim == self.summed:
+            step = self.intrinsic.depth
+        elif dim == self.steps and self.intrinsic.tile is not None:
+            step = self.intrinsic.tile.steps
+        whole = extent // step * step
+        if whole == extent:
+            return [(Segment(0, extent, step), self)]
+        rest = extent - whole
+        if dim == self.steps and isinstance(rest, int):
+            return [*([(Segment(0, whole, step), self)] if whole else []), (Segment(whole, extent, rest), self)]
+        return [(Segment(0, whole, step), self), (Segment(whole, extent, 1), None)]
 
     def is_grouped(self, access: Access, vector: int) -> bool:
         """Whether an input lies in memory as its operand does in registers: for each lane along `vector` its neighbours side by side."""
@@ -77,18 +125,27 @@ _INTRINSICS: dict[str, Intrinsic] = {}
 
 
 def intrinsic(
-    name: str, *, features: Iterable[str], lanes: int, depth: int, operands: tuple[str, str], result: str = "i32", instructions: float = 1.0
+    name: str,
+    *,
+    features: Iterable[str],
+    lanes: int,
+    depth: int,
+    operands: tuple[str, str],
+    result: str = "i32",
+    instructions: float = 1.0,
+    tile: Tile | None = None,
 ) -> Callable[[Emit], Emit]:
     """Register a function that emits a dot product of vectors (see `Intrinsic`) on targets that have all of `features`.
 
-    It gets a vector of `lanes` sums and two of `lanes * depth` elements in the types of the operands, and returns the new sums.
+    It gets a vector of `lanes` sums and two of `lanes * depth` elements in the types of the operands, and returns the new sums; with `tile`,
+    registers of two dimensions as that one makes them.
     """
 
     def add(emit: Emit) -> Emit:
         known = _INTRINSICS.get(name)
         if name == NONE or (known is not None and known.emit.__qualname__ != emit.__qualname__):
             raise PassError(f"intrinsic '{name}' is already there")
-        _INTRINSICS[name] = Intrinsic(name, frozenset(features), lanes, depth, operands, result, instructions, emit)
+        _INTRINSICS[name] = Intrinsic(name, frozenset(features), lanes, depth, operands, result, instructions, emit, tile)
         extension(emit)
         return emit
 
@@ -102,7 +159,7 @@ def available(op: Structured, target: Target | None) -> dict[str, Use]:
 
 def considered(op: Structured, target: Target | None) -> dict[str, Use | NoMatch]:
     """The intrinsics of `target` by name, largest first: how each computes `op`, or why it cannot."""
-    return {i.name: use_of(i, op) for i in sorted(registered(target), key=lambda i: -i.lanes * i.depth)}
+    return {i.name: use_of(i, op) for i in sorted(registered(target), key=lambda i: -i.products)}
 
 
 def registered(target: Target | None) -> list[Intrinsic]:
@@ -119,7 +176,9 @@ def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
         return NoMatch("its body is not a sum of products of two inputs of integers, or of bf16")
     if str(op.outputs[0].element_type) != chosen.result:
         return NoMatch(f"it sums in {op.outputs[0].element_type}, not {chosen.result}")
-    order = chosen.takes(*(kind for _, kind in factors))
+    order = _in_tiles(chosen, op, factors) if chosen.tile is not None else chosen.takes(*(kind for _, kind in factors))
+    if isinstance(order, NoMatch):
+        return order
     if order is None:
         return NoMatch(f"its inputs do not fit {' and '.join(chosen.operands)}")
     sides = [factors[i] for i in order]
@@ -127,7 +186,31 @@ def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
     if summed is None:
         return NoMatch(f"no summed dimension that both inputs move along has {chosen.depth} iterations")
     (first, one), (second, other) = sides
-    return Use(chosen, (first, second), (one[0] == "s", other[0] == "s"), summed)
+    use = Use(chosen, (first, second), (one[0] == "s", other[0] == "s"), summed)
+    return use if chosen.tile is None else _tiled(use, op)
+
+
+def _in_tiles(chosen: Intrinsic, op: Structured, factors: list[tuple[int, str]]) -> tuple[int, int] | NoMatch | None:
+    """Which input is the one with the rows, and which the one with the lanes; None if they are not of the operands' types, or not as wide."""
+    grouped = [n for n, (index, _) in enumerate(factors) if any(op.inputs[index].apart(d) == chosen.depth for d in op.parallel_dims)]
+    if len(grouped) != 1:
+        return NoMatch("neither input has its neighbours side by side for each column, or both do")
+    order = (0, 1) if grouped == [1] else (1, 0)
+    return order if tuple(factors[n][1] for n in order) == chosen.operands else None
+
+
+def _tiled(use: Use, op: Structured) -> Use | NoMatch:
+    """`use` with the dimensions that registers of two dimensions lie along, or why it has none."""
+    x, y = (op.inputs[index] for index in use.sides)
+    lanes = [d for d in op.parallel_dims if use.is_grouped(y, d) and x.kind(d) == "scalar"]
+    others = [d for d in op.reduction_dims if d != use.summed]
+    if len(lanes) != 1 or x.kind(use.summed) != "vector" or not known([op.bounds[d] for d in op.reduction_dims]):
+        return NoMatch("its inputs do not lie in memory as rows of tiles, or only a run knows how much it sums")
+    if op.sizes[use.summed] % use.intrinsic.depth:
+        return NoMatch(f"its {op.sizes[use.summed]} neighbours are no multiple of {use.intrinsic.depth}")
+    rows = [d for d in op.parallel_dims if op.sizes[d] > 1 and x.apart(d) is not None and x.kind(d) != "scalar" and y.kind(d) == "scalar"]
+    steps = [d for d in others if op.sizes[d] > 1 and x.apart(d) == use.intrinsic.depth and y.apart(d) is not None]
+    return replace(use, rows=max(rows, key=lambda d: (op.sizes[d], d), default=None), steps=max(steps, default=None))
 
 
 def _holds(wide: str, kind: str) -> bool:

@@ -9,6 +9,7 @@ from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
 from stepwell.passes.schedule.parallel import threaded
 
@@ -20,7 +21,7 @@ VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 def improve(op: Structured, target: Target, start: Nest) -> Nest:
     """The cheapest nest found by turning single knobs of `start`; `start` itself if none gains a tenth or more."""
-    if why_fixed(op, start) is not None:
+    if why_fixed(op, start, target) is not None:
         return start
     model = CostModel(op, target)
     best, cost = start, model.cost(start).cycles
@@ -41,10 +42,13 @@ def improve(op: Structured, target: Target, start: Nest) -> Nest:
     return best
 
 
-def why_fixed(op: Structured, start: Nest) -> NoMatch | None:
+def why_fixed(op: Structured, start: Nest, target: Target | None) -> NoMatch | None:
     """Why the search leaves `start` as it is; None if it searches."""
     if start.block:  # the function that chose them knows about pages and streams; the model does not
         return NoMatch("its schedule has blocks, which stay as they were cut")
+    used = available(op, target).get(start.intrinsic)
+    if used is not None and used.intrinsic.tile is not None:
+        return NoMatch(f"its tile is as '{start.intrinsic}' wants it")
     if prod(op.sizes) == 0:
         return NoMatch("there is nothing to compute")
     if start.vector < 0:
@@ -110,7 +114,7 @@ def widths(model: CostModel, dim: int, now: int) -> Iterator[tuple[str, int]]:
     """The intrinsics, and none, with the widths of vectors along `dim` that are tried for each: of intrinsics first the width that is there."""
     in_lanes = dim in model.reductions
     units = {NONE: model.vector_bytes // model.bytes}
-    units |= {name: use.intrinsic.lanes * (use.intrinsic.depth if in_lanes else 1) for name, use in model.uses.items()}
+    units |= {name: use.intrinsic.lanes * (use.intrinsic.depth if in_lanes else 1) for name, use in model.uses.items() if use.intrinsic.tile is None}
     for name, unit in units.items():
         if name != NONE and now % unit == 0:
             yield name, now

@@ -1,6 +1,6 @@
 """Small networks in ONNX's Q/DQ format, with random integers, scales and zero points, and machines that pretend to have instructions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from stepwell.dialects.core.mlir import arith, ir, vector
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.schedule import intrinsics
-from stepwell.passes.schedule.intrinsics import intrinsic
+from stepwell.passes.schedule.intrinsics import Tile, intrinsic
 
 F = np.float32
 
@@ -104,11 +104,61 @@ def spelled_out_bf16(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     return acc
 
 
-HALVES = "pretends-bf16"
+HALVES, BYTE_TILES, HALF_TILES = "pretends-bf16", "tiles of bytes", "tiles of bf16"
 PRETENDED = {
     "vnni in 512 bits": ("pretends-vnni-512", 16, ("u8", "s8"), 512, 32), "vnni in 256 bits": ("pretends-vnni-256", 8, ("u8", "s8"), 256, 16),
     "sdot": ("pretends-sdot", 4, ("s8", "s8"), 128, 32),
 }  # fmt: skip
+
+
+def matrix(element: ir.Type, rows: int, columns: int) -> ir.Type:
+    return ir.VectorType.get([rows, columns], element)
+
+
+def zero_matrix(element: ir.Type, rows: int, columns: int) -> ir.Value:
+    """Sums of a register of two dimensions, as a vector of two."""
+    number = ir.FloatAttr.get(element, 0.0) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, 0)
+    return arith.constant(matrix(element, rows, columns), ir.DenseElementsAttr.get_splat(matrix(element, rows, columns), number))
+
+
+def further(place: Sequence[ir.Value], elements: int) -> list[ir.Value]:
+    """A place so many elements behind another in memory."""
+    return [*place[:-1], arith.addi(place[-1], arith.constant(ir.IndexType.get(), elements))]
+
+
+def load_matrix(memory: ir.Value, place: Sequence[ir.Value], stride: int, rows: int, columns: int) -> ir.Value:
+    """Rows of memory, `stride` elements apart."""
+    element = ir.MemRefType(memory.type).element_type
+    found = zero_matrix(element, rows, columns)
+    for row in range(rows):
+        loaded = vector.LoadOp(ir.VectorType.get([columns], element), memory, further(place, row * stride)).result
+        found = vector.insert(loaded, found, [], [row])
+    return found
+
+
+def store_matrix(tile: ir.Value, memory: ir.Value, place: Sequence[ir.Value], stride: int) -> None:
+    """The rows of a tile to memory."""
+    for row in range(ir.VectorType(tile.type).shape[0]):
+        vector.StoreOp(vector.extract(tile, [], [row]), memory, further(place, row * stride))
+
+
+def multiply_matrices(depth: int, emit: Callable[[ir.Value, ir.Value, ir.Value], ir.Value]) -> Callable[[ir.Value, ir.Value, ir.Value], ir.Value]:
+    """The sums of tiles by dot products, one for each row of sums and each step."""
+
+    def multiply(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+        (rows, lanes), steps = ir.VectorType(acc.type).shape, ir.VectorType(y.type).shape[0]
+        for row in range(rows):
+            total, mine = vector.extract(acc, [], [row]), vector.extract(x, [], [row])
+            for step in range(steps):
+                group = vector.ShuffleOp(mine, mine, [step * depth + i for _ in range(lanes) for i in range(depth)]).result
+                total = emit(total, group, vector.extract(y, [], [step]))
+            acc = vector.insert(total, acc, [], [row])
+        return acc
+
+    return multiply
+
+
+SMALL_TILE = Tile(4, 3, zero_matrix, load_matrix, store_matrix)  # so small that most sizes leave something over
 
 
 @contextmanager
@@ -125,6 +175,11 @@ def pretending() -> Iterator[dict[str, Target]]:
         emit = spelled_out_bf16
         intrinsic(HALVES, features={HALVES}, lanes=16, depth=2, operands=("b16", "b16"), result="f32")(emit)
         targets["bf16"] = replace(base, name=HALVES, features=base.features | {HALVES}, vector_bits=512, vector_registers=32)
+        for feature, depth, operands, result in ((BYTE_TILES, 4, ("u8", "s8"), "i32"), (HALF_TILES, 2, ("b16", "b16"), "f32")):
+            emit = multiply_matrices(depth, spelled_out_bf16 if result == "f32" else spelled_out(depth, (False, True)))
+            emit.__qualname__ = feature
+            intrinsic(feature, features={feature}, lanes=8, depth=depth, operands=operands, result=result, tile=SMALL_TILE)(emit)
+            targets[feature] = replace(base, name=feature, features=base.features | {feature})
         yield targets
     finally:
         intrinsics._INTRINSICS.clear()

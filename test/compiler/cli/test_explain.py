@@ -28,7 +28,8 @@ LINES = {
     "fused loops": r"(did|declined) +fuse-loops, ",
     "merged loops": r"did +collapse-dimensions, linalg\.\w+: loops of ",
     "a schedule": r"did +assign-schedules, linalg\.generic: contraction of \d+(x\d+)*: order=.*vector=.* cycles predicted",
-    "an intrinsic": r"declined +assign-schedules/intrinsics [\w., -]+, linalg\.generic: its body is not a sum of products of two inputs of integers, or of bf16",
+    "an intrinsic": r"declined +assign-schedules/intrinsics [\w., -]+, linalg\.generic: "
+    r"its body is not a sum of products of two inputs of integers, or of bf16",
 }
 
 

@@ -25,7 +25,7 @@ def test_named_targets() -> None:
         "x86-64-v3": (256, 16, True, 8),
         "x86-64-v4": (512, 32, True, 16),
         "avx-vnni": (256, 16, True, 8),
-        **dict.fromkeys(("x86-64-v4-vnni", "x86-64-v4-bf16"), (512, 32, True, 16)),
+        **dict.fromkeys(("x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx"), (512, 32, True, 16)),
         "aarch64-neon": (128, 32, True, 4),
         "aarch64-dotprod": (128, 32, True, 4),
     }

@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from quantized_networks import pretending
+from quantized_networks import HALF_TILES, pretending
 
 import stepwell
 from stepwell.dialects.support.errors import InputError, PipelineError
@@ -43,7 +43,7 @@ CONVOLUTIONS = {
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-@pytest.mark.parametrize("where", ["bf16", "x86-64-v3"])
+@pytest.mark.parametrize("where", ["bf16", HALF_TILES, "x86-64-v3"])
 def test_a_convolution(name: str, where: str) -> None:
     """Exactly that of the rounded numbers, but for the order of the sums; a convolution by channel keeps its weights."""
     filters, shape, attributes = CONVOLUTIONS[name]
@@ -61,7 +61,7 @@ def test_a_convolution(name: str, where: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 40), (5, 96, 17), (70, 130, 96), (3, 33, 20)])
-@pytest.mark.parametrize("where", ["bf16", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("where", ["bf16", HALF_TILES, "x86-64-v3", "x86-64-v2"])
 def test_a_product(rows: int, depth: int, columns: int, where: str) -> None:
     w, bias, x = floats(depth, columns, scale=0.2), floats(columns), floats(2, rows, depth)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]

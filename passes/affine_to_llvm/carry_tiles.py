@@ -1,0 +1,39 @@
+"""The pass that lets blocks take registers of two dimensions in the type that LLVM has for them."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import ir, ops_below, use_count
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+
+CAST = "builtin.unrealized_conversion_cast"
+
+
+@register_pass("carry-tiles", level="affine")
+@dataclass
+class CarryTiles(Pass):
+    """Carry registers of two dimensions from block to block as `!llvm.x86_amx`, the type that they have after `convert-vector-to-llvm`.
+
+    rewrite: cf.br ^next(%cast : !x86.amx.tile<16x16xf32>)  ->  cf.br ^next(%r : !llvm.x86_amx)    for %cast that is %r
+
+    The stock conversions of branches know nothing of these registers.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if state.target is None or "amx-tile" not in state.target.features:
+            return
+        carried = [a for o in ops_below(op) for region in o.regions for block in region.blocks for a in block.arguments if is_tile(a.type)]
+        for argument in carried:
+            argument.set_type(ir.Type.parse("!llvm.x86_amx"))
+            state.count(self.name)
+        for cast in ops_below(op, CAST):
+            source, result = cast.operands[0], cast.results[0]
+            if is_tile(result.type) or source.type == result.type:
+                result.replace_all_uses_with(source)
+        for cast in reversed(ops_below(op, CAST)):
+            if len(cast.operands) == 1 and use_count(cast.results[0]) == 0:
+                cast.erase()
+
+
+def is_tile(kind: ir.Type) -> bool:
+    """Whether a type is that of registers of two dimensions."""
+    return str(kind).startswith("!x86.amx.tile<")
