@@ -16,7 +16,7 @@ from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
 
 TAPS = 3
-POINTS = {2: (0, 1, -1), 4: (0, 1, -1, 2, -2)}  # where the polynomials of F(m, 3) are evaluated, beside infinity
+POINTS = {2: (0, 1, -1), 4: (0, 1, -1, 2, -2), 6: (0, 1, -1, 2, -2, Fraction(1, 2), Fraction(-1, 2))}  # where the polynomials of F(m, 3) are evaluated, beside infinity
 
 
 @cache

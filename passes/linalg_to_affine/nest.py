@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -22,9 +23,10 @@ from stepwell.passes.linalg_to_affine.blocks import along, emit_block, everywher
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
+from stepwell.passes.linalg_to_affine.shared_sums import tile_sums
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.transposition import transposed
-from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, known_array, load, neutral
+from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, is_zero, known_array, load, neutral
 from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
@@ -115,10 +117,11 @@ class NestEmitter(LoopNest):
         for dim, count in tile.items():
             points = [{**p, dim: k} for p in points for k in range(count)]
         self.whole = len(points) == prod(self.nest.unroll)
-        flat: list[Any] = [self._start(out, p, width, shown) for p in points for out, shown in zip(self.root.outputs, self.shown, strict=True)]
+        shared = self._shared_sums(points, width)
+        flat: list[Any] = shared or [self._start(out, p, width, shown) for p in points for out, shown in zip(self.root.outputs, self.shown, strict=True)]
         if self.lanes_reduce:
             flat = self._reduce_in_lanes(points, flat)
-        else:
+        elif shared is None:
             use = self.use if self.use is not None and width % self.use.intrinsic.lanes == 0 else None
             flat = self._reduce(self.root.reduction_dims, points, flat, width, use=use)
         count = len(self.root.outputs)
@@ -274,6 +277,24 @@ class NestEmitter(LoopNest):
             return load(self.memory(access), "vector", count, self.ivs, lambda _: self.address(access, first, lane))
 
         found.update(zip(keys, transposed([row(lane) for lane in range(width)]), strict=True))
+
+    def _shared_sums(self, points: list[Offsets], width: int) -> list[Any] | None:
+        """The sums of a tile that multiplies columns by a matrix of known numbers, where its rows share what they can; None if it does not."""
+        dims, starts = self.root.reduction_dims, self.begins and self.initial is not None and is_zero(self.initial)
+        if len(self.known) != 1 or not starts or not self.root.adds_products or self.lanes_reduce or not self.written_out.issuperset(dims):
+            return None
+        [n], [other] = self.known, [a for m, a in enumerate(self.root.inputs) if m not in self.known]
+        columns = [dict(zip(dims, values, strict=True)) for values in product(*(range(self.sizes[d]) for d in dims))]
+
+        def load(place: Offsets) -> ir.Value:
+            self._prefetch(other, place, width)
+            return self._load(other, place, width)
+
+        sums = tile_sums(
+            [[{**point, **column} for column in columns] for point in points], number=lambda place: self._number(n, place, width),
+            address=lambda place: str(self.address(other, place)), load=load, width=width, fma=self.fma,
+        )  # fmt: skip
+        return None if sums is None else [as_vector(self.initial, width) if v is None else v for v in sums]
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         """As `_step`, by an intrinsic, which takes in several iterations at once."""

@@ -8,9 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.attributes import dense_value
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
-from stepwell.passes.linalg.accesses import CLOSE, Access
-
-FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
+from stepwell.passes.linalg.accesses import CLOSE, FEW_NUMBERS, Access
 
 
 def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:
@@ -88,6 +86,12 @@ def constant_of(element: ir.Type, value: float) -> ir.Value:
     """A scalar constant of type `element`."""
     attribute = ir.FloatAttr.get(element, float(value)) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
     return arith.ConstantOp(element, attribute).result
+
+
+def is_zero(value: ir.Value) -> bool:
+    """Whether a scalar is the constant 0 of a type of floats."""
+    made = defining_op(value)
+    return made is not None and made.name == "arith.constant" and isinstance(value.type, ir.FloatType) and ir.FloatAttr(made.attributes["value"]).value == 0
 
 
 def neutral(combiner: str, element: ir.Type) -> ir.Value:
