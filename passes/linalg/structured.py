@@ -207,6 +207,11 @@ class Structured:
                         break
         return out
 
+    @property
+    def part(self) -> int:
+        """How many products it adds up on their own before it adds them to the others; 0 for all."""
+        return ScheduleInfo(self.operation).part
+
     @cached_property
     def adds_products(self) -> bool:
         """Whether the body does nothing but add the product of two inputs of floats to its sum, which may be contracted."""

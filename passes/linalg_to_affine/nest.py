@@ -123,7 +123,7 @@ class NestEmitter(LoopNest):
             flat = self._reduce_in_lanes(points, flat)
         elif shared is None:
             use = self.use if self.use is not None and width % self.use.intrinsic.lanes == 0 else None
-            flat = self._reduce(self.root.reduction_dims, points, flat, width, use=use)
+            flat = self._reduce_in_parts(points, flat, width) if use is None else self._reduce(self.root.reduction_dims, points, flat, width, use=use)
         count = len(self.root.outputs)
         groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
         outputs, written = self.root.outputs, self.root.outputs[0].value
@@ -176,6 +176,25 @@ class NestEmitter(LoopNest):
                 return self._reduce(rest, points, inner, width, only, inside)
 
             acc = self.loop(dim, segment, acc, body)
+        return acc
+
+    def _reduce_in_parts(self, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
+        """As `_reduce`; where the op says so, a few rounds of the outermost summed loop at a time, which are added up on their own."""
+        dims, extent = self.root.reduction_dims, self.extents[self.root.reduction_dims[0]] if self.root.reduction_dims else 0
+        rounds = self.root.part // prod(self.sizes[d] for d in dims[1:])
+        if not isinstance(extent, int) or not 0 < rounds < extent:
+            return self._reduce(dims, points, acc, width)
+        zero = as_vector(constant_of(self.root.outputs[0].element_type, 0), width)
+        whole, left = extent - extent % rounds, extent % rounds
+        for segment in (Segment(0, whole, rounds), *([Segment(whole, extent, left)] if left else [])):
+
+            def part(before: list[Any], size: int = segment.step) -> list[Any]:
+                self.extents[dims[0]] = size
+                added = self._reduce(dims, points, [zero] * len(before), width)
+                return [arith.addf(a, b) for a, b in zip(before, added, strict=True)]
+
+            acc = self.loop(dims[0], segment, acc, part)
+        self.extents[dims[0]] = extent
         return acc
 
     def _reduce_in_lanes(self, points: list[Offsets], acc: list[Any]) -> list[Any]:
@@ -280,8 +299,8 @@ class NestEmitter(LoopNest):
 
     def _shared_sums(self, points: list[Offsets], width: int) -> list[Any] | None:
         """The sums of a tile that multiplies columns by a matrix of known numbers, where its rows share what they can; None if it does not."""
-        dims, starts = self.root.reduction_dims, self.begins and self.initial is not None and is_zero(self.initial)
-        if len(self.known) != 1 or not starts or not self.root.adds_products or self.lanes_reduce or not self.written_out.issuperset(dims):
+        dims, initial = self.root.reduction_dims, self.initial if self.begins else None
+        if len(self.known) != 1 or initial is None or not is_zero(initial) or not self.root.adds_products or self.lanes_reduce or not self.written_out.issuperset(dims):
             return None
         [n], [other] = self.known, [a for m, a in enumerate(self.root.inputs) if m not in self.known]
         columns = [dict(zip(dims, values, strict=True)) for values in product(*(range(self.sizes[d]) for d in dims))]
@@ -294,7 +313,7 @@ class NestEmitter(LoopNest):
             [[{**point, **column} for column in columns] for point in points], number=lambda place: self._number(n, place, width),
             address=lambda place: str(self.address(other, place)), load=load, width=width, fma=self.fma,
         )  # fmt: skip
-        return None if sums is None else [as_vector(self.initial, width) if v is None else v for v in sums]
+        return None if sums is None else [as_vector(initial, width) if v is None else v for v in sums]
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         """As `_step`, by an intrinsic, which takes in several iterations at once."""

@@ -47,9 +47,9 @@ class SharedSums:
 
     def emit(self, values: Sequence[ir.Value | None], width: int, *, fma: bool) -> list[ir.Value | None]:
         """The rows of the product with `values`, which are floats or vectors of `width`; None for rows, and at columns, of zeros."""
-        found = list(values)
-        for terms in self.sums:
-            found.append(_emit([(factor, found[n]) for factor, n in terms], width, fma))
+        found = {n: value for n, value in enumerate(values) if value is not None}
+        for n, terms in enumerate(self.sums, self.columns):
+            found[n] = _emit([(factor, found[of]) for factor, of in terms], width, fma)
         return [None if row is None else found[row] for row in self.rows]
 
 
@@ -75,7 +75,7 @@ def tile_sums(
     for key in dict.fromkeys(addresses):
         rows = [r for r, other in enumerate(addresses) if other == key]
         matrix = np.array([numbers[r] for r in rows], np.float64)
-        for c in np.flatnonzero(matrix.any(axis=0)):
+        for c in map(int, np.flatnonzero(matrix.any(axis=0))):
             if key[c] not in loaded:
                 loaded[key[c]] = load(places[rows[0]][c])
         sums = SharedSums.of(matrix).emit([loaded.get(where) for where in key], width, fma=fma)
@@ -114,8 +114,8 @@ def _share(made: SharedSums, row: np.ndarray, equal: np.ndarray, numbers: Sequen
     """Compute two rows by the part that is `equal` in them and the one whose signs differ; False if that takes as much as each alone."""
     other = row - equal
     if not other.any() or not equal.any():  # the same row twice, or with the other sign
-        made.rows[r] = made.add(_terms(row, numbers))
-        made.rows[twin] = made.add(((1.0 if equal.any() else -1.0, made.rows[r]),))
+        made.rows[r] = same = made.add(_terms(row, numbers))
+        made.rows[twin] = made.add(((1.0 if equal.any() else -1.0, same),))
         return True
     outer, inner = zip(*map(_factored, (equal, other)), strict=True)
     alone, together = 2 * _operations(row[row != 0]), sum(_operations(part[part != 0]) for part in inner) + 2 * _operations(outer)

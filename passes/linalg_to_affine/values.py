@@ -91,7 +91,9 @@ def constant_of(element: ir.Type, value: float) -> ir.Value:
 def is_zero(value: ir.Value) -> bool:
     """Whether a scalar is the constant 0 of a type of floats."""
     made = defining_op(value)
-    return made is not None and made.name == "arith.constant" and isinstance(value.type, ir.FloatType) and ir.FloatAttr(made.attributes["value"]).value == 0
+    if made is None or made.name != "arith.constant" or not isinstance(value.type, ir.FloatType):
+        return False
+    return ir.FloatAttr(made.attributes["value"]).value == 0
 
 
 def neutral(combiner: str, element: ir.Type) -> ir.Value:
