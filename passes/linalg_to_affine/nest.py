@@ -118,7 +118,8 @@ class NestEmitter(LoopNest):
             points = [{**p, dim: k} for p in points for k in range(count)]
         self.whole = len(points) == prod(self.nest.unroll)
         shared = self._shared_sums(points, width)
-        flat: list[Any] = shared or [self._start(out, p, width, shown) for p in points for out, shown in zip(self.root.outputs, self.shown, strict=True)]
+        starts = list(zip(self.root.outputs, self.shown, strict=True))
+        flat: list[Any] = shared or [self._start(out, p, width, shown) for p in points for out, shown in starts]
         if self.lanes_reduce:
             flat = self._reduce_in_lanes(points, flat)
         elif shared is None:
@@ -300,7 +301,9 @@ class NestEmitter(LoopNest):
     def _shared_sums(self, points: list[Offsets], width: int) -> list[Any] | None:
         """The sums of a tile that multiplies columns by a matrix of known numbers, where its rows share what they can; None if it does not."""
         dims, initial = self.root.reduction_dims, self.initial if self.begins else None
-        if len(self.known) != 1 or initial is None or not is_zero(initial) or not self.root.adds_products or self.lanes_reduce or not self.written_out.issuperset(dims):
+        if len(self.known) != 1 or not self.root.adds_products or self.lanes_reduce or not self.written_out.issuperset(dims):
+            return None
+        if initial is None or not is_zero(initial):
             return None
         [n], [other] = self.known, [a for m, a in enumerate(self.root.inputs) if m not in self.known]
         columns = [dict(zip(dims, values, strict=True)) for values in product(*(range(self.sizes[d]) for d in dims))]
