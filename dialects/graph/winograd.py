@@ -16,17 +16,36 @@ from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
 
 TAPS = 3
-POINTS = {2: (0, 1, -1), 4: (0, 1, -1, 2, -2)}  # where the polynomials of F(m, 3) are evaluated, beside infinity
+PART = 128  # products of one sum that are added up on their own before they are added to the others
+ROUNDING = 2.0**-24  # of one operation in f32, at most, as a part of its result
+SPREAD = 1.3  # how many times its standard deviation, as a part of the same for the results, the largest error of many is
+
+
+def _points(*positive: str) -> tuple[Fraction, ...]:
+    return (Fraction(0), *(sign * Fraction(p) for p in positive for sign in (1, -1)))
+
+
+POINTS = {2: _points("1"), 4: _points("3/4", "3/2"), 6: _points("1/2", "1", "2")}
+"""Where the polynomials of F(m, 3) are evaluated, beside infinity: of 0 and pairs of multiples of 1/4, those whose `growth` is least.
+
+A point and its negative have the same powers up to their sign, which halves the products of a transform (`SharedSums`).
+"""
 
 
 @cache
 def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A^T, G and B^T of F(tile, 3), exact in f64 up to one rounding: `y = A^T ((G g) * (B^T d))` filters d by g.
+    """A^T, G and B^T of F(tile, 3) at its `POINTS`. Raises KeyError for a tile without points."""
+    return toom_cook(POINTS[tile])
+
+
+def toom_cook(points: Sequence[Fraction]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A^T, G and B^T of F(m, 3) at m + 1 points and infinity, exact in f64 up to one rounding: `y = A^T ((G g) * (B^T d))` filters d by g.
 
     Made by Toom and Cook's construction from evaluation points (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
-    CVPR 2016; Blahut, "Fast Algorithms for Signal Processing", chapter 5). Raises KeyError for a tile without points.
+    CVPR 2016; Blahut, "Fast Algorithms for Signal Processing", chapter 5). Each row of B^T ends in 1. Other scales of rows, with those of G or A^T
+    the other way, would round alike.
     """
-    points = [Fraction(p) for p in POINTS[tile]]
+    tile = len(points) + 2 - TAPS
     size = tile + TAPS - 1
 
     def product(roots: Sequence[Fraction]) -> list[Fraction]:
@@ -39,7 +58,7 @@ def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     a_t = [[p**k for p in points] + [Fraction(int(k == tile - 1))] for k in range(tile)]
     g, b_t = [], []
     for i, p in enumerate(points):
-        others = points[:i] + points[i + 1 :]
+        others = [*points[:i], *points[i + 1 :]]
         scale = Fraction(1)
         for other in others:
             scale *= p - other
@@ -51,6 +70,28 @@ def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     assert a.shape == (tile, size)
     assert c.shape == (size, size)
     return a, b, c
+
+
+def growth(points: Sequence[Fraction]) -> float:
+    """How many times as much as a sum of products F(m, 3) along both axes rounds at these points, where it rounds most.
+
+    A product of transformed numbers carries an error in proportion to its size, which goes into result p with factor `A_pi`. For random data, that
+    makes along one axis the root of the sum over i of `(A_pi |G_i| |B_i|)^2`, over 3 for the taps of a direct sum. The points decide
+    about it (Barabasz, Anderson, Soodhalter and Gregg, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks",
+    ACM Transactions on Mathematical Software 46, 2020).
+    """
+    a_t, g, b_t = toom_cook(points)
+    products = np.sum(g**2, axis=1) * np.sum(b_t**2, axis=1)
+    return float(np.max(a_t**2 @ products) / TAPS)
+
+
+def error_bound(tile: int) -> float:
+    """The largest rounding error of F(tile, 3) along both axes in f32, as a part of the results' largest magnitude, for random data.
+
+    A sum of n terms of alike sizes rounds by about `sqrt(n / 6)` of one rounding; n is at most `PART` here. The four transforms add about the square
+    root of 8 of these, and the sum of the parts, of which there are some, that of 1.
+    """
+    return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PART / 6 + 8 + 1))
 
 
 class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):

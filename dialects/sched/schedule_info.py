@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stepwell.dialects.core.attribute_kinds import FLAG, Kind, filled_in
+from stepwell.dialects.core.attribute_kinds import COUNT, FLAG, Kind, filled_in
 from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir, known_index
@@ -58,6 +58,8 @@ class ScheduleInfo(Carrier):
     """The nest of the op's own loops; ScheduleError if there is none."""
     fused: Carried[tuple[FusedLoop, ...]] = Carried("sched.fused", LOOPS, (), PassError)
     """The loops that it is fused in with its neighbours in the kernel, outermost first."""
+    part: Carried[int] = Carried("sched.part", COUNT, 0, PassError)
+    """How many products a sum adds up on their own before it adds them to the others, so that long sums round less; 0 for all."""
 
     @property
     def is_scheduled(self) -> bool:

@@ -8,6 +8,7 @@ from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.core.sizes import known, known_sizes, maximum
 from stepwell.dialects.graph.windows import window_sizes
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -28,15 +29,19 @@ def contract(
     dtype: str,
     sizes: Sequence[OpFoldResult],
     reductions: int,
+    part: int = 0,
 ) -> ir.Value:
     """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
 
-    Narrow floats are multiplied and summed in f32 and rounded once at the end.
+    Narrow floats are multiplied and summed in f32 and rounded once at the end. Of more products than `part`, if it is not 0, so many are added up
+    at once.
     """
     s = Scalars(b, dtype)
     out = b.filled(0, s.dtype, sizes)
     maps = [lhs_map, rhs_map, dims(*range(len(sizes)))]
     total = b.generic([lhs, rhs], out, maps, reductions, lambda x, y, acc: s.multiply_accumulate(b.widen(x), b.widen(y), acc))
+    if part:
+        ScheduleInfo(total.owner).part = part
     return narrowed(b, total, dtype)
 
 

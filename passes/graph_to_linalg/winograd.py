@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, to_numpy
-from stepwell.dialects.graph.winograd import TAPS, VersionedWinogradConvOp, WinogradConvOp, block_axes, matrices
+from stepwell.dialects.graph.winograd import PART, TAPS, VersionedWinogradConvOp, WinogradConvOp, block_axes, matrices
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
@@ -49,8 +49,10 @@ def _lowered(
     a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
 
     # The summed loop comes last everywhere; the channels of a block stay innermost, so that vectors lie along them.
-    def stage(lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[OpFoldResult], summed: int = 1) -> ir.Value:
-        return contract(b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed)
+    def stage(
+        lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[OpFoldResult], summed: int = 1, part: int = 0
+    ) -> ir.Value:
+        return contract(b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed, part)
 
     # Tiles overlap by two columns, which the first stage computes for both: so every stage can be done tile by tile.
     i, image, c, ty, tx, w, a, k = dims(*range(8))
@@ -70,7 +72,7 @@ def _lowered(
     v = b.reshape(v, _splitting(3, 7), [size, size, n, *groups, channels // group, rows, columns, inner])
     u = b.reshape(u, _splitting(2, 6), [size, size, *groups, filters // group, channels // group, inner, outer])
     sizes = [size, size, n, *groups, filters // group, rows, columns, outer]
-    products = stage(v, [i, j, image, *of, c, ty, tx, a], u, [i, j, *of, m, c, a, f], sizes, 2)
+    products = stage(v, [i, j, image, *of, c, ty, tx, a], u, [i, j, *of, m, c, a, f], sizes, 2, PART if channels // group * inner > PART else 0)
     products = b.reshape(products, _splitting(3, 7), [size, size, n, filters, rows, columns, outer])
     j, image, m, ty, p, tx, f, k = dims(*range(8))
     sizes = [size, n, filters, rows, tile, columns, outer]

@@ -12,6 +12,7 @@ from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, strides
 
 CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
+FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
 
 
 @dataclass

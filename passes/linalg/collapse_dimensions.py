@@ -200,6 +200,8 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value, rebuilt: 
     mapping: dict[ir.Value, ir.Value] = dict(zip(member.body.arguments, block.arguments, strict=True))
     for inner in member.body.operations:
         clone_into(inner.operation, mapping, ir.InsertionPoint(block))
+    if member.part:
+        ScheduleInfo(op).part = member.part
     if member.fused:
         place = {d: i for i, g in enumerate(groups) for d in g}
         taken_in = {g[0]: prod(member.extents[d] for d in g[1:]) for g in groups}

@@ -207,6 +207,16 @@ class Structured:
                         break
         return out
 
+    @property
+    def part(self) -> int:
+        """How many products it adds up on their own before it adds them to the others; 0 for all."""
+        return ScheduleInfo(self.operation).part
+
+    @cached_property
+    def adds_products(self) -> bool:
+        """Whether the body does nothing but add the product of two inputs of floats to its sum, which may be contracted."""
+        return self.combiner == "arith.addf" and len(self.inputs) == 2 and len(self.body.operations) == 3 and bool(self.contracted)
+
     @cached_property
     def factors(self) -> list[tuple[int, str]] | None:
         """Where the body adds the product of two inputs of integers, perhaps widened, or of bf16 to its sum: for each of the two which input it

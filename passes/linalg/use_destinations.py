@@ -184,6 +184,8 @@ def take_output(op: ir.Operation, structured: Structured, index: int) -> None:
         mapping[arguments[index]] = block.arguments[len(block.arguments) - 1]
         for inner in structured.body.operations:
             clone_into(inner.operation, mapping, ir.InsertionPoint(block))
+    if ScheduleInfo(op).part:
+        ScheduleInfo(new.operation).part = ScheduleInfo(op).part
     if ScheduleInfo(op).fused:
         ScheduleInfo(new.operation).fused = ScheduleInfo(op).fused
     op.results[0].replace_all_uses_with(new.results[0])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -22,6 +23,7 @@ from stepwell.passes.linalg_to_affine.blocks import along, emit_block, everywher
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
+from stepwell.passes.linalg_to_affine.shared_sums import tile_sums
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.tiles import TiledSums
 from stepwell.passes.linalg_to_affine.transposition import transposed
@@ -117,12 +119,17 @@ class NestEmitter(LoopNest):
             points = [{**p, dim: k} for p in points for k in range(count)]
         self.whole = len(points) == prod(self.nest.unroll)
         use = self.use if self.use is not None and (self.lanes_reduce or width % self.use.intrinsic.lanes == 0) else None
-        if use is not None and use.intrinsic.tile is not None:
+        shared = self._shared_sums(points, width)
+        if shared is not None:
+            flat = shared
+        elif use is not None and use.intrinsic.tile is not None:
             flat = self._sums_in_tiles(TiledSums(use, points, width))
         elif self.lanes_reduce:
             flat = self._reduce_in_lanes(points, self._starts(points, width))
-        else:
+        elif use is not None:
             flat = self._reduce(self.root.reduction_dims, points, self._starts(points, width), width, use=use)
+        else:
+            flat = self._reduce_in_parts(points, self._starts(points, width), width)
         count = len(self.root.outputs)
         groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
         outputs, written = self.root.outputs, self.root.outputs[0].value
@@ -187,6 +194,25 @@ class NestEmitter(LoopNest):
                 return self._reduce(rest, points, inner, width, only, inside)
 
             acc = self.loop(dim, segment, acc, body)
+        return acc
+
+    def _reduce_in_parts(self, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
+        """As `_reduce`; where the op says so, a few rounds of the outermost summed loop at a time, which are added up on their own."""
+        dims, extent = self.root.reduction_dims, self.extents[self.root.reduction_dims[0]] if self.root.reduction_dims else 0
+        rounds = self.root.part // prod(self.sizes[d] for d in dims[1:])
+        if not isinstance(extent, int) or not 0 < rounds < extent:
+            return self._reduce(dims, points, acc, width)
+        zero = as_vector(constant_of(self.root.outputs[0].element_type, 0), width)
+        whole, left = extent - extent % rounds, extent % rounds
+        for segment in (Segment(0, whole, rounds), *([Segment(whole, extent, left)] if left else [])):
+
+            def part(before: list[Any], size: int = segment.step) -> list[Any]:
+                self.extents[dims[0]] = size
+                added = self._reduce(dims, points, [zero] * len(before), width)
+                return [arith.addf(a, b) for a, b in zip(before, added, strict=True)]
+
+            acc = self.loop(dims[0], segment, acc, part)
+        self.extents[dims[0]] = extent
         return acc
 
     def _reduce_in_lanes(self, points: list[Offsets], acc: list[Any]) -> list[Any]:
@@ -288,6 +314,26 @@ class NestEmitter(LoopNest):
             return load(self.memory(access), "vector", count, self.ivs, lambda _: self.address(access, first, lane))
 
         found.update(zip(keys, transposed([row(lane) for lane in range(width)]), strict=True))
+
+    def _shared_sums(self, points: list[Offsets], width: int) -> list[Any] | None:
+        """The sums of a tile that multiplies columns by a matrix of known numbers, where its rows share what they can; None if it does not."""
+        dims, initial = self.root.reduction_dims, self.initial if self.begins else None
+        if len(self.known) != 1 or not self.root.adds_products or self.lanes_reduce or not self.written_out.issuperset(dims):
+            return None
+        if initial is None or not is_zero(initial):
+            return None
+        [n], [other] = self.known, [a for m, a in enumerate(self.root.inputs) if m not in self.known]
+        columns = [dict(zip(dims, values, strict=True)) for values in product(*(range(self.sizes[d]) for d in dims))]
+
+        def load(place: Offsets) -> ir.Value:
+            self._prefetch(other, place, width)
+            return self._load(other, place, width)
+
+        sums = tile_sums(
+            [[{**point, **column} for column in columns] for point in points], number=lambda place: self._number(n, place, width),
+            address=lambda place: str(self.address(other, place)), load=load, width=width, fma=self.fma,
+        )  # fmt: skip
+        return None if sums is None else [as_vector(initial, width) if v is None else v for v in sums]
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         """As `_step`, by an intrinsic, which takes in several iterations at once; `acc` are registers of two dimensions if it works on these."""

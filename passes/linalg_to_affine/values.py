@@ -8,9 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.attributes import dense_value
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
-from stepwell.passes.linalg.accesses import CLOSE, Access
-
-FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
+from stepwell.passes.linalg.accesses import CLOSE, FEW_NUMBERS, Access
 
 
 def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:

@@ -7,6 +7,7 @@ from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.passes.linalg.accesses import FEW_NUMBERS
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import room
@@ -203,6 +204,9 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if vector < 0:
         return reduction(op, target)
     lanes = lanes_of(op, target)
+    rows = rows_of_constant(op, vector)
+    if rows is not None and op.sizes[rows] <= (target or GENERIC).vector_registers:  # its rows share sums, of which single registers hold the most
+        return nest(op, vectors_outside(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
     accumulators = room(op, vector, (target or GENERIC).vector_registers)
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
@@ -261,6 +265,15 @@ def in_tiles(op: Structured, target: Target | None) -> Nest | None:
         unroll = {} if use.rows is None else {use.rows: -(-rows // -(-rows // (2 * tile.rows)))}
         return replace(nest(op, vectors_outside(op, vector), unroll, vector, vector_width(op.sizes[vector], lanes, 2)), intrinsic=name)
     return None
+
+
+def rows_of_constant(op: Structured, vector: int) -> int | None:
+    """The dimension that walks the rows of a small constant matrix that the op multiplies columns by; None if it multiplies by no such matrix."""
+    matrices = [a for a in op.inputs if a.used and a.is_constant and prod(a.shape) <= FEW_NUMBERS]
+    if len(matrices) != 1 or not op.adds_products or matrices[0].kind(vector) != "scalar":
+        return None
+    rows = [d for d in op.parallel_dims if matrices[0].kind(d) != "scalar"]
+    return rows[0] if len(rows) == 1 and op.sizes[rows[0]] > 1 and rows[0] not in op.open else None
 
 
 def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int | None:

@@ -10,13 +10,16 @@ from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.graph.winograd import TAPS, transformed_filters
+from stepwell.dialects.graph.winograd import POINTS, TAPS, error_bound, transformed_filters
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, producer, source_of
 
-ERRORS = {2: 5e-6, 4: 2e-5}
+ERRORS = {tile: error_bound(tile) for tile in POINTS}
 """For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
+
+
+AT_RUN_TIME = 4  # the largest tile for large filters: a block of transformed ones for F(6, 3) would not stay in a core's own cache
 
 
 @dataclass(frozen=True, order=True)
@@ -38,11 +41,13 @@ class UseWinograd(Pass):
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), w))      where G w G^T would be large
     rewrite: blocked_conv(x, w)  ->  slice(versioned_winograd_conv(pad(x), G w G^T, G' w G'^T))  where few images want a smaller tile
 
-    F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four. The relative cost of the
-    transforms falls with the number of channels, and F(2, 3) pads a small image less. Transformed filters take 4 and 1.78 times the
-    memory of plain ones, so those of more than `most_bytes` may also be transformed at run time, a block at a time.
+    F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16, F(6, 3) takes 64 instead of
+    324 for 36. The relative cost of the transforms falls with the number of channels, and a smaller tile fills up an image less: one of 56x56
+    positions becomes 60x60 in tiles of 6, so that F(6, 3) takes a tenth less products than F(4, 3), and not a fifth. Transformed filters take 1.78,
+    4 and 7.1 times the memory of plain ones. Where they would take more than `most_bytes`, they may also be transformed at run time, a block at a
+    time, and F(6, 3), which reads the most, is not a candidate.
 
-    The candidates are the direct method and the tiles whose stated error is at most `error` of the result's scale (the direct method's
+    The candidates are the direct method and the tiles whose error (`error_bound`) is at most `error` of the result's scale (the direct method's
     is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters. Where only a run tells the
     number of images, what counts is how much more a candidate costs than the best one at worst: for as many as are likely, or a few. If it still
     costs over `slack` more than a smaller tile for a few, whose filters take at most `most_bytes`, few images get that one as well: F(4, 3) reads
@@ -60,7 +65,7 @@ class UseWinograd(Pass):
     flops_per_byte: float = 4.0
     slack: float = 0.08
     most_bytes: int = 16 << 20
-    tile: int = 0  # 2 or 4; 0 for the better one
+    tile: int = 0  # 2, 4 or 6; 0 for the best one
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for inner in ops_below(op, "graph.blocked_conv"):
@@ -157,8 +162,11 @@ class UseWinograd(Pass):
         for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
             size = tile + TAPS - 1
             cost = self.cost(tile, images, rows, columns, channels, filters, group)
-            out.append(Variant(size**2 * channels * filters, cost, tile, True))
-            if group == 1 and 4 * size**2 * channels * filters > self.most_bytes:
+            stored = size**2 * channels * filters
+            large = 4 * stored > self.most_bytes
+            if tile <= AT_RUN_TIME or not large:
+                out.append(Variant(stored, cost, tile, True))
+            if tile <= AT_RUN_TIME and large and group == 1:
                 transforms = 4 * (size * TAPS**2 + size**2 * TAPS)
                 read_less = self.flops_per_byte * 4 * (size**2 - TAPS**2)
                 out.append(Variant(TAPS**2 * channels * filters, cost + (transforms - read_less) * channels * filters, tile, False))

@@ -1,18 +1,22 @@
 """Winograd convolutions: what they mean, and how far their rounding takes them from it."""
 
+from fractions import Fraction
+from itertools import combinations
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.dialects.graph import BlockedConvOp, WinogradConvOp
-from stepwell.dialects.graph.winograd import matrices, transformed_filters
-from stepwell.passes.graph.layout.use_winograd import ERRORS
+from stepwell.dialects.graph.winograd import PART, POINTS, error_bound, growth, matrices, transformed_filters
+from stepwell.driver.pipeline import Pipeline
+from stepwell.passes.graph.layout.use_winograd import ERRORS, UseWinograd
 
 RNG = np.random.default_rng(17)
 
 
-@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("tile", POINTS)
 def test_the_matrices_filter_one_row(tile):
     a_t, g, b_t = matrices(tile)
     d, taps = RNG.standard_normal(tile + 2), RNG.standard_normal(3)
@@ -20,22 +24,79 @@ def test_the_matrices_filter_one_row(tile):
     np.testing.assert_allclose(a_t @ ((g @ taps) * (b_t @ d)), want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("tile", POINTS)
+def test_no_other_quarters_round_less(tile):
+    quarters = [Fraction(n, 4) for n in range(1, 13)]
+    others = [growth([Fraction(0), *(sign * p for p in pairs for sign in (1, -1))]) for pairs in combinations(quarters, tile // 2)]
+    assert min(others) == growth(POINTS[tile])
+
+
+def rounded_as_compiled(x, w, tile):
+    """One-dimensional F(tile, 3) along both axes in f32 of data (channels, n, n, places) and filters (filters, channels, 3, 3)."""
+    a_t, g, b_t = matrices(tile)
+    f32 = np.float32
+    u = np.einsum("ik,mckl,jl->ijmc", g, w.astype(np.float64), g).astype(f32)
+
+    def transformed(matrix, data):
+        out = np.zeros((len(matrix), *data.shape[1:]), f32)
+        for i, k in zip(*np.nonzero(matrix), strict=True):
+            out[i] += f32(matrix[i, k]) * data[k]
+        return out
+
+    def both(matrix, data):
+        return transformed(matrix, transformed(matrix, data).swapaxes(0, 1)).swapaxes(0, 1)
+
+    v = both(b_t, x.transpose(1, 2, 0, 3))
+    total = np.zeros((*u.shape[:3], x.shape[-1]), f32)
+    for start in range(0, len(x), PART):
+        part = np.zeros_like(total)
+        for c in range(start, min(start + PART, len(x))):
+            part += u[:, :, :, c, None] * v[:, :, c, None]
+        total += part
+    return both(a_t, total)
+
+
+@pytest.mark.parametrize("tile", POINTS)
+@pytest.mark.parametrize("channels", [16, 128, 512])
+def test_the_bound_holds_and_is_not_loose(tile, channels):
+    x = RNG.standard_normal((channels, tile + 2, tile + 2, 64)).astype(np.float32)
+    w = (RNG.standard_normal((8, channels, 3, 3)) / np.sqrt(9 * channels)).astype(np.float32)
+    view = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (3, 3), axis=(1, 2))
+    want = np.einsum("cpqnkl,mckl->pqmn", view, w.astype(np.float64), optimize=True)
+    error = np.abs(rounded_as_compiled(x, w, tile) - want).max() / np.abs(want).max()
+    assert error_bound(tile) / 10 < error < error_bound(tile)
+
+
+def test_what_the_pass_allows_is_what_is_stated():
+    assert sorted(ERRORS) == sorted(POINTS)
+    assert all(error <= UseWinograd.error for error in ERRORS.values())
+
+
 @pytest.mark.parametrize("group", [1, 3])
-@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("tile", POINTS)
 def test_it_is_the_direct_convolution(tile, group):
-    x, w = RNG.standard_normal((2, 3, 10, 14, 4)), RNG.standard_normal((6, 3 // group, 3, 3, 4, 5))
+    x, w = RNG.standard_normal((2, 3, 14, 26, 4)), RNG.standard_normal((6, 3 // group, 3, 3, 4, 5))
     want = BlockedConvOp.reference(x, w, strides=(1, 1), dilations=(1, 1), group=group)
     for filters, transformed in ((transformed_filters(w, tile), True), (w, False)):
         got = WinogradConvOp.reference(x, filters, tile=tile, group=group, transformed=transformed)
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
 
 
-def convolution(x, w, group):
-    """A model of one convolution with padding 1."""
-    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1], group=group)
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", x.shape), ("y", (x.shape[0], w.shape[0], *x.shape[2:])))]
+def convolution(x, w, group, pad=1):
+    """A model of one convolution."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[pad] * 4, group=group)
+    image = [size + 2 * pad - 2 for size in x.shape[2:]]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", x.shape), ("y", (x.shape[0], w.shape[0], *image)))]
     graph = helper.make_graph([node], "g", ends[:1], ends[1:], [numpy_helper.from_array(w, "w")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def direct(x, w, group, pad=1):
+    """The convolution in f64."""
+    image = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    view = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(2, 3))
+    parts = zip(np.split(view, group, axis=1), np.split(w.astype(np.float64), group), strict=True)
+    return np.concatenate([np.einsum("nchwyz,fcyz->nfhw", *part, optimize=True) for part in parts], axis=1)
 
 
 ROWS = [
@@ -44,6 +105,21 @@ ROWS = [
     (1, 512, 256, 28, 24, 1, 4), (2, 304, 512, 17, 28, 1, 4),
 ]  # fmt: skip
 STORED_PLAIN = 512 * 256  # filters times channels, from which on filters are transformed when the kernel runs
+
+
+BORDERS = [(1, 64, 24, 13, 20, 1, 1), (2, 144, 32, 7, 6, 0, 1), (1, 320, 40, 17, 9, 1, 1), (1, 96, 48, 24, 11, 0, 3), (3, 64, 64, 8, 8, 0, 1)]
+
+
+@pytest.mark.parametrize(("images", "channels", "filters", "height", "width", "pad", "group"), BORDERS)
+@pytest.mark.parametrize("tile", POINTS)
+def test_borders_of_each_tile(tile, images, channels, filters, height, width, pad, group):
+    x = RNG.standard_normal((images, channels, height, width)).astype(np.float32)
+    w = (RNG.standard_normal((filters, channels // group, 3, 3)) / np.sqrt(9 * channels // group)).astype(np.float32)
+    pipeline = Pipeline.default().replace("use-winograd", f"use-winograd{{tile={tile} flops-per-byte=0 slack=0}}")
+    model = stepwell.compile(convolution(x, w, group, pad), threads=1, pipeline=pipeline)
+    assert f"tile = {tile} : i64" in model.ir("graph-opt")
+    got, want = next(iter(model.run({"x": x}).values())), direct(x, w, group, pad)
+    assert np.abs(got - want).max() / np.abs(want).max() < ERRORS[tile]
 
 
 @pytest.mark.parametrize(("images", "channels", "filters", "height", "width", "group", "tile"), ROWS)
@@ -56,8 +132,5 @@ def test_compiled_error_stays_within_the_stated_bound(images, channels, filters,
     got = next(iter(model.run({"x": x}).values()))
     alone = stepwell.compile(convolution(x, w, group), threads=1)
     assert np.array_equal(got, next(iter(alone.run({"x": x}).values())))
-    image = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    view = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(2, 3)).reshape(images, group, -1, height, width, 3, 3)
-    filters_of_groups = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
-    want = np.einsum("ngchwyz,gfcyz->ngfhw", view, filters_of_groups, optimize=True).reshape(got.shape)
+    want = direct(x, w, group)
     assert np.abs(got - want).max() / np.abs(want).max() < ERRORS[tile]

@@ -8,7 +8,7 @@ from op_random import Case, Random
 
 from op_cases.table import case
 from stepwell.dialects.graph.windows import window_counts
-from stepwell.dialects.graph.winograd import transformed_filters
+from stepwell.dialects.graph.winograd import POINTS, transformed_filters
 
 
 @case("matmul")
@@ -119,7 +119,7 @@ def blocked_depthwise_conv(r: Random) -> Case:
 
 @case("winograd_conv")
 def winograd_conv(r: Random) -> Case:
-    dtype, tile = r.dtype(), r.choice((2, 4))
+    dtype, tile = r.dtype(), r.choice(tuple(POINTS))
     images, blocks, inner, filters, outer = r.sizes(5, 1, 3)
     rows, columns, group = *r.sizes(2, 1, 2), r.integer(1, 2)
     x = r.within(dtype, (images, blocks * group, rows * tile + 2, columns * tile + 2, inner))
@@ -131,12 +131,13 @@ def winograd_conv(r: Random) -> Case:
 
 @case("versioned_winograd_conv")
 def versioned_winograd_conv(r: Random) -> Case:
-    dtype, most = r.dtype(), r.integer(1, 2)
+    dtype, most, (tile, few) = r.dtype(), r.integer(1, 2), r.choice(((4, 2), (6, 2)))
     images, blocks, inner, filters, outer = r.sizes(5, 1, 3)
     rows, columns, group = *r.sizes(2, 1, 2), r.integer(1, 2)
-    x = r.within(dtype, (images, blocks * group, rows * 4 + 2, columns * 4 + 2, inner))
+    x = r.within(dtype, (images, blocks * group, rows * tile + 2, columns * tile + 2, inner))
     w = r.within(dtype, (filters * group, blocks, 3, 3, inner, outer), -1, 1)
-    return Case([x, transformed_filters(w, 4), transformed_filters(w, 2)], {"tile": 4, "few_tile": 2, "most": most, "group": group})
+    filters_of = [transformed_filters(w, size) for size in (tile, few)]
+    return Case([x, *filters_of], {"tile": tile, "few_tile": few, "most": most, "group": group})
 
 
 @case("packed_matmul")

@@ -1,0 +1,51 @@
+"""Products by constant matrices whose rows share sums: what they compute, and how much they save."""
+
+import numpy as np
+import pytest
+
+from stepwell.dialects.graph.winograd import POINTS, matrices
+from stepwell.passes.linalg_to_affine.shared_sums import SharedSums
+
+RNG = np.random.default_rng(3)
+
+
+def computed(sums: SharedSums, x: np.ndarray) -> np.ndarray:
+    """The product with a column, as `sums` say to compute it."""
+    values = list(x)
+    for terms in sums.sums:
+        values.append(sum(factor * values[n] for factor, n in terms))
+    return np.array([0.0 if row is None else values[row] for row in sums.rows])
+
+
+def plain(matrix: np.ndarray) -> int:
+    """Operations of the product row by row; a row begins for nothing with a number that it takes as it is."""
+    return int(np.count_nonzero(matrix) - np.any(matrix == 1, axis=1).sum())
+
+
+@pytest.mark.parametrize("tile", POINTS)
+@pytest.mark.parametrize("which", range(3), ids=["result", "filters", "image"])
+def test_transforms_of_winograd(tile: int, which: int) -> None:
+    matrix = matrices(tile)[which].astype(np.float32).astype(np.float64)
+    sums, x = SharedSums.of(matrix), RNG.standard_normal(matrix.shape[1])
+    np.testing.assert_allclose(computed(sums, x), matrix @ x, rtol=0, atol=1e-13 * np.abs(matrix).sum())
+    assert sums.operations <= plain(matrix)
+    assert sums.operations < plain(matrix) or tile == 2
+
+
+def test_operations_for_tiles_of_six() -> None:
+    assert [SharedSums.of(m.astype(np.float32).astype(np.float64)).operations for m in matrices(6)] == [20, 16, 24]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_matrix(seed: int) -> None:
+    """Few different magnitudes, so that rows and columns often are pairs, the same, or of zeros."""
+    r = np.random.default_rng(seed)
+    matrix = r.choice([-2.0, -1.0, -0.3, 0.0, 0.0, 0.3, 1.0, 2.0], r.integers(1, 9, 2))
+    if seed % 2:
+        matrix = np.concatenate([matrix, matrix * r.choice([-1.0, 1.0], matrix.shape[1])])
+    if seed % 3:
+        matrix = np.concatenate([matrix, matrix * r.choice([-1.0, 1.0], (len(matrix), 1))], axis=1)
+    sums, x = SharedSums.of(matrix), r.standard_normal(matrix.shape[1])
+    np.testing.assert_allclose(computed(sums, x), matrix @ x, rtol=0, atol=1e-14 * matrix.size)
+    assert sums.operations <= plain(matrix)
+    assert [row is None for row in sums.rows] == [not row.any() for row in matrix]
