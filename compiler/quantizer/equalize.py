@@ -21,15 +21,16 @@ class _Layer:
 
     def __init__(self, node: NodeProto, weights: np.ndarray) -> None:
         self.node, self.weights = node, weights
-        size = weights.shape
+        size: tuple[int, ...] = weights.shape
         group = int(attribute(node, "group", 1))  # type: ignore[call-overload]
-        rows, columns = np.indices(size[:2])
-        grouped = rows // max(1, size[0] // group) * size[1] + columns
-        if node.op_type == "Conv":
-            self.makes, self.reads = rows, grouped
-        elif node.op_type == "ConvTranspose":
+        indices = np.indices(size[:2])
+        rows: np.ndarray = indices[0]
+        columns: np.ndarray = indices[1]
+        grouped: np.ndarray = rows // max(1, size[0] // group) * size[1] + columns
+        self.makes, self.reads = rows, grouped  # of a Conv
+        if node.op_type == "ConvTranspose":
             self.makes, self.reads = grouped, rows
-        else:
+        elif node.op_type == "Gemm":
             self.makes, self.reads = (rows, columns) if attribute(node, "transB", 0) else (columns, rows)
         self.size = np.abs(weights.astype(np.float64)).max(axis=tuple(range(2, weights.ndim)), initial=0)
         self.factor = np.ones(size[:2])

@@ -1,0 +1,181 @@
+"""The quantised layers of a network: each beside the same layer in floats, and a network in which each can be switched between the two."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.source import copy_without
+from stepwell.quantizer.graphs import Links, Names, is_standard
+
+Q, DQ = "QuantizeLinear", "DequantizeLinear"
+ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh")
+"""Operators that belong to the layer before them where nothing is quantised in between."""
+MOVES = (
+    "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split",
+    "Squeeze", "Tile", "Transpose", "Unsqueeze",
+)  # fmt: skip
+"""Operators that only move elements, or take the greatest: no layers, since they add no error of their own."""
+SWITCHES = "switches"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a quantised network: a node that reads dequantised data, and the activations behind it."""
+
+    node: NodeProto
+    """In the quantised network."""
+    activations: tuple[NodeProto, ...]
+    """Likewise."""
+    quantize: NodeProto | None
+    """What quantises its result; None where that stays in floats."""
+    result: str
+    """The value that the next layers read, in the quantised network: dequantised, where it is quantised."""
+    float_result: str
+    """The same value in the network of floats."""
+
+    @property
+    def name(self) -> str:
+        """The name of its node, in both networks."""
+        return self.node.name
+
+
+def quantised_layers(floats: ModelProto, quantised: ModelProto) -> list[Layer]:
+    """The layers of a quantised network, in its order. Raises ModelError if a node of one is not in the other, by name and operator."""
+    links, same = Links(quantised.graph), _Same(floats)
+    layers = []
+    for node in quantised.graph.node:
+        if not is_standard(node, Q, DQ, *MOVES) and any(is_standard(links.makers.get(name, NodeProto()), DQ) for name in node.input):
+            layers.append(_layer(node, links, same))
+    return layers
+
+
+class _Same:
+    """Nodes and values of a network of floats, found by those of a quantised one."""
+
+    def __init__(self, floats: ModelProto) -> None:
+        self.nodes = {node.name: node for node in floats.graph.node}
+
+    def value(self, node: NodeProto, place: int = 0) -> str:
+        """The value that is, in floats, a result of the node of this name."""
+        other = self.nodes.get(node.name)
+        if other is None or other.op_type != node.op_type or len(other.output) <= place:
+            raise ModelError(f"the quantised network has a node {node.name!r} ({node.op_type}), and the network of floats has no such one")
+        return other.output[place]
+
+
+def _layer(node: NodeProto, links: Links, same: _Same) -> Layer:
+    behind: list[NodeProto] = []
+    last, reader = node, links.only_reader(node.output[0])
+    while reader is not None and is_standard(reader, *ACTIVATIONS) and reader.input[0] == last.output[0]:
+        behind.append(reader)
+        last, reader = reader, links.only_reader(reader.output[0])
+    if reader is not None and is_standard(reader, Q):
+        dequantize = next((other for other, _ in links.readers.get(reader.output[0], []) if is_standard(other, DQ)), None)
+        if dequantize is not None:
+            return Layer(node, tuple(behind), reader, dequantize.output[0], same.value(last))
+    return Layer(node, (), None, node.output[0], same.value(node))
+
+
+class Range(NamedTuple):
+    """The numbers that the integers of a value stand for."""
+
+    low: float
+    high: float
+    step: float
+
+    def outside(self, array: np.ndarray) -> int:
+        """How many numbers are clipped: those beyond half a step from the range."""
+        return int(((array < self.low - self.step / 2) | (array > self.high + self.step / 2)).sum())
+
+
+def range_of(quantize: NodeProto, links: Links) -> Range | None:
+    """The range of a QuantizeLinear; None for several scales, or some that a run computes."""
+    scale = links.array(quantize.input[1])
+    zero = links.array(quantize.input[2]) if len(quantize.input) > 2 and quantize.input[2] else np.zeros((), np.uint8)
+    if scale is None or zero is None or scale.size != 1 or zero.dtype.kind not in "iu":
+        return None
+    info, step, at = np.iinfo(zero.dtype), float(scale.item()), int(zero.item())
+    return Range((info.min - at) * step, (info.max - at) * step, step)
+
+
+def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[Layer]) -> tuple[ModelProto, list[str]]:
+    """The network of floats in which each layer can be quantised alone, and the value that each quantised layer gives.
+
+    Its further input, `SWITCHES`, says by a boolean for each of the layers, whether the rest of the network reads its quantised result, so
+    one network tells what any set of them does to the outputs.
+    """
+    made = copy_without(floats)
+    build = _Switched(made, quantised, _Same(floats))
+    results = [build.add(layer, i) for i, layer in enumerate(layers)]
+    build.finish(len(layers))
+    return made, results
+
+
+class _Switched:
+    """Puts the layers of a quantised network beside those of floats, in place."""
+
+    def __init__(self, made: ModelProto, quantised: ModelProto, same: _Same) -> None:
+        self.graph, self.names, self.links, self.same = made.graph, Names(made), Links(quantised.graph), same
+        self.makers = {name: node for node in made.graph.node for name in node.output if name}
+        self.constants: dict[str, str] = {}
+        """Values of the quantised network that no input changes, and their names here."""
+        self.behind: dict[str, list[NodeProto]] = {}
+        """The new nodes behind each old one, by its name."""
+
+    def add(self, layer: Layer, number: int) -> str:
+        """Add a layer and its switch; returns the name of what it gives."""
+        nodes: list[NodeProto] = []
+        result = self._copied(layer.result, {layer.name, *(node.name for node in layer.activations)}, nodes, {})
+        old = layer.float_result
+        new, place, switch = (self.names.fresh(f"{old}.{what}") for what in ("floats", "place", "switch"))
+        self.graph.initializer.append(helper.make_tensor(place, TensorProto.INT64, [], [number]))
+        nodes.append(helper.make_node("Gather", [SWITCHES, place], [switch], name=self.names.fresh(switch)))
+        nodes.append(helper.make_node("Where", [switch, result, new], [old], name=self.names.fresh(f"{old}.chosen")))
+        maker = self.makers[old]
+        maker.output[list(maker.output).index(old)] = new
+        self.behind[maker.name] = nodes
+        return result
+
+    def _copied(self, value: str, inside: set[str], nodes: list[NodeProto], known: dict[str, str]) -> str:
+        """The name here of a value of the quantised network: copied up to the values in floats that are quantised for the layer."""
+        if not value or value in known or value in self.constants:
+            return known.get(value) or self.constants.get(value, "")
+        maker = self.links.makers.get(value)
+        if maker is None:
+            tensor = self.links.initializers.get(value)
+            if tensor is None:  # an input
+                return value
+            self.constants[value] = self.names.fresh(f"{value}.quantised")
+            self.graph.initializer.add().CopyFrom(tensor)
+            self.graph.initializer[-1].name = self.constants[value]
+            return self.constants[value]
+        place = list(maker.output).index(value)
+        fixed = self._is_constant(value)
+        if not (fixed or maker.name in inside or is_standard(maker, Q, DQ)):
+            return self.same.value(maker, place)
+        copy = NodeProto()
+        copy.CopyFrom(maker)
+        copy.name = self.names.fresh(f"{maker.name}.quantised")
+        copy.input[:] = [self._copied(name, inside, nodes, known) for name in maker.input]
+        copy.output[:] = [name and self.names.fresh(f"{name}.quantised") for name in maker.output]
+        nodes.append(copy)
+        # Values that depend on inputs are not those of another layer, which may read this one's in floats.
+        (self.constants if fixed else known)[value] = copy.output[place]
+        return copy.output[place]
+
+    def _is_constant(self, value: str) -> bool:
+        maker = self.links.makers.get(value)
+        if maker is None:
+            return value in self.links.initializers or not value
+        return value in self.constants or all(map(self._is_constant, maker.input))
+
+    def finish(self, count: int) -> None:
+        """Put the new nodes into the graph, and the switches among its inputs."""
+        ordered = [new for node in self.graph.node for new in (node, *self.behind.get(node.name, []))]
+        del self.graph.node[:]
+        self.graph.node.extend(ordered)
+        self.graph.input.append(helper.make_tensor_value_info(SWITCHES, TensorProto.BOOL, [count]))
