@@ -7,8 +7,11 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 
-from stepwell.dialects.support.errors import ModelError
+from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.source import nested_nodes, read_source, subgraphs
+from stepwell.importer.tensors import onnx_tensor_type
+from stepwell.runtime.infos import TensorInfo
 
 STANDARD = ("", "ai.onnx")
 """The names of ONNX's own domain."""
@@ -23,6 +26,12 @@ def value_types(model: ModelProto) -> dict[str, ValueInfoProto]:
         inferred = light
     graph = inferred.graph
     return {value.name: value for value in (*graph.value_info, *graph.output, *graph.input) if value.HasField("type")}
+
+
+def rank_of(value: ValueInfoProto) -> int | None:
+    """The number of dimensions of a value, None if it is not known."""
+    tensor = value.type.tensor_type
+    return len(tensor.shape.dim) if tensor.HasField("shape") else None
 
 
 def is_standard(node: NodeProto, *kinds: str) -> bool:
@@ -40,6 +49,20 @@ def input_names(model: ModelProto) -> list[str]:
     """The names of what a run takes, in order: initializers may be declared as inputs, too."""
     stored = {tensor.name for tensor in model.graph.initializer}
     return [value.name for value in model.graph.input if value.name not in stored]
+
+
+def input_infos(model: ModelProto) -> list[TensorInfo]:
+    """What a run takes, in order. Raises UnsupportedError for an input that is not a tensor of known rank."""
+    declared = {value.name: value for value in model.graph.input}
+    found = []
+    for name in input_names(model):
+        tensor = onnx_tensor_type(declared[name].type)
+        if tensor is None:
+            raise UnsupportedError(f"input '{name}': the quantiser takes models whose inputs are tensors of a known number of dimensions")
+        dims = declared[name].type.tensor_type.shape.dim
+        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims)
+        found.append(TensorInfo(name, shape, to_numpy(tensor.dtype)))
+    return found
 
 
 @dataclass
