@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from stepwell.dialects.support.errors import ModelError
+from stepwell.dialects.support.errors import InputError
 from stepwell.importer.source import copy_without
 from stepwell.quantizer.graphs import Links, Names, is_standard
 
@@ -44,8 +44,8 @@ class Layer:
 
 
 def quantised_layers(floats: ModelProto, quantised: ModelProto) -> list[Layer]:
-    """The layers of a quantised network, in its order. Raises ModelError if a node of one is not in the other, by name and operator."""
-    links, same = Links(quantised.graph), _Same(floats)
+    """The layers of a quantised network, in its order. Raises InputError if a node of one is not in the other, by name and operator."""
+    links, same = Links(quantised.graph), _Same(floats, quantised)
     layers = []
     for node in quantised.graph.node:
         if not is_standard(node, Q, DQ, *MOVES) and any(is_standard(links.makers.get(name, NodeProto()), DQ) for name in node.input):
@@ -56,15 +56,20 @@ def quantised_layers(floats: ModelProto, quantised: ModelProto) -> list[Layer]:
 class _Same:
     """Nodes and values of a network of floats, found by those of a quantised one."""
 
-    def __init__(self, floats: ModelProto) -> None:
+    def __init__(self, floats: ModelProto, quantised: ModelProto) -> None:
+        self.links = Links(floats.graph)
         self.nodes = {node.name: node for node in floats.graph.node}
+        self.kept = {node.name for node in quantised.graph.node}
 
     def value(self, node: NodeProto, place: int = 0) -> str:
-        """The value that is, in floats, a result of the node of this name."""
+        """The value that is, in floats, a result of the node of this name: behind an activation that the quantised network does by its range."""
         other = self.nodes.get(node.name)
         if other is None or other.op_type != node.op_type or len(other.output) <= place:
-            raise ModelError(f"the quantised network has a node {node.name!r} ({node.op_type}), and the network of floats has no such one")
-        return other.output[place]
+            raise InputError(f"quantised: it has a node '{node.name}' ({node.op_type}), and the network of floats has no such one")
+        value = other.output[place]
+        reader = self.links.only_reader(value)
+        dropped = reader is not None and is_standard(reader, *ACTIVATIONS) and reader.name not in self.kept
+        return reader.output[0] if reader is not None and dropped else value
 
 
 def _layer(node: NodeProto, links: Links, same: _Same) -> Layer:
@@ -109,7 +114,7 @@ def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[Layer])
     one network tells what any set of them does to the outputs.
     """
     made = copy_without(floats)
-    build = _Switched(made, quantised, _Same(floats))
+    build = _Switched(made, quantised, _Same(floats, quantised))
     results = [build.add(layer, i) for i, layer in enumerate(layers)]
     build.finish(len(layers))
     return made, results

@@ -7,8 +7,8 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.support.errors import InputError
-from stepwell.quantizer.calibration import Histogram
 from stepwell.quantizer.graphs import Links
+from stepwell.quantizer.histogram import Histogram
 from stepwell.quantizer.layers import SWITCHES, Layer, Range, quantised_layers, range_of, switched
 from stepwell.quantizer.taps import Tapped
 
@@ -141,16 +141,15 @@ def compare(
         raise InputError(f"quantised: expected a network with the outputs {', '.join(outputs)}, got {', '.join(others)}")
     on_step("compiling the quantised network, and one with a switch for each layer")
     both, alone = switched(floats, quantised, layers)
-    in_floats = Tapped(both, [*outputs, *(layer.float_result for layer in layers), *alone], threads=threads, cache=cache)
+    switchable = Tapped(both, [*outputs, *(layer.float_result for layer in layers), *alone], threads=threads, cache=cache)
     together = Tapped(quantised, [*outputs, *(layer.result for layer in layers)], threads=threads, cache=cache)
-    one_by_one = Tapped(both, outputs, threads=threads, cache=cache)
     links = Links(quantised.graph)
     watched = [_Watched(layer, layer.quantize and range_of(layer.quantize, links), outputs) for layer in layers]
     ends, first_ends = _Ends(outputs), _Ends(outputs)
     batches = 0
     for batch in samples:
         on_step(f"comparing batch {batches + 1}")
-        want, got = in_floats.run({**batch, SWITCHES: np.zeros(len(layers), bool)}), together.run(batch)
+        want, got = switchable.run({**batch, SWITCHES: np.zeros(len(layers), bool)}), together.run(batch)
         ends.add(want, got)
         for one, name in zip(watched, alone, strict=True):
             one.add(want[one.layer.float_result], got[one.layer.result], want[name])
@@ -158,7 +157,7 @@ def compare(
             first_ends.add(want, got)
             for one, switches in zip(watched, np.eye(len(layers), dtype=bool), strict=True):
                 on_step(f"comparing batch {batches + 1}: {one.layer.name} alone")
-                one.outputs.add(want, one_by_one.run({**batch, SWITCHES: switches}))
+                one.outputs.add(want, switchable.run({**batch, SWITCHES: switches}))
         batches += 1
     if batches == 0:
         raise InputError("samples: there are none")
