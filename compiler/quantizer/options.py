@@ -35,6 +35,8 @@ class QuantizeOptions:
     """Whether the mean error of each layer goes into its bias (`correct_bias.py`)."""
     quantize_results: bool = False
     """Whether the result of every product is quantised, also where only operators in float read it: the integer kernels of ONNX Runtime need that."""
+    fuse_additions: bool = False
+    """Whether a product's result that only an addition reads goes into that in float: kernels that add in registers lose nothing by it."""
     keep_float: frozenset[str] = frozenset()
     """Nodes that stay in float: names, or patterns such as "*/attention/*"."""
     op_types: frozenset[str] = OP_TYPES
