@@ -9,7 +9,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from stepwell.dialects.support.errors import InputError
 from stepwell.importer.source import copy_without
 from stepwell.quantizer.graphs import Links, Names, attribute, is_standard
-from stepwell.quantizer.layers import DQ, Layer, quantised_layers
+from stepwell.quantizer.layers import DQ, LayerPair, layer_pairs
 from stepwell.quantizer.options import PRODUCTS
 from stepwell.quantizer.taps import Tapped
 
@@ -53,7 +53,7 @@ def bias_corrected(
     """
     made = copy_without(quantised)
     biases = _Biases(made)
-    layers = _corrected_layers(quantised_layers(floats, quantised), floats, made, biases)
+    layers = _corrected_layers(layer_pairs(floats, quantised), floats, made, biases)
     if not layers:
         return made
     on_step("compiling the networks whose means are compared")
@@ -75,7 +75,7 @@ def bias_corrected(
     return made
 
 
-def _corrected_layers(found: Sequence[Layer], floats: ModelProto, made: ModelProto, biases: "_Biases") -> list[_Corrected]:
+def _corrected_layers(found: Sequence[LayerPair], floats: ModelProto, made: ModelProto, biases: "_Biases") -> list[_Corrected]:
     """The layers whose bias can be corrected, each with its depth."""
     weights, kinds = Links(floats.graph), {layer.name for layer in found if is_standard(layer.node, *PRODUCTS)}
     others = {node.name: node for node in floats.graph.node if node.name in kinds}

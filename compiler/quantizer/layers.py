@@ -1,8 +1,7 @@
-"""The quantised layers of a network: each beside the same layer in floats, and a network in which each can be switched between the two."""
+"""The layers of a quantised network beside the same ones in floats, and a network in which each can be switched between the two."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
@@ -10,30 +9,29 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from stepwell.dialects.support.errors import InputError
 from stepwell.importer.source import copy_without
 from stepwell.quantizer.graphs import Links, Names, is_standard
+from stepwell.quantizer.options import PRODUCTS
+from stepwell.quantizer.plan import MOVES, UNARY, WITH_STORED
+from stepwell.quantizer.ranges import Parameters
 
 Q, DQ = "QuantizeLinear", "DequantizeLinear"
-ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh")
-"""Operators that belong to the layer before them where nothing is quantised in between."""
-MOVES = (
-    "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split",
-    "Squeeze", "Tile", "Transpose", "Unsqueeze",
-)  # fmt: skip
-"""Operators that only move elements, or take the greatest: no layers, since they add no error of their own."""
+EXACT = ("GlobalMaxPool", "Identity", "MaxPool", *MOVES)
+"""Operators that give some of the numbers that they take: no layers, since they add no error."""
 SWITCHES = "switches"
+"""The further input of a network with switches."""
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A layer of a quantised network: a node that reads dequantised data, and the activations behind it."""
+class LayerPair:
+    """A layer in both networks: a node that reads dequantised numbers, and what computes element by element, or moves, behind it."""
 
     node: NodeProto
     """In the quantised network."""
-    activations: tuple[NodeProto, ...]
-    """Likewise."""
-    quantize: NodeProto | None
-    """What quantises its result; None where that stays in floats."""
+    behind: tuple[NodeProto, ...]
+    """Likewise; what lies between it and the next quantisation."""
+    parameters: Parameters | None
+    """How the result is quantised; None where it stays in floats, or with several scales."""
     result: str
-    """The value that the next layers read, in the quantised network: dequantised, where it is quantised."""
+    """The value that is read of it, in the quantised network; dequantised, where it is quantised for all readers."""
     float_result: str
     """The same value in the network of floats."""
 
@@ -43,18 +41,19 @@ class Layer:
         return self.node.name
 
 
-def quantised_layers(floats: ModelProto, quantised: ModelProto) -> list[Layer]:
-    """The layers of a quantised network, in its order. Raises InputError if a node of one is not in the other, by name and operator."""
+def layer_pairs(floats: ModelProto, quantised: ModelProto) -> list[LayerPair]:
+    """The layers of a quantised network, in its order. Raises InputError if a node of one is not in `floats`, by name and operator."""
     links, same = Links(quantised.graph), _Same(floats, quantised)
-    layers = []
-    for node in quantised.graph.node:
-        if not is_standard(node, Q, DQ, *MOVES) and any(is_standard(links.makers.get(name, NodeProto()), DQ) for name in node.input):
-            layers.append(_layer(node, links, same))
-    return layers
+    return [_pair(node, links, same) for node in quantised.graph.node if not is_standard(node, Q, DQ, *EXACT) and _reads_integers(node, links)]
+
+
+def _reads_integers(node: NodeProto, links: Links) -> bool:
+    dequantized = [maker for name in node.input if (maker := links.makers.get(name)) is not None and is_standard(maker, DQ)]
+    return any(is_standard(node, *PRODUCTS) or maker.input[0] not in links.initializers for maker in dequantized)
 
 
 class _Same:
-    """Nodes and values of a network of floats, found by those of a quantised one."""
+    """Values of a network of floats, found by those of a quantised one."""
 
     def __init__(self, floats: ModelProto, quantised: ModelProto) -> None:
         self.links = Links(floats.graph)
@@ -68,46 +67,45 @@ class _Same:
             raise InputError(f"quantised: it has a node '{node.name}' ({node.op_type}), and the network of floats has no such one")
         value = other.output[place]
         reader = self.links.only_reader(value)
-        dropped = reader is not None and is_standard(reader, *ACTIVATIONS) and reader.name not in self.kept
+        dropped = reader is not None and is_standard(reader, *UNARY) and reader.name not in self.kept
         return reader.output[0] if reader is not None and dropped else value
 
 
-def _layer(node: NodeProto, links: Links, same: _Same) -> Layer:
+def _pair(node: NodeProto, links: Links, same: _Same) -> LayerPair:
     behind: list[NodeProto] = []
-    last, reader = node, links.only_reader(node.output[0])
-    while reader is not None and is_standard(reader, *ACTIVATIONS) and reader.input[0] == last.output[0]:
-        behind.append(reader)
-        last, reader = reader, links.only_reader(reader.output[0])
-    if reader is not None and is_standard(reader, Q):
-        dequantize = next((other for other, _ in links.readers.get(reader.output[0], []) if is_standard(other, DQ)), None)
-        if dequantize is not None:
-            return Layer(node, tuple(behind), reader, dequantize.output[0], same.value(last))
-    return Layer(node, (), None, node.output[0], same.value(node))
+    last: NodeProto | None = node
+    while last is not None:
+        value = last.output[0]
+        readers = [reader for reader, _ in links.readers.get(value, [])]
+        quantize = next((reader for reader in readers if is_standard(reader, Q)), None)
+        if quantize is not None:
+            dequantize = next((reader for reader, _ in links.readers.get(quantize.output[0], []) if is_standard(reader, DQ)), None)
+            if links.only_reader(value) is not None and dequantize is not None:
+                value = dequantize.output[0]
+            return LayerPair(node, tuple(behind), _parameters(quantize, links), value, same.value(last))
+        last = links.only_reader(value)
+        if last is not None and not _is_light(last, links):
+            last = None
+        if last is not None:
+            behind.append(last)
+    return LayerPair(node, (), None, node.output[0], same.value(node))
 
 
-class Range(NamedTuple):
-    """The numbers that the integers of a value stand for."""
-
-    low: float
-    high: float
-    step: float
-
-    def outside(self, array: np.ndarray) -> int:
-        """How many numbers are clipped: those beyond half a step from the range."""
-        return int(((array < self.low - self.step / 2) | (array > self.high + self.step / 2)).sum())
+def _is_light(node: NodeProto, links: Links) -> bool:
+    """Whether a node belongs to the layer before it."""
+    stored = [not name or name in links.initializers for name in node.input]
+    return is_standard(node, *UNARY, *WITH_STORED, *EXACT) and len(node.output) == 1 and stored.count(False) == 1
 
 
-def range_of(quantize: NodeProto, links: Links) -> Range | None:
-    """The range of a QuantizeLinear; None for several scales, or some that a run computes."""
+def _parameters(quantize: NodeProto, links: Links) -> Parameters | None:
     scale = links.array(quantize.input[1])
     zero = links.array(quantize.input[2]) if len(quantize.input) > 2 and quantize.input[2] else np.zeros((), np.uint8)
-    if scale is None or zero is None or scale.size != 1 or zero.dtype.kind not in "iu":
+    if scale is None or zero is None or scale.size != 1 or zero.dtype not in (np.uint8, np.int8):
         return None
-    info, step, at = np.iinfo(zero.dtype), float(scale.item()), int(zero.item())
-    return Range((info.min - at) * step, (info.max - at) * step, step)
+    return Parameters(np.float32(scale.item()), zero.reshape(())[()])
 
 
-def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[Layer]) -> tuple[ModelProto, list[str]]:
+def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[LayerPair]) -> tuple[ModelProto, list[str]]:
     """The network of floats in which each layer can be quantised alone, and the value that each quantised layer gives.
 
     Its further input, `SWITCHES`, says by a boolean for each of the layers, whether the rest of the network reads its quantised result, so
@@ -131,10 +129,10 @@ class _Switched:
         self.behind: dict[str, list[NodeProto]] = {}
         """The new nodes behind each old one, by its name."""
 
-    def add(self, layer: Layer, number: int) -> str:
+    def add(self, layer: LayerPair, number: int) -> str:
         """Add a layer and its switch; returns the name of what it gives."""
         nodes: list[NodeProto] = []
-        result = self._copied(layer.result, {layer.name, *(node.name for node in layer.activations)}, nodes, {})
+        result = self._copied(layer.result, {layer.name, *(node.name for node in layer.behind)}, nodes, {})
         old = layer.float_result
         new, place, switch = (self.names.fresh(f"{old}.{what}") for what in ("floats", "place", "switch"))
         self.graph.initializer.append(helper.make_tensor(place, TensorProto.INT64, [], [number]))

@@ -7,9 +7,9 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.support.errors import InputError
-from stepwell.quantizer.graphs import Links
 from stepwell.quantizer.histogram import Histogram
-from stepwell.quantizer.layers import SWITCHES, Layer, Range, quantised_layers, range_of, switched
+from stepwell.quantizer.layers import SWITCHES, LayerPair, layer_pairs, switched
+from stepwell.quantizer.ranges import Parameters, Range
 from stepwell.quantizer.taps import Tapped
 
 Arrays = Mapping[str, np.ndarray]
@@ -32,10 +32,15 @@ class LayerQuality:
     """Mean squared error of the network's outputs with this layer alone quantised, as a part of that of the quantised network."""
     seen: Histogram
     """The numbers in floats."""
-    range: Range | None
-    """What the integers stand for; None where the result is not quantised, or with several scales."""
+    parameters: Parameters | None
+    """How it is quantised; None where the result is not, or with several scales."""
     clipped: float
-    """The part of the numbers in floats outside of `range`."""
+    """The part of the numbers in floats that saturate: those beyond half a step from the range of the integers."""
+
+    @property
+    def range(self) -> Range | None:
+        """What the integers stand for."""
+        return None if self.parameters is None else self.parameters.range
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,8 @@ class _Ends:
 class _Watched:
     """What is summed up of a layer."""
 
-    def __init__(self, layer: Layer, range: Range | None, outputs: Iterable[str]) -> None:
-        self.layer, self.range = layer, range
+    def __init__(self, layer: LayerPair, outputs: Iterable[str]) -> None:
+        self.layer = layer
         self.together, self.alone, self.seen, self.outputs = _Noise(), _Noise(), Histogram(), _Ends(outputs)
         self.outside = self.count = 0
 
@@ -113,13 +118,16 @@ class _Watched:
         self.alone.add(want, alone)
         self.seen.add(want)
         self.count += want.size
-        self.outside += 0 if self.range is None else self.range.outside(want)
+        if (used := self.layer.parameters) is not None:
+            half, bounds = float(used.scale) / 2, used.range
+            self.outside += int(((want < bounds.low - half) | (want > bounds.high + half)).sum())
 
     def found(self, whole: float) -> LayerQuality:
         """The numbers of the layer; `whole` is the error of the quantised network's outputs."""
         return LayerQuality(
             name=self.layer.name, kind=self.layer.node.op_type, ratio=self.together.ratio, ratio_alone=self.alone.ratio,
-            share=self.outputs.relative / whole if whole else 0.0, seen=self.seen, range=self.range, clipped=self.outside / max(1, self.count),
+            share=self.outputs.relative / whole if whole else 0.0, seen=self.seen, parameters=self.layer.parameters,
+            clipped=self.outside / max(1, self.count),
         )  # fmt: skip
 
 
@@ -133,7 +141,7 @@ def compare(
     the two (`layers.switched`). `blamed` is from how many batches each layer's share in the outputs' error is taken, with a run for every layer
     each. `on_step` is told what is being done. Raises InputError without samples or quantised layers, and what `stepwell.compile` raises.
     """
-    layers = quantised_layers(floats, quantised)
+    layers = layer_pairs(floats, quantised)
     if not layers:
         raise InputError("quantised: expected a network with quantised layers, got one with none")
     outputs = [value.name for value in floats.graph.output]
@@ -143,8 +151,7 @@ def compare(
     both, alone = switched(floats, quantised, layers)
     switchable = Tapped(both, [*outputs, *(layer.float_result for layer in layers), *alone], threads=threads, cache=cache)
     together = Tapped(quantised, [*outputs, *(layer.result for layer in layers)], threads=threads, cache=cache)
-    links = Links(quantised.graph)
-    watched = [_Watched(layer, layer.quantize and range_of(layer.quantize, links), outputs) for layer in layers]
+    watched = [_Watched(layer, outputs) for layer in layers]
     ends, first_ends = _Ends(outputs), _Ends(outputs)
     batches = 0
     for batch in samples:

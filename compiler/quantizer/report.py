@@ -21,6 +21,7 @@ HEADER = ("layer", "operator", "share of error", "SQNR alone", "SQNR", "seen", "
 NUMBERS = (2, 3, 4, 7)
 """The columns of numbers."""
 BARS = 96  # of a picture, at most: bins are added up to that
+LEAST = 0.5  # of a logarithmic scale of counts
 NEEDED = ("matplotlib", "jinja2")
 # Colours that the page puts its own in place of, which change with the reader's light or dark theme.
 THEME = {"#010101": "var(--ink)", "#020202": "var(--inside)", "#030303": "var(--outside)", "#040404": "var(--range)"}
@@ -30,8 +31,11 @@ INK, INSIDE, OUTSIDE, RANGE = THEME
 def rows(quality: "Quality") -> list[list[str]]:
     """The rows of the table, for the columns `HEADER`: ratios are in dB."""
     return [
-        [layer.name, layer.kind, share_text(layer.share), decibels(layer.ratio_alone), decibels(layer.ratio), interval(layer.seen.low, layer.seen.high),
-         "" if layer.range is None else interval(layer.range.low, layer.range.high), f"{100 * layer.clipped:.2g} %"]
+        [
+            layer.name, layer.kind, share_text(layer.share), decibels(layer.ratio_alone), decibels(layer.ratio),
+            interval(layer.seen.low, layer.seen.high), "" if layer.range is None else interval(layer.range.low, layer.range.high),
+            f"{100 * layer.clipped:.2g} %",
+        ]
         for layer in quality.worst_first()
     ]  # fmt: skip
 
@@ -99,12 +103,12 @@ def picture(layer: "LayerQuality") -> str:
         inside = np.ones(len(counts), bool)
         if layer.range is not None:
             inside = (edges[1:] > layer.range.low) & (edges[:-1] < layer.range.high)
-            for bound in layer.range[:2]:
+            for bound in (layer.range.low, layer.range.high):
                 axis.axvline(bound, color=RANGE, linewidth=1.2, linestyle="--")
         for chosen, colour in ((inside, INSIDE), (~inside, OUTSIDE)):
-            axis.bar(edges[:-1][chosen], counts[chosen], np.diff(edges)[chosen], align="edge", color=colour, linewidth=0)
+            axis.stairs(np.where(chosen, np.maximum(counts, LEAST), LEAST), edges, baseline=LEAST, fill=True, color=colour, linewidth=0)
         axis.set_yscale("log")
-        axis.set_ylim(bottom=0.5)
+        axis.set_ylim(bottom=LEAST)
         axis.set_ylabel("numbers", color=INK)
         axis.tick_params(colors=INK, which="both")
         axis.spines[["top", "right"]].set_visible(False)

@@ -1,42 +1,14 @@
 """Cross-layer equalisation: networks compute the same, and the weights of neighbours have the same range in each channel."""
 
-from typing import Any
-
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from float_networks import FloatNet as Net
+from onnx import numpy_helper
 
 from stepwell.analysis.compare import run_onnxruntime
 from stepwell.quantizer.equalize import equalized
 from stepwell.quantizer.graphs import Links
-
-
-class Net:
-    """Builds a network of floats whose weights differ in range from channel to channel."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: dict[str, np.ndarray] = {}
-
-    def weight(self, *shape: int) -> str:
-        name = f"w{len(self.weights)}"
-        spread = np.exp(self.rng.normal(0, 1, shape[:2] + (1,) * (len(shape) - 2)))
-        self.weights[name] = (self.rng.normal(0.1, 1, shape) * spread).astype(np.float32)
-        return name
-
-    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{kind.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [f"{name}.y"], name=name, **attributes))
-        return f"{name}.y"
-
-    def model(self, result: str, *shape: int) -> onnx.ModelProto:
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-        y = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
-        stored = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
-        graph = helper.make_graph(self.nodes, "g", [x], [y], stored)
-        return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
 
 
 def arrays(model: onnx.ModelProto) -> dict[str, np.ndarray]:
