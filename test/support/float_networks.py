@@ -50,3 +50,17 @@ def branching(seed: int) -> onnx.ModelProto:
     h = net.op("Relu", net.op("Gemm", h, net.weight(12, 7), net.weight(7)))
     h = net.op("Add", net.op("MatMul", h, net.weight(7, 5)), net.weight(5))
     return net.model(h, 2, 3, 12, 12)
+
+
+def run_plainly(model: onnx.ModelProto, feed: dict[str, np.ndarray], names: list[str] | None = None) -> dict[str, np.ndarray]:
+    """What ONNX Runtime computes node by node, each as the model has it: the model's outputs, or the values of these names."""
+    import onnxruntime
+
+    from stepwell.quantizer.taps import with_outputs
+
+    model = model if names is None else with_outputs(model, names)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    wanted = names or [value.name for value in session.get_outputs()]
+    return dict(zip(wanted, session.run(wanted, feed), strict=True))
