@@ -7,5 +7,6 @@
 from stepwell.quantizer.network import Quantized, quantize
 from stepwell.quantizer.options import QuantizeOptions
 from stepwell.quantizer.samples import Samples
+from stepwell.quantizer.weights_only import quantize_weights
 
-__all__ = ["QuantizeOptions", "Quantized", "Samples", "quantize"]
+__all__ = ["QuantizeOptions", "Quantized", "Samples", "quantize", "quantize_weights"]
