@@ -102,7 +102,8 @@ def _parameters(quantize: NodeProto, links: Links) -> Parameters | None:
     zero = links.array(quantize.input[2]) if len(quantize.input) > 2 and quantize.input[2] else np.zeros((), np.uint8)
     if scale is None or zero is None or scale.size != 1 or zero.dtype not in (np.uint8, np.int8):
         return None
-    return Parameters(np.float32(scale.item()), zero.reshape(())[()])
+    at = zero.item()
+    return Parameters(np.float32(scale.item()), np.uint8(at) if zero.dtype == np.uint8 else np.int8(at))
 
 
 def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[LayerPair]) -> tuple[ModelProto, list[str]]:
