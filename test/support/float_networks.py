@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+CLASSES = 6
+
 
 class FloatNet:
     """Builds a network of floats whose weights differ in range from channel to channel."""
@@ -64,3 +66,25 @@ def run_plainly(model: onnx.ModelProto, feed: dict[str, np.ndarray], names: list
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     wanted = names or [value.name for value in session.get_outputs()]
     return dict(zip(wanted, session.run(wanted, feed), strict=True))
+
+
+def classifier(seed: int, outlier: float = 1.0) -> onnx.ModelProto:
+    """Three products, the second of which has a weight that is `outlier` times as large, of a number that is always near 0."""
+    net = FloatNet(seed)
+    h = net.op("Relu", net.op("Gemm", "x", net.weight(8, 16), net.weight(16)))
+    h = net.op("Relu", net.op("Gemm", h, net.weight(16, 16), net.weight(16)))
+    model = net.model(net.op("Gemm", h, net.weight(16, CLASSES)), 50, 8)
+    first, second = (next(t for t in model.graph.initializer if t.name == name) for name in ("w0", "w2"))
+    for tensor, rows, factor in ((first, np.s_[:, 3], 1 / outlier), (second, np.s_[3], outlier)):
+        array = numpy_helper.to_array(tensor).copy()
+        array[rows] *= factor
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    return model
+
+
+def labelled(model: onnx.ModelProto, seed: int, right: float = 1.0) -> dict[str, np.ndarray]:
+    """Samples, and labels that are the model's own answers for about that part of them."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0, 1, (200, 8)).astype(np.float32)
+    answers = np.concatenate([run_plainly(model, {"x": part})[model.graph.output[0].name].argmax(-1) for part in x.reshape(4, 50, 8)])
+    return {"x": x, "y": np.where(rng.uniform(size=200) < right, answers, (answers + 1) % CLASSES)}
