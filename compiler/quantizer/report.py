@@ -106,11 +106,14 @@ def picture(layer: "LayerQuality") -> str:
             for bound in (layer.range.low, layer.range.high):
                 axis.axvline(bound, color=RANGE, linewidth=1.2, linestyle="--")
         for chosen, colour in ((inside, INSIDE), (~inside, OUTSIDE)):
+            if not chosen.any():
+                continue
             axis.stairs(np.where(chosen, np.maximum(counts, LEAST), LEAST), edges, baseline=LEAST, fill=True, color=colour, linewidth=0)
         axis.set_yscale("log")
         axis.set_ylim(bottom=LEAST)
+        axis.minorticks_off()
         axis.set_ylabel("numbers", color=INK)
-        axis.tick_params(colors=INK, which="both")
+        axis.tick_params(colors=INK)
         axis.spines[["top", "right"]].set_visible(False)
         axis.spines[["bottom", "left"]].set_color(INK)
         text = io.StringIO()
