@@ -1,7 +1,7 @@
 """stepwell quantize: writes a network of floats as one of integers, calibrated on data; or its weights alone in few bits."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,15 +127,16 @@ def _quantize(options: argparse.Namespace) -> None:
             quality = compare(made.floats, made.model, source.samples, on_step=progress.say, **how)
     made.save(options.output)
     if quality is not None:
-        _report(quality, made, options, said)
-    for line in source.equalized:
-        print(f"equalise: {line}")
+        _report(quality, made, options, said, source.equalized)
+    if options.equalize:
+        count = sum("equalised over" in line for line in source.equalized)
+        print(f"{plural(count, 'pair')} of layers equalised; {plural(len(source.equalized) - count, 'layer')} left: --report lists why")
     _say(made, options.output)
     for name, text in said.items():
         print(f"{name}: {text}")
 
 
-def _report(quality: "Quality", made: "Quantized", options: argparse.Namespace, said: Mapping[str, str]) -> None:
+def _report(quality: "Quality", made: "Quantized", options: argparse.Namespace, said: Mapping[str, str], notes: Sequence[str]) -> None:
     """Print the table, and write the page."""
     from stepwell.quantizer.report import HEADER, NUMBERS, rows, save_html
 
@@ -143,7 +144,7 @@ def _report(quality: "Quality", made: "Quantized", options: argparse.Namespace, 
     given = [name.replace("_", " ") for name in FLAGS if getattr(options, name)]
     method = made.options.method + (f" {made.options.percentile}" if made.options.method == "percentile" else "")
     facts = {"data": options.data, "method": ", ".join([method, "per channel" if made.options.per_channel else "per tensor", *given]), **said}
-    save_html(options.report, quality, title=f"{Path(options.model).name}, quantised", facts=facts)
+    save_html(options.report, quality, title=f"{Path(options.model).name}, quantised", facts=facts, notes=notes)
 
 
 def quantize_options(options: argparse.Namespace) -> QuantizeOptions:

@@ -4,7 +4,7 @@ import importlib.util
 import io
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,10 +62,13 @@ def check_report() -> None:
         raise InputError(f"report: a page needs {' and '.join(missing)}: pip install 'stepwell[quantize]'")
 
 
-def save_html(path: str | os.PathLike[str], quality: "Quality", *, title: str, facts: Mapping[str, str] | None = None) -> None:
+def save_html(
+    path: str | os.PathLike[str], quality: "Quality", *, title: str, facts: Mapping[str, str] | None = None, notes: Sequence[str] = ()
+) -> None:
     """Write the report as one page that needs no other file: the table, and of each layer the histogram of its numbers with the chosen range.
 
-    `facts` are shown below the title: how it was quantised, say. Raises InputError if matplotlib or jinja2 is missing, and OSError.
+    `facts` are shown below the title: how it was quantised, say; `notes`, a line each, at the end: what `equalized` says. Raises InputError if
+    matplotlib or jinja2 is missing, and OSError.
     """
     check_report()
     from jinja2 import Environment, StrictUndefined
@@ -79,7 +82,9 @@ def save_html(path: str | os.PathLike[str], quality: "Quality", *, title: str, f
         for layer, cells in zip(layers, rows(quality), strict=True)
     ]
     outputs = {name: decibels(ratio) for name, ratio in quality.outputs.items()}
-    text = page.render(title=title, facts=dict(facts or {}), header=HEADER, numbers=NUMBERS, layers=shown, outputs=outputs, quality=quality)
+    text = page.render(
+        title=title, facts=dict(facts or {}), notes=notes, header=HEADER, numbers=NUMBERS, layers=shown, outputs=outputs, quality=quality
+    )  # fmt: skip
     write_atomically(path, text)
 
 
@@ -106,11 +111,14 @@ def picture(layer: "LayerQuality") -> str:
             for bound in (layer.range.low, layer.range.high):
                 axis.axvline(bound, color=RANGE, linewidth=1.2, linestyle="--")
         for chosen, colour in ((inside, INSIDE), (~inside, OUTSIDE)):
+            if not chosen.any():
+                continue
             axis.stairs(np.where(chosen, np.maximum(counts, LEAST), LEAST), edges, baseline=LEAST, fill=True, color=colour, linewidth=0)
         axis.set_yscale("log")
         axis.set_ylim(bottom=LEAST)
+        axis.minorticks_off()
         axis.set_ylabel("numbers", color=INK)
-        axis.tick_params(colors=INK, which="both")
+        axis.tick_params(colors=INK)
         axis.spines[["top", "right"]].set_visible(False)
         axis.spines[["bottom", "left"]].set_color(INK)
         text = io.StringIO()

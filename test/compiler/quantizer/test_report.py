@@ -47,11 +47,13 @@ def test_rows(quality: Quality):
 
 def test_the_page(quality: Quality, tmp_path: Path):
     path = tmp_path / "report.html"
-    save_html(path, quality, title="net <v1>", facts={"method": "mse & more"})
+    save_html(path, quality, title="net <v1>", facts={"method": "mse & more"}, notes=["a, b: <left>"])
     text = path.read_text()
     assert "<title>net &lt;v1&gt;</title>" in text
     assert "<dt>method</dt><dd>mse &amp; more</dd>" in text
     assert "<dt>output y</dt><dd>SQNR 28.4 dB</dd>" in text
+    assert "<summary>1 note</summary>" in text
+    assert "<li>a, b: &lt;left&gt;</li>" in text
     names = re.findall(r"<h2>\d+\. (.*?) \(Conv\)</h2>", text)
     assert names == ["second", "first&lt;&amp;&gt;", "last"]
     for number, name in enumerate(names, start=1):
