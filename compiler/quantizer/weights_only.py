@@ -176,7 +176,10 @@ class _Writer:
         return [made, node]
 
     def _integers(self, node: NodeProto, found: Blocks) -> tuple[str, ...]:
-        """The operands of DequantizeLinear with blocks: signed without zero points, else unsigned."""
+        """The operands of DequantizeLinear with blocks: signed without zero points, else unsigned.
+
+        Bytes have zero points anyway: ONNX Runtime, in its exact mode, makes unsigned ones of signed, and fails where these are not written.
+        """
         name, middle = node.input[1], 1 << (self.bits - 1)
         numbers = found.numbers.reshape(-1, found.numbers.shape[2])[: found.rows]
         arrays = {"scale": found.scales, "zero_point": found.zeros}
@@ -184,7 +187,9 @@ class _Writer:
             kind = ml_dtypes.uint4 if self.bits == 4 else np.uint8
         else:
             kind, numbers = (ml_dtypes.int4 if self.bits == 4 else np.int8), numbers.astype(np.int16) - middle
-            del arrays["zero_point"]
+            arrays["zero_point"] = np.zeros_like(found.zeros)
+            if self.bits == 4:
+                del arrays["zero_point"]
         whole = {"quantized": numbers, **arrays}
         if self._is_transposed(node):
             whole = {part: array.T for part, array in whole.items()}
