@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Compare Stepwell with ONNX Runtime, OpenVINO and another checkout of itself, show where its time goes, or what each of its switches is worth.
+"""Compare Stepwell with its peers and another checkout of itself, show where its time goes, or what each of its switches is worth.
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --operators [REGEX]
     .venv/bin/python scripts/bench.py --int8 [NETWORK ...]
+    .venv/bin/python scripts/bench.py --engines stepwell,onnxruntime,openvino,mnn,ncnn
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
@@ -33,7 +34,7 @@ EXTRA = ("openvino", "matplotlib")  # what one can do without in an environment 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if all went well, 1 if an engine failed or gave wrong results, 2 for wrong usage (argparse)."""
-    from benchmark.jobs import ENGINES, Failure
+    from benchmark.jobs import ENGINES, PEERS, Failure
 
     parser = make_parser()
     options = parser.parse_args(arguments)
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for engine in set(ENGINES) - set(options.engines):
             print(f"note: {engine} is not installed and left out (pip install '.[bench]')", file=sys.stderr)
     for engine in options.engines:
-        if not installed(engine):
+        if engine not in PEERS and not installed(engine):
             parser.error(f"{engine} is not installed: pip install '.[bench]', or leave it out with --engines")
     if options.plot and (options.ablate or options.profile or "stepwell" not in options.engines or len(options.engines) < 2):
         parser.error("--plot draws how stepwell compares with peers: it needs both")
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     problem = prepare(options)
     if problem is not None:
         parser.error(problem)
+    if PEERS.keys() & set(options.engines) and not (options.fork_join or options.profile or options.ablate or options.switch):
+        environment.make_peers()
     try:
         if options.fork_join:
             return fork_join(options)
@@ -73,6 +76,7 @@ def compare(options: argparse.Namespace) -> int:
     """Stepwell and its peers."""
     from benchmark.jobs import Contestant
     from benchmark.models import KNOWN, find, find_cases, find_int8
+    from benchmark.peers import Converter
     from benchmark.plot import plot
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
@@ -101,7 +105,7 @@ def compare(options: argparse.Namespace) -> int:
             contestants.append(replace(plain, checkout=str(options.against)))
         if options.int8 and "stepwell" in options.engines:
             contestants.append(replace(plain, variant="floats", of_floats=True))
-        session = Session(contestants, options.threads, protocol, say)
+        session = Session(contestants, options.threads, protocol, say, Converter(options.zoo / "peers"))
         comparison = session.run(networks)
     comparison.settings |= settings
     if options.operators is not None:

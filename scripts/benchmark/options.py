@@ -11,10 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def make_parser() -> argparse.ArgumentParser:
     """The options."""
-    from benchmark.jobs import ENGINES
+    from benchmark.jobs import ENGINES, PEERS
     from benchmark.models import KNOWN
 
-    parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime and OpenVINO. Nothing else may run on the machine.")
+    parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime, OpenVINO, MNN and ncnn. Nothing else may run on the machine.")
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file, IR, or one of {', '.join(KNOWN)} (default: all)")
     add("--operators", nargs="?", const="", metavar="REGEX", help="single operators in place of networks: all, or those that it is found in")
@@ -24,7 +24,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--load", action="append", default=[], metavar="FILE.py", help="a plugin that Stepwell loads first; may be repeated")
     add("--pipeline", metavar="FILE|TEXT", help="a pipeline for Stepwell, which takes part with and without it")
     add("--schedule", metavar="FILE", help="a schedule file for the one network, with and without which Stepwell takes part")
-    add("--engines", type=names(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all that are installed)")
+    peers = f"{', '.join(ENGINES)} (default: all of these that are installed), {', '.join(PEERS)} (in an environment of their own, made at first)"
+    add("--engines", type=names({**ENGINES, **PEERS}), metavar="A,B", help=f"some of {peers}")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
     add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")
     add("--target", default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
