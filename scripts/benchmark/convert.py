@@ -43,7 +43,7 @@ def convert_for_mnn(folder: Path, about: dict[str, Any]) -> dict[str, Any]:
         samples = folder / "calibration"
         settings = {
             "path": f"{samples}/", "used_sample_num": len(list(samples.iterdir())), "input_type": "sequence", "batch_size": 1, "quant_bits": 8,
-            "feature_quantize_method": "EMA", "weight_quantize_method": "MAX_ABS",
+            "feature_quantize_method": "KL", "weight_quantize_method": "MAX_ABS",
         }  # fmt: skip
         (folder / "quantise.json").write_text(json.dumps(settings))
         _tools.mnnquant(["mnnquant", str(floats), str(made), str(folder / "quantise.json")])

@@ -1,6 +1,5 @@
 """The engines of the peers' environment: how each loads what was converted for it, and runs it. Used inside the process of one engine only."""
 
-import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
@@ -118,5 +117,4 @@ def import_ncnn() -> str:
     """ncnn's version."""
     import ncnn
 
-    assert ncnn
-    return importlib.metadata.version("ncnn")
+    return str(ncnn.__version__)

@@ -39,40 +39,38 @@ class Converter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._failed: dict[tuple[str, Path], str] = {}
+        self._failed: dict[Path, str] = {}
 
     def converted(self, engine: str, network: Network) -> Path:
         """The folder of a network for an engine; a quantised network for MNN is its network of floats, quantised by MNN's own tool.
 
         Raises Failure, with the last words of the tool, where the network cannot be converted; it is not tried again by this object.
         """
-        why = self._failed.get((engine, network.path))
-        if why is not None:
-            raise Failure(why)
-        try:
-            return self._converted(engine, network)
-        except Failure as failure:
-            self._failed[engine, network.path] = str(failure)
-            raise
-
-    def _converted(self, engine: str, network: Network) -> Path:
         int8 = network.floats is not None
         if int8 and engine != "mnn":
             raise Failure(f"{PEERS[engine]} takes part with networks of floats alone: its converter does not quantise")
         source = network.floats or network.path
         target = self.folder / f"{engine}-{_digest(source, network.shapes, int8)}"
-        if (target / "about.json").is_file():
-            return target
+        if target in self._failed:
+            raise Failure(self._failed[target])
+        if not (target / "about.json").is_file():
+            try:
+                self._convert(engine, source, network.shapes, int8, target)
+            except Failure as failure:
+                self._failed[target] = str(failure)
+                raise
+        return target
+
+    def _convert(self, engine: str, source: Path, shapes: Mapping[str, tuple[int, ...]], int8: bool, target: Path) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{engine}-", dir=self.folder) as scratch:
-            _prepare(source, network.shapes, int8, Path(scratch))
+            _prepare(source, shapes, int8, Path(scratch))
             _run(engine, Path(scratch))
             try:
                 (Path(scratch) / "kept").rename(target)
             except OSError:
                 if not (target / "about.json").is_file():  # else somebody else was faster
                     raise
-        return target
 
 
 def _digest(model: Path, shapes: Mapping[str, tuple[int, ...]], int8: bool) -> str:

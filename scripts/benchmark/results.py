@@ -94,7 +94,8 @@ class Comparison:
 
     def statistic(self, network: str, label: str, threads: int) -> Statistic | None:
         """The time of a cell; None if it has no runs."""
-        runs = [seconds for turn in self.cell(network, label, threads).rounds for seconds in turn]
+        cell = self.cells.get((network, label, threads), Cell())
+        runs = [seconds for turn in cell.rounds for seconds in turn]
         if not runs:
             return None
         low, high = quartiles(runs)
