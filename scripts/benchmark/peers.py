@@ -48,7 +48,7 @@ class Converter:
         """
         int8 = network.floats is not None
         if int8 and engine != "mnn":
-            raise Failure(f"{PEERS[engine]} takes part with networks of floats alone: its converter does not quantise")
+            raise Failure(f"{PEERS[engine]} takes part with networks of floats alone: no package of PyPI has its quantiser")
         source = network.floats or network.path
         target = self.folder / f"{engine}-{_digest(source, network.shapes, int8)}"
         if target in self._failed:
