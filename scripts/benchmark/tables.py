@@ -238,7 +238,7 @@ def _ratio(statistic: Statistic | None, spread: bool = False) -> str:
 def _errors(c: Comparison, network: str, threads: int) -> str:
     """The largest error of any engine of ours; of the peers where we do not take part."""
     ours = [p for p in c.contestants if p.engine == "stepwell"] or c.contestants
-    cells = [cell for p in ours if (cell := c.cell(network, p.label, threads)).error is not None]
+    cells = [cell for p in ours if (cell := c.cell(network, p.label, threads)).error is not None and not cell.lack]
     worst = max(cells, key=lambda cell: cell.error or 0.0, default=None)
     return NOTHING if worst is None else f"{worst.error:.1e}" + (" WRONG" if c.is_wrong(network, worst) else "")
 
