@@ -12,7 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from benchmark.jobs import Contestant, Job
+from benchmark.peer_engines import Mnn
+from benchmark.results import TOLERANCE
+
 __all__ = ["main"]
+
+LARGEST, SMALLEST = 3, 0  # of MNN's levels
 
 CALLED = re.compile(r'(?:ex\.input\("(in\d+)", ncnn\.Mat|torch\.from_numpy\((out\d+)\.numpy)\((?:in\d+\.numpy\(\),? ?)?(?:batch_index=(\d+))?\)')
 """An input or an output in the Python program that pnnx writes to show how a model is called, and which of its dimensions is the batch."""
@@ -49,7 +57,20 @@ def convert_for_mnn(folder: Path, about: dict[str, Any]) -> dict[str, Any]:
         _tools.mnnquant(["mnnquant", str(floats), str(made), str(folder / "quantise.json")])
     if not made.is_file():
         sys.exit("the tool wrote no model")
-    return {}
+    return {"winograd": LARGEST if about["int8"] else exact_enough(made.parent, about)}
+
+
+def exact_enough(kept: Path, about: dict[str, Any]) -> int:
+    """The largest tiles of Winograd's method that MNN may use for this network: those of its default, unless they take half of the tolerance."""
+    random = np.random.default_rng(0)
+    feed = {spec["name"]: random.standard_normal(spec["shape"]).astype(np.float32) for spec in about["inputs"]}
+    found = []
+    for level in (LARGEST, SMALLEST):
+        (kept / "about.json").write_text(json.dumps(about | {"winograd": level}))
+        engine = Mnn(Job(Contestant("mnn"), str(kept), 1, True))
+        found.append(engine.arrays(engine.call(feed)))
+    error = max(float(np.abs(large - small).max() / max(np.abs(small).max(), 1e-30)) for large, small in zip(*found, strict=True))
+    return LARGEST if error <= TOLERANCE / 2 else LARGEST - 1
 
 
 def convert_for_ncnn(folder: Path, about: dict[str, Any]) -> dict[str, Any]:

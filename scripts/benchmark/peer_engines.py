@@ -10,6 +10,7 @@ from benchmark.jobs import Failure, Feed, Job, TensorSpec
 
 __all__ = ["Mnn", "Ncnn", "import_mnn", "import_ncnn"]
 
+WINOGRAD_MEMORY_LEVEL = 3  # MNN's number of that hint: from 0, the least, to 3, the default, how large the tiles of Winograd's method may be
 IDLE = {True: "as libgomp has it", False: "sleep"}
 
 
@@ -39,6 +40,7 @@ class Mnn(_Peer):
         super().__init__(job)
         self.mnn = MNN
         self.interpreter = MNN.Interpreter(str(self.folder / "model.mnn"))
+        self.interpreter.setSessionHint(WINOGRAD_MEMORY_LEVEL, self.about["winograd"])
         self.session = self.interpreter.createSession({"backend": "CPU", "numThread": job.threads, "precision": "high"})
         self.given = [(spec, self.interpreter.getSessionInput(self.session, f"in{i}")) for i, spec in enumerate(self.specs)]
         self.results = []

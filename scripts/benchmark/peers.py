@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SCRIPTS", "Converter"]
 
 SCRIPTS = Path(__file__).resolve().parent.parent
-SOURCES = ("convert.py", "peers.py", "peers.txt")
+SOURCES = ("convert.py", "peer_engines.py", "peers.py", "peers.txt")
 """The files of this folder that a converted model depends on."""
 OPSET = 13
 """The least that they get: both read Softmax of older opsets, which flattens its input, as that of newer ones."""

@@ -100,7 +100,7 @@ def test_one_that_fails_takes_no_part_and_the_run_goes_on(tmp_path, log, capsys)
     reasons = {
         "refused, mnn": "it cannot be converted: status 1, having said: an operator is unknown / the tool wrote no model",
         "refused, ncnn": "it cannot be converted: status 1, having said: layer Unknown not exists or registered / ncnn cannot load what pnnx wrote",
-        "dies, mnn": "the process ended in 'outputs' with status -6", "dies, ncnn": "the process ended in 'outputs' with status -6",
+        "dies, mnn": "it cannot be converted: status -6", "dies, ncnn": "the process ended in 'outputs' with status -6",
         "off, mnn": "its outputs differ by 0.001 of their scale", "off, ncnn": "its outputs differ by 0.001 of their scale",
     }  # fmt: skip
     for which, reason in reasons.items():
@@ -140,6 +140,13 @@ def test_what_cannot_be_converted_is_tried_once_and_leaves_nothing(tmp_path, log
         converter.converted("ncnn", Network("right", write(tmp_path, "right", "n", *SHAPE[1:])))
     with pytest.raises(Failure, match="'image' is of int32; expected inputs of float32 alone"):
         converter.converted("ncnn", Network("right", write(tmp_path, "right", kind=TensorProto.INT32)))
+
+
+def test_mnn_gets_the_largest_tiles_that_are_exact_enough(tmp_path, log):
+    converter = Converter(tmp_path / "kept")
+    for name, level in (("right", 3), ("right with small tiles", 2)):
+        made = converter.converted("mnn", Network(name, write(tmp_path, name)))
+        assert json.loads((made / "about.json").read_text())["winograd"] == level
 
 
 def test_int8_of_mnn_is_its_own(tmp_path, log):

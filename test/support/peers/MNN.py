@@ -40,6 +40,11 @@ class Interpreter:
     def _tensor(shape: list[int]) -> Tensor:
         return Tensor(tuple(shape), Halide_Type_Float, np.zeros(shape, np.float32), Tensor_DimensionType_Caffe)
 
+    def setSessionHint(self, hint: int, level: int) -> None:
+        """Large tiles are inexact where the graph's name says so."""
+        assert hint == 3
+        self.factor = np.float32(1.0003 if level == 3 and self.model.name == "right with small tiles" else 1)
+
     def createSession(self, settings: dict[str, object]) -> dict[str, object]:
         return settings
 
@@ -51,5 +56,5 @@ class Interpreter:
 
     def runSession(self, session: object) -> int:
         for name, value in self.model.run({name: tensor.data for name, tensor in self.inputs.items()}).items():
-            self.outputs[name].data = value
+            self.outputs[name].data = value * self.factor
         return 0
