@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Compare Stepwell with ONNX Runtime, OpenVINO and another checkout of itself, show where its time goes, or what each of its switches is worth.
+"""Compare Stepwell with its peers and another checkout of itself, show where its time goes, or what each of its switches is worth.
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --operators [REGEX]
     .venv/bin/python scripts/bench.py --int8 [NETWORK ...]
+    .venv/bin/python scripts/bench.py --engines stepwell,onnxruntime,openvino,mnn,ncnn
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
@@ -24,6 +25,8 @@ from pathlib import Path
 
 import environment
 
+from benchmark.options import make_parser
+
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("stepwell", "onnxruntime")
 EXTRA = ("openvino", "matplotlib")  # what one can do without in an environment of one's own, but not in the checkout's
@@ -31,7 +34,7 @@ EXTRA = ("openvino", "matplotlib")  # what one can do without in an environment 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if all went well, 1 if an engine failed or gave wrong results, 2 for wrong usage (argparse)."""
-    from benchmark.jobs import ENGINES, Failure
+    from benchmark.jobs import ENGINES, PEERS, Failure
 
     parser = make_parser()
     options = parser.parse_args(arguments)
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for engine in set(ENGINES) - set(options.engines):
             print(f"note: {engine} is not installed and left out (pip install '.[bench]')", file=sys.stderr)
     for engine in options.engines:
-        if not installed(engine):
+        if engine not in PEERS and not installed(engine):
             parser.error(f"{engine} is not installed: pip install '.[bench]', or leave it out with --engines")
     if options.plot and (options.ablate or options.profile or "stepwell" not in options.engines or len(options.engines) < 2):
         parser.error("--plot draws how stepwell compares with peers: it needs both")
@@ -56,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     problem = prepare(options)
     if problem is not None:
         parser.error(problem)
+    if PEERS.keys() & set(options.engines) and not (options.fork_join or options.profile or options.ablate or options.switch):
+        environment.make_peers()
     try:
         if options.fork_join:
             return fork_join(options)
@@ -67,49 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The options."""
-    from benchmark.jobs import ENGINES
-    from benchmark.models import KNOWN
-
-    parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime and OpenVINO. Nothing else may run on the machine.")
-    add = parser.add_argument
-    add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file, IR, or one of {', '.join(KNOWN)} (default: all)")
-    add("--operators", nargs="?", const="", metavar="REGEX", help="single operators in place of networks: all, or those that it is found in")
-    add("--int8", action="store_true", help="networks quantised to bytes, the same files for all engines; and Stepwell with the networks of floats")
-    add("--verbose", action="store_true", help="with --operators: say why an engine did not take part, and where the models are")
-    add("--from", dest="level", metavar="LEVEL", help="the level of files of IR (.mlir, with their weights beside them): Stepwell alone runs these")
-    add("--load", action="append", default=[], metavar="FILE.py", help="a plugin that Stepwell loads first; may be repeated")
-    add("--pipeline", metavar="FILE|TEXT", help="a pipeline for Stepwell, which takes part with and without it")
-    add("--schedule", metavar="FILE", help="a schedule file for the one network, with and without which Stepwell takes part")
-    add("--engines", type=names(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all that are installed)")
-    add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
-    add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")
-    add("--target", default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
-    add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
-    add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
-    add("--warm-up", type=count, default=3, help="runs before them, at least, and for at least a tenth of a second (default: 3)")
-    add("--images", type=count, default=3, help="different inputs that the runs take in turn (default: 3)")
-    add("--spin", choices=("on", "off"), default="on", help="whether idle workers of an engine wait actively for more, as the engines do by default")
-    add("--pause", type=seconds, default=0.5, metavar="S", help="seconds of sleep before each turn (default: 0.5)")
-    add("--classical", action="store_true", help="the protocol of the TVM–Glow comparison: one image, 100 runs, their mean")
-    add("--no-starts", action="store_true", help="measure no cold and warm starts and no overhead of calls")
-    add("--shape", action="append", default=[], metavar="NAME=1x3x224x224", help="the shape of an input with free dimensions; may be repeated")
-    add("--seed", type=int, default=0, help="of the zoo's weights (default: 0)")
-    add("--zoo", type=Path, default=ROOT / "build" / "zoo", metavar="DIR", help="where the networks' files are kept (default: build/zoo)")
-    add("--json", type=Path, metavar="FILE", help="write everything that was measured")
-    add("--plot", type=Path, metavar="FILE.png", help="draw the ratios")
-    add("--ablate", action="store_true", help="instead of peers compare Stepwell with itself, one switch off at a time")
-    add("--switch", type=listed, action="extend", metavar="A,B", help="only these, with --ablate")
-    add("--profile", metavar="NETWORK", help="the time of each kernel of a network, its GFLOP/s, share of the peak, and ONNX nodes")
-    add("--fork-join", action="store_true", help="what it costs to start threads, and from what size on a loop gains by them")
-    return parser
-
-
 def compare(options: argparse.Namespace) -> int:
     """Stepwell and its peers."""
     from benchmark.jobs import Contestant
     from benchmark.models import KNOWN, find, find_cases, find_int8
+    from benchmark.peers import Converter
     from benchmark.plot import plot
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
@@ -138,7 +105,7 @@ def compare(options: argparse.Namespace) -> int:
             contestants.append(replace(plain, checkout=str(options.against)))
         if options.int8 and "stepwell" in options.engines:
             contestants.append(replace(plain, variant="floats", of_floats=True))
-        session = Session(contestants, options.threads, protocol, say)
+        session = Session(contestants, options.threads, protocol, say, Converter(options.zoo / "peers"))
         comparison = session.run(networks)
     comparison.settings |= settings
     if options.operators is not None:
@@ -297,30 +264,6 @@ def progress() -> Iterator[Callable[[str], None]]:
         sys.stderr.write("\r" + " " * width + "\r")
 
 
-def count(text: str) -> int:
-    """An option that counts something."""
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got '{text}'")
-    return value
-
-
-def counts(text: str) -> list[int]:
-    """Several numbers, each once."""
-    return list(dict.fromkeys(count(part) for part in text.split(",")))
-
-
-def seconds(text: str) -> float:
-    """A time that is not negative."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 60:
-        raise argparse.ArgumentTypeError(f"expected seconds from 0 to 60, got '{text}'")
-    return value
-
-
 def prepare(options: argparse.Namespace) -> str | None:
     """Load the plugins, which may bring what other options name, and look at these: what is wrong with them, or None."""
     from stepwell.dialects.sched.schedule_file import ScheduleFile
@@ -362,24 +305,6 @@ def variant(options: argparse.Namespace) -> str:
     """What Stepwell with them is called."""
     pipeline = options.pipeline or ""
     return " and ".join(filter(None, (Path(pipeline).name if "(" not in pipeline else "the pipeline", Path(options.schedule or "").name)))
-
-
-def listed(text: str) -> list[str]:
-    """Several names."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def names(known: Sequence[str] | dict[str, str]) -> Callable[[str], list[str]]:
-    """Several names of those that are known."""
-
-    def parse(text: str) -> list[str]:
-        chosen = list(dict.fromkeys(listed(text)))
-        for name in chosen:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"there is no '{name}'; there are {', '.join(known)}")
-        return chosen
-
-    return parse
 
 
 def installed(*modules: str) -> bool:

@@ -1,4 +1,4 @@
-"""The checkout's own virtual environment, made and kept up to date by scripts/demo and scripts/test. Standard library only."""
+"""The checkout's own virtual environments, made and kept up to date by the scripts that need them. Standard library only."""
 
 import hashlib
 import json
@@ -11,6 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "stepwell-environment.json"
+PEERS = ROOT / ".venv-peers"
+PEERS_PACKAGES = Path(__file__).resolve().parent / "benchmark" / "peers.txt"
+PEERS_STAMP = "peers.sha256"
 OLDEST = (3, 10)
 
 
@@ -30,24 +33,45 @@ def enter(*extras: str) -> None:
     os.execve(str(python()), [str(python()), *sys.argv], environment)
 
 
-def python() -> Path:
-    """The environment's interpreter."""
-    return VENV / "bin" / "python"
+def make_peers() -> Path:
+    """The interpreter of `.venv-peers`, which has the packages of scripts/benchmark/peers.txt and nothing else.
+
+    Makes the environment when it is missing or does not run, and makes it anew when that file changed. Exits with a message when no
+    suitable Python is found or the installation fails. Its packages are not for `.venv`: they bring tools and pins of their own.
+    """
+    packages = hashlib.sha256(PEERS_PACKAGES.read_bytes()).hexdigest()
+    stamp = PEERS / PEERS_STAMP
+    if stamp.is_file() and stamp.read_text() == packages and works(PEERS):
+        return python(PEERS)
+    create(PEERS)
+    print(f"installing {PEERS_PACKAGES.name} into {PEERS.name} (once)", flush=True)
+    # All packages are in the list, and what they name beside these is for what is not used here: pnnx names torch, with gigabytes of CUDA.
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--requirement", str(PEERS_PACKAGES)]
+    if subprocess.run([str(python(PEERS)), "-m", "pip", "install", *options], check=False).returncode != 0:
+        sys.exit(f"error: {PEERS_PACKAGES.name} cannot be installed; pip's message is above. Leave mnn and ncnn out with --engines")
+    stamp.write_text(packages)
+    return python(PEERS)
 
 
-def works() -> bool:
+def python(venv: Path = VENV) -> Path:
+    """The interpreter of an environment."""
+    return venv / "bin" / "python"
+
+
+def works(venv: Path = VENV) -> bool:
     """Whether there is an environment whose Python still runs and has pip."""
-    return python().exists() and subprocess.run([str(python()), "-c", "import pip"], capture_output=True, check=False).returncode == 0
+    own = python(venv)
+    return own.exists() and subprocess.run([str(own), "-c", "import pip"], capture_output=True, check=False).returncode == 0
 
 
-def create() -> None:
-    """Make `.venv` with a Python of version 3.10 or newer."""
+def create(venv: Path = VENV) -> None:
+    """Make an environment with a Python of version 3.10 or newer."""
     base = find_python()
-    print(f"making .venv with {base}", flush=True)
-    shutil.rmtree(VENV, ignore_errors=True)
-    made = subprocess.run([base, "-m", "venv", str(VENV)], check=False)
+    print(f"making {venv.name} with {base}", flush=True)
+    shutil.rmtree(venv, ignore_errors=True)
+    made = subprocess.run([base, "-m", "venv", str(venv)], check=False)
     if made.returncode != 0:
-        shutil.rmtree(VENV, ignore_errors=True)
+        shutil.rmtree(venv, ignore_errors=True)
         sys.exit(f"error: {base} cannot make a virtual environment (on Debian and Ubuntu: apt install python3-venv)")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmark.jobs import Failure, Feed, Job, TensorSpec
+from benchmark.peer_engines import Mnn, Ncnn, import_mnn, import_ncnn
 
 __all__ = ["CONTROLLED", "IMPORTS", "Engine", "environment", "load"]
 
@@ -155,7 +156,9 @@ def _spec(name: str, sizes: Sequence[Any], dtype: str, shapes: Mapping[str, tupl
     return TensorSpec(name, tuple(shape), dtype)
 
 
-_LOADERS: dict[str, Callable[[Job], Engine]] = {"stepwell": _Stepwell, "onnxruntime": _OnnxRuntime, "openvino": _OpenVINO}
+_LOADERS: dict[str, Callable[[Job], Engine]] = {
+    "stepwell": _Stepwell, "onnxruntime": _OnnxRuntime, "openvino": _OpenVINO, "mnn": Mnn, "ncnn": Ncnn,
+}  # fmt: skip
 
 
 def _import_stepwell() -> str:
@@ -178,5 +181,7 @@ def _import_openvino() -> str:
     return str(openvino.__version__)
 
 
-IMPORTS: dict[str, Callable[[], str]] = {"stepwell": _import_stepwell, "onnxruntime": _import_onnxruntime, "openvino": _import_openvino}
+IMPORTS: dict[str, Callable[[], str]] = {
+    "stepwell": _import_stepwell, "onnxruntime": _import_onnxruntime, "openvino": _import_openvino, "mnn": import_mnn, "ncnn": import_ncnn,
+}  # fmt: skip
 """Import an engine; gives its version."""

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["ENGINES", "Contestant", "Failure", "Feed", "Job", "KernelTime", "Loaded", "Profile", "TensorSpec", "Turn"]
+__all__ = ["ENGINES", "PEERS", "Contestant", "Failure", "Feed", "Job", "KernelTime", "Loaded", "Profile", "TensorSpec", "Turn"]
 
 Feed = dict[str, np.ndarray]
 """An array for each input, by name."""
 
 ENGINES = {"stepwell": "stepwell", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
-"""Module and title of each engine."""
+"""Module and title of each engine that reads ONNX files and runs in this environment."""
+
+PEERS = {"mnn": "MNN", "ncnn": "ncnn"}
+"""Name and title of those that take part where they are named: in an environment of their own, with files that are converted for them."""
 
 
 class Failure(Exception):
@@ -57,7 +60,7 @@ class Job:
 
     contestant: Contestant
     model: str
-    """The path of an ONNX file, or of IR."""
+    """The path of an ONNX file, of IR, or of the folder of what was converted for one of PEERS."""
     threads: int
     spin: bool
     """Whether idle workers of the engine wait actively, as far as the engine lets us say."""

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from benchmark.jobs import ENGINES
+from benchmark.jobs import ENGINES, PEERS
 from benchmark.results import SEVEN, Comparison, geometric_mean, means, plural
 
 __all__ = ["plot"]
 
-COLOURS = {"onnxruntime": "#4477aa", "openvino": "#ddaa33"}  # told apart by colour-blind readers too
+COLOURS = {"onnxruntime": "#4477aa", "openvino": "#ddaa33", "mnn": "#aa3377", "ncnn": "#228833"}  # told apart by colour-blind readers too
 GAP = 0.6  # before the geometric means
 BEHIND_LABELS = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}  # the line at 1 is not drawn through them
 
@@ -40,7 +40,7 @@ def _panel(axis: Any, c: Comparison, peers: list[str], threads: int) -> None:
     bar = 0.8 / max(1, len(peers))
     top = 1.0
     for number, peer in enumerate(peers):
-        label: str | None = ENGINES.get(peer, peer)
+        label: str | None = {**ENGINES, **PEERS}.get(peer, peer)
         for place, (_, members, single) in zip(places, groups, strict=True):
             ratios = [r for name in members if (r := c.ratio(name, threads, of=peer, to="stepwell")) is not None]
             value = geometric_mean(r.value for r in ratios)
@@ -60,7 +60,7 @@ def _panel(axis: Any, c: Comparison, peers: list[str], threads: int) -> None:
     axis.set_ylim(0, top * 1.15)
     axis.set_ylabel("times faster")
     best = ", ".join(f"{mean['ratio']:.2f} ({mean['group']})" for mean in means(c) if mean["threads"] == threads and mean["networks"] == mean["of"])
-    axis.set_title(plural(threads, "thread") + (f"; geometric mean to the better peer of each: {best}" if best else ""), loc="right", fontsize=10)
+    axis.set_title(plural(threads, "thread") + (f"; geometric mean to the best peer of each: {best}" if best else ""), loc="right", fontsize=10)
     axis.set_xticks(places, [title for title, _, _ in groups], rotation=30, ha="right")
     axis.tick_params(axis="x", labelbottom=True)
     axis.grid(axis="y", color="#dddddd")

@@ -9,15 +9,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import environment
 from checkouts import linked
 
 from benchmark import engines
-from benchmark.jobs import Failure, Feed, Job, Loaded, Profile, Turn
+from benchmark.jobs import PEERS, Failure, Feed, Job, Loaded, Profile, Turn
 
 __all__ = ["EngineProcess"]
 
 # It sees the modules of this process, wherever they come from, and not those of the current folder.
 _START = "import sys; sys.path[:] = {path!r}; from benchmark.worker import main; main()"
+# Of a peer, the modules of its own environment, and from this one the scripts alone.
+_START_PEER = "import sys; sys.path.insert(0, {scripts!r}); from benchmark.worker import main; main()"
 
 
 class EngineProcess:
@@ -38,8 +41,13 @@ class EngineProcess:
                 raise Failure(str(error)) from None
             path.insert(0, package)
             inherited["PYTHONPATH"] = package  # for it, and for the processes that it compiles in
+        if job.contestant.engine in PEERS:
+            inherited.pop("PYTHONPATH", None)
+            program = [str(environment.python(environment.PEERS)), "-c", _START_PEER.format(scripts=str(Path(__file__).resolve().parent.parent))]
+        else:
+            program = [sys.executable, "-c", _START.format(path=path)]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(path=path), str(theirs.fileno())],
+            [*program, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,

@@ -12,7 +12,7 @@ from benchmark.models import feeds
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["INT8", "quantised"]
+__all__ = ["CALIBRATION", "INT8", "at_opset", "inputs_of", "quantised"]
 
 INT8 = ("squeezenet", "mobilenetv2", "resnet50v1", "densenet121", "bert_layer", "sentence_encoder")
 """The networks that are compared in int8."""
@@ -26,14 +26,11 @@ def quantised(model: Path) -> "onnx.ModelProto":
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    loaded = onnx.load(model)
-    opset = next(entry.version for entry in loaded.opset_import if entry.domain in ("", "ai.onnx"))
-    if opset < OPSET:
-        loaded = onnx.version_converter.convert_version(loaded, OPSET)
+    loaded = at_opset(onnx.load(model), OPSET)
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.left: Iterator[Feed] = iter(feeds(_inputs(loaded), CALIBRATION, seed=1))
+            self.left: Iterator[Feed] = iter(feeds(inputs_of(loaded), CALIBRATION, seed=1))
 
         def get_next(self) -> Feed | None:
             return next(self.left, None)
@@ -50,7 +47,16 @@ def quantised(model: Path) -> "onnx.ModelProto":
         return onnx.load(made)
 
 
-def _inputs(model: "onnx.ModelProto") -> Sequence[TensorSpec]:
+def at_opset(model: "onnx.ModelProto", least: int) -> "onnx.ModelProto":
+    """The model in the opset `least`, unless it is in that or a newer one."""
+    import onnx
+
+    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    return model if opset >= least else onnx.version_converter.convert_version(model, least)
+
+
+def inputs_of(model: "onnx.ModelProto") -> Sequence[TensorSpec]:
+    """What a model takes; sizes that are free are 0."""
     import onnx
 
     stored = {tensor.name for tensor in model.graph.initializer}

@@ -35,11 +35,13 @@ class Cell:
     settings: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
     lack: str | None = None
-    """Why the engine took no part, where that is no fault: it lacks an operator, or has it wrong."""
+    """Why the engine took no part, where that is no fault of ours: it lacks an operator, or has it wrong."""
 
     def fail(self, why: str, is_fault: bool) -> None:
-        """Leave the engine out."""
+        """Leave the engine out. A time of one that took no part is not kept, as nothing shall be compared with it."""
         self.failure, self.lack = (why, None) if is_fault else (None, why)
+        if not is_fault:
+            self.rounds.clear()
 
 
 @dataclass
@@ -92,7 +94,8 @@ class Comparison:
 
     def statistic(self, network: str, label: str, threads: int) -> Statistic | None:
         """The time of a cell; None if it has no runs."""
-        runs = [seconds for turn in self.cell(network, label, threads).rounds for seconds in turn]
+        cell = self.cells.get((network, label, threads), Cell())
+        runs = [seconds for turn in cell.rounds for seconds in turn]
         if not runs:
             return None
         low, high = quartiles(runs)
@@ -131,6 +134,11 @@ class Comparison:
     def is_wrong(self, network: str, cell: Cell) -> bool:
         """Whether the outputs of a cell differ by more than they may."""
         return cell.error is not None and cell.error > self.tolerances.get(network, TOLERANCE)
+
+    def lacks(self) -> list[str]:
+        """Which engines took no part, and why, a line each."""
+        found = [(key, cell.lack) for key, cell in self.cells.items() if cell.lack]
+        return [f"{network}, {label}, {plural(threads, 'thread')}: {' '.join(lack.split())}" for (network, label, threads), lack in found]
 
     def failures(self) -> list[str]:
         """Everything that did not work or came out wrong, a line each."""

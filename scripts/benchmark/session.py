@@ -13,8 +13,9 @@ from types import TracebackType
 
 import numpy as np
 
-from benchmark.jobs import Contestant, Failure, Feed, Job, Loaded
+from benchmark.jobs import PEERS, Contestant, Failure, Feed, Job, Loaded
 from benchmark.models import Network, call_network
+from benchmark.peers import Converter
 from benchmark.process import EngineProcess
 from benchmark.results import Cell, Comparison, Start
 from benchmark.system import busy_seconds
@@ -58,6 +59,8 @@ class Session:
     protocol: Protocol
     say: Callable[[str], None] = lambda text: None
     """Is told what is being done."""
+    converter: Converter | None = None
+    """Makes the files of PEERS; needed where one of them takes part."""
 
     def run(self, networks: Sequence[Network]) -> Comparison:
         """Measure everything. What fails is recorded, and the rest goes on."""
@@ -87,6 +90,11 @@ class Session:
     def _job(self, contestant: Contestant, network: Network, threads: int, cache: Path | None) -> Job:
         folder = None if cache is None else str(cache / contestant.label.replace("/", "_"))
         file = network.floats if contestant.of_floats and network.floats is not None else network.path
+        if contestant.engine in PEERS:
+            if self.converter is None:
+                raise Failure("nothing converts files for it here")
+            self.say(f"{network.name}: converting for {contestant.label}")
+            file = self.converter.converted(contestant.engine, network)
         return Job(contestant, str(file), threads, self.protocol.spin, network.shapes, folder, network.level, not self.protocol.keep)
 
     def _able(self, network: Network) -> list[Contestant]:
@@ -108,7 +116,7 @@ class Session:
                     setattr(start, warmth, loaded.load_seconds + first)
                     start.importing = loaded.import_seconds
             except Failure as failure:
-                start.failure = str(failure)
+                self._failed_to_start(start, contestant.label, failure)
 
     def _network(self, comparison: Comparison, network: Network, cache: Path, processes: "_Processes") -> None:
         """Load, check and time a network in all contestants."""
@@ -120,9 +128,9 @@ class Session:
                 key = contestant.label, threads
                 cell = comparison.cell(network.name, *key)
                 self.say(f"{network.name}: loading {contestant.label} on {threads}")
-                # A peer's own cache is only for its warm start: it shall run what it makes when it is used plainly.
-                job = self._job(contestant, network, threads, cache if contestant.engine == "stepwell" else None)
                 try:
+                    # A peer's own cache is only for its warm start: it shall run what it makes when it is used plainly.
+                    job = self._job(contestant, network, threads, cache if contestant.engine == "stepwell" else None)
                     process = processes.of(key, job)
                     loaded = process.load(job)
                     given = given or network.feeds(loaded.inputs, self.protocol.images)
@@ -132,7 +140,7 @@ class Session:
                     self._remember(contestant, loaded, cell)
                     live[key] = process
                 except Failure as failure:
-                    cell.fail(str(failure), is_fault=network.case is None)
+                    cell.fail(str(failure), is_fault=network.case is None and self._must_run(contestant.label))
         self._check(comparison, network, given, outputs)
         live = {key: process for key, process in live.items() if not comparison.cell(network.name, *key).lack}
         self._rounds(comparison, network.name, live, self.protocol.rounds, self.protocol.runs)
@@ -141,7 +149,7 @@ class Session:
             try:
                 cell.memory |= {} if self.protocol.keep else process.memory()
             except Failure as failure:
-                cell.failure = str(failure)
+                cell.fail(str(failure), self._must_run(key[0]))
 
     def _remember(self, contestant: Contestant, loaded: Loaded, cell: Cell) -> None:
         self.versions[contestant.label] = loaded.version
@@ -179,12 +187,19 @@ class Session:
                 cell.error = None if want is None else max((_error(g, w) for g, w in zip(got, want, strict=True)), default=0.0)
             except Failure as failure:
                 cell.failure = str(failure)
-            ours = self._is_ours(key[0])
-            if network.case is not None and not ours and (cell.failure or comparison.is_wrong(network.name, cell)):
+            if not self._is_ours(key[0]) and (cell.failure or comparison.is_wrong(network.name, cell)):
                 cell.fail(cell.failure or f"its outputs differ by {cell.error:.2g} of their scale", is_fault=False)
 
     def _is_ours(self, label: str) -> bool:
         return any(contestant.label == label and contestant.engine == "stepwell" for contestant in self.contestants)
+
+    def _must_run(self, label: str) -> bool:
+        """Whether the run fails where it does: ours, and the reference, without which nothing is known to be right."""
+        return label == REFERENCE.label or self._is_ours(label)
+
+    def _failed_to_start(self, start: Start, label: str, failure: Failure) -> None:
+        """Remember it, of what must run; that another takes no part is remembered where it is loaded to be timed."""
+        start.failure = str(failure) if self._must_run(label) else None
 
     def _rounds(self, comparison: Comparison, network: str, live: dict[tuple[str, int], EngineProcess], rounds: int, runs: int) -> None:
         """The turns, round by round; who begins changes from round to round."""
@@ -199,7 +214,7 @@ class Session:
                 try:
                     turn = live[key].turn(self.protocol.warm_up, self.protocol.warm_seconds, runs)
                 except Failure as failure:
-                    cell.failure = str(failure)
+                    cell.fail(str(failure), self._must_run(key[0]))
                     del live[key]
                     continue
                 after = busy_seconds()
@@ -223,7 +238,7 @@ class Session:
                     process.feed(network.feeds(process.load().inputs, 1))
                     live[contestant.label, 1] = process
                 except Failure as failure:
-                    comparison.starts["call", contestant.label] = Start(failure=str(failure))
+                    self._failed_to_start(comparison.starts.setdefault(("call", contestant.label), Start()), contestant.label, failure)
             self._rounds(aside, network.name, live, min(5, self.protocol.rounds), CALLS)
         for label, _ in live:
             statistic = aside.statistic(network.name, label, 1)

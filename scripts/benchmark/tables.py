@@ -84,9 +84,8 @@ def show_operators(out: Console, c: Comparison, verbose: bool = False) -> None:
     _show_behind(out, c)
     show_protocol(out, c)
     if verbose:
-        for (name, label, threads), cell in c.cells.items():
-            if cell.lack:
-                out.print(f"{name}, {label}, {plural(threads, 'thread')}: {' '.join(cell.lack.split())}")
+        for line in c.lacks():
+            out.print(line)
         for name, path in c.settings.get("files", {}).items():
             out.print(f"{name}: {path}")
     show_problems(out, c, verbose)
@@ -132,6 +131,8 @@ def _show_notes(out: Console, c: Comparison) -> None:
     for label, statistic in c.overhead.items():
         value, low, high = (f"{seconds * 1e6:.1f}" for seconds in (statistic.value, statistic.low, statistic.high))
         out.print(f"a call of {label} costs {value} µs [{low} {high}]: ReLU of four numbers")
+    for line in c.lacks():
+        out.print(f"no part: {line}")
     show_problems(out, c)
 
 
@@ -219,7 +220,8 @@ def _rates(flops: int | None, seconds: float, peak: float) -> tuple[str, str, st
 def _time(c: Comparison, network: str, label: str, threads: int) -> str:
     statistic = c.statistic(network, label, threads)
     if statistic is None:
-        return "failed" if c.cell(network, label, threads).failure else NOTHING
+        cell = c.cell(network, label, threads)
+        return "failed" if cell.failure else "no part" if cell.lack else NOTHING
     return f"{_ms(statistic.value)} [{_ms(statistic.low)} {_ms(statistic.high)}]"
 
 
@@ -236,7 +238,7 @@ def _ratio(statistic: Statistic | None, spread: bool = False) -> str:
 def _errors(c: Comparison, network: str, threads: int) -> str:
     """The largest error of any engine of ours; of the peers where we do not take part."""
     ours = [p for p in c.contestants if p.engine == "stepwell"] or c.contestants
-    cells = [cell for p in ours if (cell := c.cell(network, p.label, threads)).error is not None]
+    cells = [cell for p in ours if (cell := c.cell(network, p.label, threads)).error is not None and not cell.lack]
     worst = max(cells, key=lambda cell: cell.error or 0.0, default=None)
     return NOTHING if worst is None else f"{worst.error:.1e}" + (" WRONG" if c.is_wrong(network, worst) else "")
 

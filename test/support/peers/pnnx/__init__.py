@@ -1,0 +1,3 @@
+"""Stands in for pnnx where torch is not installed."""
+
+raise ImportError("No module named 'torch'")
