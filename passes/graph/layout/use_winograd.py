@@ -175,8 +175,8 @@ class UseWinograd(Pass):
     def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
         """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
 
-        A transform of n x n numbers by two matrices, half of them zeros, is n^3 multiply-adds for each number of channels or filters;
-        it has little to do for what it loads and stores, and counts twice.
+        A transform of n x n numbers by two matrices, half of them zeros, would be n^3 multiply-adds for each number of channels or filters, and
+        counts twice: rows share sums, but a transform waits for what it loads and stores.
         """
         size = tile + TAPS - 1
         tiles = images * -(-rows // tile) * -(-columns // tile)
