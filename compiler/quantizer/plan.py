@@ -13,8 +13,8 @@ from stepwell.quantizer.graphs import Links, attribute, is_standard, rank_of, va
 from stepwell.quantizer.options import ELEMENTWISE, PRODUCTS, QuantizeOptions
 
 MOVES = (
-    "DepthToSpace", "Expand", "Flatten", "Gather", "Pad", "ReduceMax", "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze",
-    "Tile", "Transpose", "Unsqueeze",
+    "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Pad", "ReduceMax", "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth",
+    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 )  # fmt: skip
 """Operators whose results are some of the numbers that they take, so that one scale serves both."""
 UNARY = (
@@ -261,12 +261,13 @@ class _Planner:
         return found
 
     def _ancestors(self, name: str) -> set[str]:
-        """A value, and those that it follows from through operators with one computed operand."""
-        found = {name}
-        while (maker := self.links.makers.get(name)) is not None and is_standard(maker, *UNARY, *WITH_STORED):
-            computed = [x for x in maker.input if x and x not in self.links.initializers]
-            if len(computed) != 1:
-                break
-            name = computed[0]
-            found.add(name)
+        """A value, and all that it follows from through operators that compute element by element."""
+        found, pending = {name}, [name]
+        while pending:
+            maker = self.links.makers.get(pending.pop())
+            if maker is None or not is_standard(maker, *UNARY, *WITH_STORED):
+                continue
+            more = {x for x in maker.input if x and x not in self.links.initializers} - found
+            found |= more
+            pending += more
         return found

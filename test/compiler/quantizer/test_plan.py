@@ -84,6 +84,17 @@ def test_a_gate_by_itself_is_an_activation_and_another_is_quantised():
     }  # fmt: skip
 
 
+def test_an_activation_that_is_spelled_out_stays_in_floats():
+    """GELU by tanh: x * (1 + tanh(c * (x + a * x * x * x))); no part of it reads quantised values."""
+    net = FloatNet(0)
+    x = net.op("Add", net.op("MatMul", "x", net.weight(6, 8)), net.weight(8))
+    cube = net.op("Mul", x, net.op("Mul", x, net.op("Mul", net.weight(1), x)))
+    inner = net.op("Tanh", net.op("Mul", net.op("Add", x, cube), net.weight(1)))
+    gelu = net.op("Mul", x, net.op("Add", inner, net.weight(1)))
+    plan = plan_of(net.model(net.op("MatMul", gelu, net.weight(8, 4)), 3, 6))
+    assert plan.edges == {("matmul0", 0): "x", (plan.layers[1].node, 0): gelu}
+
+
 def test_what_moves_numbers_has_one_scale_on_both_sides():
     net = FloatNet(0)
     h = net.op("MaxPool", net.op("Conv", "x", net.weight(4, 3, 1, 1)), kernel_shape=[2, 2])
