@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from stepwell.dialects.support.errors import InputError, UnsupportedError
+from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
 from stepwell.dialects.support.files import replacing
 from stepwell.quantizer.calibration import OnBatch, calibrate
 from stepwell.quantizer.correct_bias import bias_corrected
@@ -22,6 +22,9 @@ from stepwell.quantizer.plan import Layer, candidates, planned
 from stepwell.quantizer.prepare import Source, prepared
 from stepwell.quantizer.ranges import Parameters, Range
 from stepwell.quantizer.samples import Samples
+
+GREATEST_FILE = (1 << 31) - 1
+"""Bytes of a protocol buffer."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ def check_options(floats: ModelProto, options: QuantizeOptions) -> None:
 
 
 def save(model: ModelProto, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file, whole or not at all. Raises OSError."""
+    """Write a model to a file, whole or not at all. Raises OSError, ModelError for a model that one file cannot hold."""
+    if (size := model.ByteSize()) > GREATEST_FILE:
+        raise ModelError(f"{path}: the quantised model takes {size} bytes; one ONNX file holds at most {GREATEST_FILE}")
     with replacing(path) as temporary:
         onnx.save(model, temporary, format="protobuf")
