@@ -126,6 +126,9 @@ def _pair(first: _Layer, layers: dict[str, _Layer | str], links: Links) -> _Pair
         reader = links.only_reader(value)
         if reader is None:
             return f"{left} '{value}' is an output or has several readers"
+        follows = reader.output[0] in layers or is_standard(reader, "Clip", "Flatten", *HOMOGENEOUS)
+        if not follows or (is_standard(reader, "Flatten") and attribute(reader, "axis", 1) != 1):
+            return f"{left} {reader.name} ({reader.op_type}) follows"
         if reader.input[0] != value:
             return f"{left} {reader.name} ({reader.op_type}) takes '{value}' as another operand than the first"
         if reader.output[0] in layers:
@@ -134,10 +137,7 @@ def _pair(first: _Layer, layers: dict[str, _Layer | str], links: Links) -> _Pair
             low, high = _bounds(reader, links)
             if low != 0 or high < np.inf:
                 return f"{left} {reader.name} (Clip) has bounds, which would have to differ by channel"
-        elif is_standard(reader, "Flatten") and attribute(reader, "axis", 1) == 1:
-            flat = True
-        elif not is_standard(reader, *HOMOGENEOUS):
-            return f"{left} {reader.name} ({reader.op_type}) follows"
+        flat = flat or is_standard(reader, "Flatten")
         value = reader.output[0]
     second = layers[reader.output[0]]
     if isinstance(second, str):

@@ -104,7 +104,7 @@ def test_bindings_are_pinned_exactly_and_all_else_is_bounded(project):
 def test_wheel_holds_the_package_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     package = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert package == set(modules()) | {"stepwell/py.typed"}
+    assert package == set(modules()) | {"stepwell/py.typed", "stepwell/quantizer/report.html.jinja"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
