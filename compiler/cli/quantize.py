@@ -9,6 +9,7 @@ from stepwell.cli.common import OK, Parser, UsageError, number
 from stepwell.cli.compile_options import add_common_options, load_plugins
 from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.dialects.target.cores import MAX_THREADS
+from stepwell.quantizer.budget import check_budget
 from stepwell.quantizer.options import METHODS, OP_TYPES, QuantizeOptions
 from stepwell.quantizer.report import check_report
 
@@ -94,6 +95,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--percentile goes with --method percentile")
     if options.budget is not None and options.labels is None:
         raise UsageError("--budget goes with --labels KEY, by which accuracy is counted")
+    if options.budget is not None:
+        check_budget(options.budget)
     for name, file in (("-o", options.output), ("--report", options.report)):
         if file is not None and not Path(file).parent.is_dir():
             raise UsageError(f"{name} {file}: there is no folder {Path(file).parent}")
@@ -110,7 +113,8 @@ def _quantize(options: argparse.Namespace) -> None:
         progress.say("prepare")
         source = Calibrated(
             options.model, options.data, quantize_options(options), labels=options.labels, batch=options.batch, limit=options.batches,
-            histograms=options.histograms, on_batch=lambda done, every: progress.say(f"calibrate: {done} of {every} batches"), **how,
+            histograms=options.histograms, on_batch=lambda done, every: progress.say(f"calibrate: {done} of {every} batches"),
+            on_step=progress.say, **how,
         )  # fmt: skip
         if options.budget is not None:
             found = quantized_within(source, options.budget, on_step=progress.say, **how)

@@ -7,11 +7,11 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.support.errors import InputError
-from stepwell.driver.compilation import compile
 from stepwell.quantizer.budget import Kept, within_budget
 from stepwell.quantizer.network import Calibrated, Quantized
 from stepwell.quantizer.quality import compare
 from stepwell.quantizer.samples import Samples
+from stepwell.quantizer.taps import Tapped
 
 
 def accuracy(model: ModelProto, samples: Samples, *, threads: int | None = None, cache: bool = True) -> float:
@@ -20,8 +20,8 @@ def accuracy(model: ModelProto, samples: Samples, *, threads: int | None = None,
     Its first output has the classes on the last axis, or on axis 1 where the label of each sample is an array, and the greatest number wins; or it
     holds the classes themselves. Raises InputError if there are no labels, or they do not fit the output.
     """
-    compiled = compile(model, specialise="always", threads=threads, cache=cache)
     output = model.graph.output[0].name
+    compiled = Tapped(model, [output], threads=threads, cache=cache)
     right = every = 0
     for batch in samples.batches():
         if batch.labels is None:

@@ -45,6 +45,12 @@ class _Search:
         return self.lost[names] <= self.budget
 
 
+def check_budget(budget: float) -> None:
+    """Raise InputError unless a budget is a number that is not negative."""
+    if not budget >= 0:
+        raise InputError(f"budget: expected points that may be lost, 0 or more, got {budget}")
+
+
 def within_budget(
     quantise: Callable[[frozenset[str]], ModelProto], layers: Sequence[str], loss: Callable[[ModelProto], float], budget: float
 ) -> Kept:
@@ -57,8 +63,7 @@ def within_budget(
     never loses more; a smaller set of others may exist. Raises InputError if the loss is above the budget even with all layers in floats, or
     for a budget that is no number.
     """
-    if not budget >= 0:
-        raise InputError(f"budget: expected points that may be lost, 0 or more, got {budget}")
+    check_budget(budget)
     search = _Search(quantise, loss, budget, layers)
     short, enough = -1, 0  # a length that is not enough, and the next to be tried
     while not search.fits(layers[:enough]):

@@ -72,29 +72,43 @@ class _Same:
 
 
 def _pair(node: NodeProto, links: Links, same: _Same) -> LayerPair:
-    behind: list[NodeProto] = []
-    last: NodeProto | None = node
-    while last is not None:
+    nodes = [node, *_behind(node, links)]
+    for i, last in enumerate(nodes):
         value = last.output[0]
         readers = [reader for reader, _ in links.readers.get(value, [])]
         quantize = next((reader for reader in readers if is_standard(reader, Q)), None)
-        if quantize is not None:
-            dequantize = next((reader for reader, _ in links.readers.get(quantize.output[0], []) if is_standard(reader, DQ)), None)
-            if links.only_reader(value) is not None and dequantize is not None:
-                value = dequantize.output[0]
-            return LayerPair(node, tuple(behind), _parameters(quantize, links), value, same.value(last))
-        last = links.only_reader(value)
-        if last is not None and not _is_light(last, links):
-            last = None
-        if last is not None:
-            behind.append(last)
+        if quantize is None or not _stay_inside(nodes[: i + 1], links):
+            continue
+        dequantize = next((reader for reader, _ in links.readers.get(quantize.output[0], []) if is_standard(reader, DQ)), None)
+        if links.only_reader(value) is not None and dequantize is not None:
+            value = dequantize.output[0]
+        return LayerPair(node, tuple(nodes[1 : i + 1]), _parameters(quantize, links), value, same.value(last))
     return LayerPair(node, (), None, node.output[0], same.value(node))
 
 
-def _is_light(node: NodeProto, links: Links) -> bool:
-    """Whether a node belongs to the layer before it."""
-    stored = [not name or name in links.initializers for name in node.input]
-    return is_standard(node, *UNARY, *WITH_STORED, *EXACT) and len(node.output) == 1 and stored.count(False) == 1
+def _behind(node: NodeProto, links: Links) -> list[NodeProto]:
+    """What computes element by element from a layer's result, or moves it, on the way to the next quantisation; in topological order."""
+    values, nodes, pending = {node.output[0]}, [], [node.output[0]]
+    while pending:
+        readers = [reader for reader, _ in links.readers.get(pending.pop(0), [])]
+        if any(is_standard(reader, Q) for reader in readers):
+            continue
+        for reader in readers:
+            known = all(not name or name in values or name in links.initializers for name in reader.input)
+            if known and is_standard(reader, *UNARY, *WITH_STORED, *EXACT) and len(reader.output) == 1 and reader.output[0] not in values:
+                nodes.append(reader)
+                values.add(reader.output[0])
+                pending.append(reader.output[0])
+    return nodes
+
+
+def _stay_inside(nodes: Sequence[NodeProto], links: Links) -> bool:
+    """Whether nothing but these nodes reads their results, except for that of the last: x * sigmoid(x) is one layer with what makes x."""
+    names = {node.name for node in nodes}
+    inner = [node.output[0] for node in nodes[:-1]]
+    return all(
+        value not in links.outputs | links.held and all(reader.name in names for reader, _ in links.readers.get(value, [])) for value in inner
+    )  # fmt: skip
 
 
 def _parameters(quantize: NodeProto, links: Links) -> Parameters | None:

@@ -1,7 +1,7 @@
 """Quantises a whole network: prepare, plan, calibrate, write."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,11 @@ class Calibrated:
     def __init__(
         self, model: Source, data: str | Path | Mapping[str, np.ndarray] | Samples, options: QuantizeOptions | None = None, *,
         labels: str | None = None, batch: int | None = None, limit: int | None = None, histograms: str | os.PathLike[str] | None = None,
-        cache: bool = True, threads: int | None = None, on_batch: OnBatch | None = None,
+        cache: bool = True, threads: int | None = None, on_batch: OnBatch | None = None, on_step: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
-        """As `quantize`; `labels` is the key of an array of labels in `data`."""
+        """As `quantize`; `labels` is the key of an array of labels in `data`, and `on_step` is told what of a bias correction is being done."""
         self.options = options or QuantizeOptions()
-        self.cache, self.threads = cache, threads
+        self.cache, self.threads, self.on_step = cache, threads, on_step
         self.floats = prepared(model)
         """The prepared network."""
         check_options(self.floats, self.options)
@@ -97,7 +97,8 @@ class Calibrated:
             self.histograms |= self._seen(missing)
         made = inserted(self.floats, plan, {name: self.histograms[name] for name in plan.values}, options)
         if options.correct_bias:
-            corrected = bias_corrected(self.floats, made.model, self.samples, threads=self.threads, cache=self.cache)
+            how: dict[str, Any] = {"threads": self.threads, "cache": self.cache, "on_step": self.on_step}
+            corrected = bias_corrected(self.floats, made.model, self.samples, **how)
             made = replace(made, model=corrected)
         return quantized_of(self.floats, made, self.histograms, options)
 

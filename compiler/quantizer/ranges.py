@@ -99,7 +99,7 @@ def _mse(histogram: Histogram, options: QuantizeOptions) -> Range:
         rounded = np.rint(np.clip(x, bounds.low, bounds.high) / scale) * scale
         return float(weight @ np.square(rounded - x))
 
-    parts = np.linspace(1.0, 0.1, STEPS)
+    parts = np.linspace(1.0, 0.1, STEPS).tolist()
     if options.symmetric_activations:
         return min((Range(whole.low * part, whole.high * part) for part in parts), key=error)
     best = whole

@@ -1,13 +1,22 @@
 """Taps: a compiled model that also returns values inside it."""
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import ModelProto, ValueInfoProto, numpy_helper
 
 from stepwell.driver.compilation import compile
 from stepwell.importer.source import copy_without
-from stepwell.quantizer.graphs import check_has, input_names, value_types
+from stepwell.quantizer.graphs import check_has, input_infos, value_types
+
+if TYPE_CHECKING:
+    from stepwell.driver.dynamic import DynamicModel
+    from stepwell.runtime.model import CompiledModel
+
+SHAPES = 8  # for which code is kept, the last ones
 
 
 def with_outputs(model: ModelProto, names: Sequence[str]) -> ModelProto:
@@ -33,16 +42,28 @@ class Tapped:
     """A model that is compiled for the shapes that it is run with, and that returns the values called `names` of each run."""
 
     def __init__(self, model: ModelProto, names: Sequence[str], *, threads: int | None = None, cache: bool = True) -> None:
-        """`threads` and `cache` are those of `stepwell.compile`. Raises ModelError for a name that the model does not have, and what
-        `stepwell.compile` raises."""
+        """`threads` and `cache` are those of `stepwell.compile`. Raises ModelError for a name that the model does not have."""
         self.names = tuple(dict.fromkeys(names))
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self._stored = {name: numpy_helper.to_array(stored[name]) for name in self.names if name in stored}
-        self._inputs = input_names(model)
-        self._model = compile(with_outputs(model, self.names), specialise="always", threads=threads, cache=cache)
+        self._infos = input_infos(model)
+        self._tapped = with_outputs(model, self.names)
+        self._compile = partial(compile, self._tapped, threads=threads, cache=cache)
+        self._made: OrderedDict[tuple[tuple[int, ...], ...], CompiledModel | DynamicModel] = OrderedDict()
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The values by name, of one run on `inputs`. Raises InputError if an array is missing or does not fit."""
-        results = self._model.run(dict(inputs))
-        known = {**self._stored, **{name: inputs[name] for name in self._inputs}}
+        """The values by name, of one run on `inputs`. Raises InputError if an array is missing or does not fit; what `stepwell.compile` raises."""
+        results = self._model(inputs).run(dict(inputs))
+        known = {**self._stored, **{info.name: inputs[info.name] for info in self._infos}}
         return {name: results[name] if name in results else known[name] for name in self.names}
+
+    def _model(self, inputs: Mapping[str, np.ndarray]) -> "CompiledModel | DynamicModel":
+        """What is compiled for the shapes of these inputs: with all sizes known, more models can be."""
+        free = [info.name for info in self._infos if not all(isinstance(size, int) for size in info.shape) and info.name in inputs]
+        key = tuple(np.shape(inputs[name]) for name in free)
+        if key not in self._made:
+            self._made[key] = self._compile(shapes=dict(zip(free, key, strict=True)) or None, specialise="always")
+        self._made.move_to_end(key)
+        while len(self._made) > SHAPES:
+            self._made.popitem(last=False)
+        return self._made[key]

@@ -3,11 +3,11 @@
 import numpy as np
 import onnx
 import pytest
-from float_networks import run_plainly
+from float_networks import FloatNet, run_plainly
 from onnx import numpy_helper
 
 from stepwell.dialects.support.errors import InputError
-from stepwell.quantizer import Quantized
+from stepwell.quantizer import Quantized, quantize
 from stepwell.quantizer.layers import SWITCHES, layer_pairs, switched
 
 OUTPUT = "add16.y"
@@ -24,6 +24,26 @@ def test_layers_and_what_belongs_to_them(network: Quantized):
     }  # fmt: skip
     for pair in pairs:
         assert pair.parameters == network.parameters.get(pair.float_result)
+
+
+def test_an_activation_that_reads_a_result_twice():
+    """x * clip(x + 3) / 6 belongs to the convolution; a value that something else reads, too, ends its layer."""
+    net = FloatNet(5)
+    net.weights |= {"three": np.float32(3), "low": np.float32(0), "high": np.float32(6)}
+    x = net.op("Conv", "x", net.weight(4, 3, 1, 1))
+    h = net.op("Mul", x, net.op("Clip", net.op("Add", x, "three"), "low", "high"))
+    y = net.op("Conv", net.op("Div", h, "high"), net.weight(4, 4, 1, 1))
+    h = net.op("Softmax", net.op("Mul", y, net.op("Sigmoid", y)))
+    model = net.model(net.op("Conv", net.op("Concat", h, y, axis=1), net.weight(2, 8, 1, 1)), 1, 3, 4, 4)
+    images = net.rng.normal(0, 1, (2, 1, 3, 4, 4)).astype(np.float32)
+    made = quantize(model, {"x": images})
+    first, second = layer_pairs(made.floats, made.model)[:2]
+    assert [node.op_type for node in first.behind] == ["Add", "Clip", "Mul", "Div"]
+    assert first.parameters == made.parameters[first.float_result]
+    assert second.behind == ()
+    both, results = switched(made.floats, made.model, [first])
+    got = run_plainly(both, {"x": images[0], SWITCHES: np.array([True])}, results)[results[0]]
+    np.testing.assert_array_equal(got, run_plainly(made.model, {"x": images[0]}, [first.result])[first.result])
 
 
 def test_switches(network: Quantized, images: np.ndarray):

@@ -50,3 +50,9 @@ def test_what_the_model_lacks_is_named(digits: onnx.ModelProto) -> None:
         with_outputs(digits, ["relu1.out", "relu9.out", "x"])
     with pytest.raises(InputError, match="image"):
         Tapped(digits, ["relu1.out"]).run({})
+
+
+def test_each_combination_of_shapes_has_its_code(digits: onnx.ModelProto) -> None:
+    tapped = Tapped(digits, ["flatten1.out"])
+    for batch in (1, 3, 1):
+        assert tapped.run({"image": np.zeros((batch, 1, 8, 8), np.float32)})["flatten1.out"].shape == (batch, 128)
