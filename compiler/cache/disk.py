@@ -22,7 +22,7 @@ from stepwell.dialects.support.files import open_plain, read_into
 from stepwell.runtime.buffers import aligned_empty
 
 Buffer: TypeAlias = bytes | memoryview
-KINDS = ("models", "weights", "objects")
+KINDS = ("models", "weights", "objects", "histograms")
 DEFAULT_BYTES = 8 << 30
 _FORMATS = ("v1", "v2")  # of all releases, this one's last
 _MAGIC = b"stepwel2"

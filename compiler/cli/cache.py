@@ -10,7 +10,7 @@ from stepwell.cli.display import plural, print_table, quantity
 DESCRIPTION = """Show what the cache of compiled models and kernels holds, say where it is, or clear it.
 
 STEPWELL_CACHE_DIR is its folder, STEPWELL_CACHE_BYTES how much it may hold; STEPWELL_CACHE=0 switches it off."""
-_CONTENT = {"models": "compiled models", "weights": "packed weights", "objects": "code of kernels"}
+_CONTENT = {"models": "compiled models", "weights": "packed weights", "objects": "code of kernels", "histograms": "values that calibration saw"}
 
 
 def add_options(parser: Parser) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepwell.analysis.data_files import as_type, read_npz
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
-from stepwell.cli.inputs import HELP, as_type, gather, read_npz
+from stepwell.cli.inputs import HELP, gather
 from stepwell.cli.session import Session, add_model_options
 from stepwell.cli.shapes import parse_given, shown_free_sizes, usual_values
 from stepwell.cli.sweep import POINTS, ROUNDS, sweep

@@ -1,0 +1,161 @@
+"""Folds batch norms, and factors and terms for each channel, into the weights of the convolutions and products in front of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import ModelProto, NodeProto, numpy_helper
+
+from stepwell.importer.source import copy_without
+from stepwell.quantizer.graphs import Links, Names, attribute, is_standard, rank_of, value_types
+
+AFFINE = ("Add", "Sub", "Mul", "Div")
+
+
+def weight_axis(node: NodeProto, rank: int) -> int | None:
+    """The axis of a product's weights, of that rank, that goes through the channels of its result; None if no axis does.
+
+    Of ConvTranspose in groups the axis goes through the channels of one group.
+    """
+    if node.op_type == "Conv":
+        return 0
+    if node.op_type == "ConvTranspose":
+        return 1
+    if node.op_type == "Gemm":
+        return 0 if attribute(node, "transB", 0) else 1
+    return 1 if node.op_type == "MatMul" and rank == 2 else None
+
+
+def fold_scales(model: ModelProto) -> None:
+    """Fold, in place, what follows a convolution or product and is affine in each channel:
+
+    rewrite: product(x, w, b) * k + t -> product(x, w * k, b * k + t)
+
+    where only that reads the product: BatchNormalization in inference, Mul, Div, Add and Sub with a stored operand of one number, or of one for
+    each channel. alpha and beta of Gemm likewise.
+    """
+    folder = _Folder(model)
+    for node in model.graph.node:
+        folder.fold_gemm(node)
+    folder.fold_all()
+
+
+@dataclass
+class _Affine:
+    """`x * factor + term`, in f64: one number for each channel, or one for all."""
+
+    factor: np.ndarray
+    term: np.ndarray
+
+
+class _Folder:
+    def __init__(self, model: ModelProto) -> None:
+        self.graph = model.graph
+        self.names = Names(model)
+        self.ranks = {name: rank_of(value) for name, value in value_types(model).items()}
+        self.links = Links(self.graph)
+
+    def fold_all(self) -> None:
+        """Fold all that can be."""
+        folded: set[int] = set()
+        for node in self.graph.node:
+            if not is_standard(node, "Conv", "ConvTranspose", "Gemm", "MatMul") or id(node) in folded:
+                continue
+            after = self.links.only_reader(node.output[0])
+            while after is not None and is_standard(after, "BatchNormalization", *AFFINE) and self._fold(node, after):
+                folded.add(id(after))
+                self.links.makers[node.output[0]] = node
+                after = self.links.only_reader(node.output[0])
+        kept = [copy_without(node) for node in self.graph.node if id(node) not in folded]
+        del self.graph.node[:]
+        self.graph.node.extend(kept)
+
+    def fold_gemm(self, node: NodeProto) -> None:
+        """Have alpha and beta of a Gemm be 1, where its operands are stored."""
+        if not is_standard(node, "Gemm"):
+            return
+        for name, place in (("alpha", 1), ("beta", 2)):
+            factor = float(attribute(node, name, 1.0))  # type: ignore[arg-type]
+            array = self.links.array(node.input[place]) if len(node.input) > place else None
+            if factor != 1 and array is not None:
+                self._store(node, place, array * array.dtype.type(factor))
+                next(a for a in node.attribute if a.name == name).f = 1.0
+
+    def _fold(self, node: NodeProto, after: NodeProto) -> bool:
+        weights = self.links.array(node.input[1])
+        axis = None if weights is None else weight_axis(node, weights.ndim)
+        if weights is None or axis is None or weights.dtype != np.float32:
+            return False
+        groups = int(attribute(node, "group", 1)) if node.op_type == "ConvTranspose" else 1  # type: ignore[call-overload]
+        channels = weights.shape[axis] * groups
+        affine = self._affine(after, node.output[0], channels, node.op_type)
+        bias = self._bias(node, channels)
+        if affine is None or bias is None or (node.op_type == "MatMul" and affine.term.any()):
+            return False
+        factor = np.broadcast_to(affine.factor, channels)
+        if groups == 1:
+            along = factor.reshape([-1 if i == axis else 1 for i in range(weights.ndim)])
+        else:  # inputs of each group, then channels of one group
+            within = factor.reshape(groups, 1, -1)
+            along = np.broadcast_to(within, (groups, weights.shape[0] // groups, within.shape[2])).reshape(weights.shape[0], -1)
+            along = along.reshape(*along.shape, *(1,) * (weights.ndim - 2))
+        self._store(node, 1, (weights * along).astype(np.float32))
+        shifted = (bias * factor + affine.term).astype(np.float32)
+        if node.op_type != "MatMul" and (len(node.input) > 2 or shifted.any()):
+            self._store(node, 2, shifted)
+        node.output[0] = after.output[0]
+        return True
+
+    def _store(self, node: NodeProto, place: int, array: np.ndarray) -> None:
+        """Have an operand of a node be a stored array of its own."""
+        before = node.input[place] if place < len(node.input) else ""
+        name = self.names.fresh(f"{before}.folded" if before else f"{node.name}.bias")
+        while len(node.input) <= place:
+            node.input.append("")
+        node.input[place] = name
+        self.links.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        self.graph.initializer.append(self.links.initializers[name])
+
+    def _bias(self, node: NodeProto, channels: int) -> np.ndarray | None:
+        """The bias of a product, one number for each channel; None if it is not stored, or is no such thing."""
+        if len(node.input) < 3 or not node.input[2]:
+            return np.zeros(channels)
+        array = self.links.array(node.input[2])
+        if array is None or array.size not in (1, channels) or (array.ndim > 1 and array.shape[-1] != array.size):
+            return None
+        return np.broadcast_to(array.reshape(-1), channels).astype(np.float64)
+
+    def _affine(self, node: NodeProto, x: str, channels: int, product: str) -> _Affine | None:
+        """What a node does to `x`, a product's result; None if it does something else, or more."""
+        rank = self.ranks.get(x)
+        if rank is None:
+            return None
+        axis = rank - 1 if product in ("Gemm", "MatMul") else 1
+        if node.op_type == "BatchNormalization":
+            return self._batch_norm(node) if node.input[0] == x and axis == 1 else None
+        other = [name for name in node.input if name != x]
+        array = self.links.array(other[0]) if len(other) == 1 else None
+        if array is None or array.dtype != np.float32 or (node.input[0] != x and node.op_type in ("Sub", "Div")):
+            return None
+        if array.ndim > rank or array.size not in (1, channels):
+            return None
+        shape = (1,) * (rank - array.ndim) + array.shape
+        if array.size != 1 and shape[axis] != channels:
+            return None
+        values = array.reshape(-1).astype(np.float64)
+        if node.op_type == "Div" and not values.all():
+            return None
+        one, zero = np.ones(1), np.zeros(1)
+        return {
+            "Add": lambda: _Affine(one, values), "Sub": lambda: _Affine(one, -values),
+            "Mul": lambda: _Affine(values, zero), "Div": lambda: _Affine(1 / values, zero),
+        }[node.op_type]()  # fmt: skip
+
+    def _batch_norm(self, node: NodeProto) -> _Affine | None:
+        if attribute(node, "training_mode", 0) or any(self.links.readers.get(name) or name in self.links.outputs for name in node.output[1:] if name):
+            return None
+        arrays = [self.links.array(name) for name in node.input[1:5]]
+        if any(array is None for array in arrays):
+            return None
+        scale, shift, mean, variance = (np.asarray(array, np.float64) for array in arrays)
+        factor = scale / np.sqrt(variance + float(attribute(node, "epsilon", 1e-5)))  # type: ignore[arg-type]
+        return _Affine(factor, shift - mean * factor)

@@ -1,0 +1,137 @@
+"""What the quantiser asks of an ONNX graph: types of values, stored arrays, who makes a value and who reads it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+
+from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.importer.source import nested_nodes, read_source, subgraphs
+from stepwell.importer.tensors import onnx_tensor_type
+from stepwell.runtime.infos import TensorInfo
+
+STANDARD = ("", "ai.onnx")
+"""The names of ONNX's own domain."""
+
+
+def value_types(model: ModelProto) -> dict[str, ValueInfoProto]:
+    """The types of the main graph's values by name, as far as they are declared or ONNX infers them; weights are not copied for that."""
+    light = read_source(model).model
+    try:
+        inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        inferred = light
+    graph = inferred.graph
+    return {value.name: value for value in (*graph.value_info, *graph.output, *graph.input) if value.HasField("type")}
+
+
+def rank_of(value: ValueInfoProto) -> int | None:
+    """The number of dimensions of a value, None if it is not known."""
+    tensor = value.type.tensor_type
+    return len(tensor.shape.dim) if tensor.HasField("shape") else None
+
+
+def is_standard(node: NodeProto, *kinds: str) -> bool:
+    """Whether a node is one of ONNX's own operators of these kinds."""
+    return node.domain in STANDARD and node.op_type in kinds
+
+
+def attribute(node: NodeProto, name: str, default: object = None) -> object:
+    """The value of an attribute, or `default` where the node has none of that name."""
+    found = next((a for a in node.attribute if a.name == name), None)
+    return default if found is None else onnx.helper.get_attribute_value(found)
+
+
+def input_names(model: ModelProto) -> list[str]:
+    """The names of what a run takes, in order: initializers may be declared as inputs, too."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return [value.name for value in model.graph.input if value.name not in stored]
+
+
+def input_infos(model: ModelProto) -> list[TensorInfo]:
+    """What a run takes, in order. Raises UnsupportedError for an input that is not a tensor of known rank."""
+    declared = {value.name: value for value in model.graph.input}
+    found = []
+    for name in input_names(model):
+        tensor = onnx_tensor_type(declared[name].type)
+        if tensor is None:
+            raise UnsupportedError(f"input '{name}': the quantiser takes models whose inputs are tensors of a known number of dimensions")
+        dims = declared[name].type.tensor_type.shape.dim
+        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims)
+        found.append(TensorInfo(name, shape, to_numpy(tensor.dtype)))
+    return found
+
+
+@dataclass
+class Links:
+    """Who makes and who reads the values of a main graph, as it is when this is made."""
+
+    graph: GraphProto
+    makers: dict[str, NodeProto] = field(init=False)
+    readers: dict[str, list[tuple[NodeProto, int]]] = field(init=False)
+    """Of each value, the nodes of the main graph that read it, and as which operand."""
+    outputs: frozenset[str] = field(init=False)
+    held: frozenset[str] = field(init=False)
+    """The values that graphs inside nodes read."""
+    initializers: dict[str, TensorProto] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.makers = {name: node for node in self.graph.node for name in node.output if name}
+        self.readers = {}
+        for node in self.graph.node:
+            for place, name in enumerate(node.input):
+                if name:
+                    self.readers.setdefault(name, []).append((node, place))
+        self.outputs = frozenset(value.name for value in self.graph.output)
+        self.held = frozenset(name for node in self.graph.node for inner in subgraphs(node) for name in _read_in(inner))
+        self.initializers = {tensor.name: tensor for tensor in self.graph.initializer}
+
+    def array(self, name: str) -> np.ndarray | None:
+        """The array that a value is stored as, None for one that a run computes."""
+        tensor = self.initializers.get(name)
+        return None if tensor is None else numpy_helper.to_array(tensor)
+
+    def only_reader(self, name: str) -> NodeProto | None:
+        """The node that alone reads a value, once; None if there are several, or the value is an output or read inside another node."""
+        readers = self.readers.get(name, [])
+        if len(readers) != 1 or name in self.outputs or name in self.held:
+            return None
+        return readers[0][0]
+
+
+def _read_in(graph: GraphProto) -> Iterator[str]:
+    for node in nested_nodes(graph.node):
+        yield from node.input
+        yield from (value.name for inner in subgraphs(node) for value in inner.output)
+    yield from (value.name for value in graph.output)
+
+
+class Names:
+    """Makes names that a model does not have yet."""
+
+    def __init__(self, model: ModelProto) -> None:
+        graph = model.graph
+        self.taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+        for node in graph.node:
+            self.taken.update((node.name, *node.input, *node.output))
+            self.taken.update(name for inner in subgraphs(node) for name in _read_in(inner))
+
+    def fresh(self, wanted: str) -> str:
+        """`wanted`, or that with a number where it is taken."""
+        name, number = wanted, 1
+        while name in self.taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self.taken.add(name)
+        return name
+
+
+def check_has(model: ModelProto, names: Iterable[str]) -> None:
+    """Raise ModelError unless the main graph has values of all these names."""
+    graph = model.graph
+    known = {name for node in graph.node for name in node.output} | {v.name for v in (*graph.input, *graph.initializer)}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise ModelError(f"the model has no value '{missing[0]}'" + (f", nor {len(missing) - 1} others that were asked for" if missing[1:] else ""))

@@ -1,0 +1,215 @@
+"""Writes a quantised network: weights and biases as integers, QuantizeLinear and DequantizeLinear around what is computed in integers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, numpy_helper
+
+from stepwell.importer.source import copy_without
+from stepwell.quantizer.fold import weight_axis
+from stepwell.quantizer.graphs import Links, Names
+from stepwell.quantizer.histogram import Histogram
+from stepwell.quantizer.options import QuantizeOptions
+from stepwell.quantizer.plan import Layer, Plan
+from stepwell.quantizer.prepare import drop_unused, replace
+from stepwell.quantizer.ranges import SMALLEST_SCALE, Parameters, Range, parameters, range_of
+
+GREATEST_BIAS = 1 << 30  # of its integers: the sum of products still fits beside it
+COARSER = 0.5  # a value shares the scale of a concatenation if its own range is at least this part of the other
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """A quantised network, and how its values are quantised."""
+
+    model: ModelProto
+    layers: tuple[Layer, ...]
+    """The products that are quantised, in the network's order."""
+    parameters: dict[str, Parameters]
+    """Scale and zero point of each value that is quantised, by its name in the network of floats, which is also that in front of the
+    QuantizeLinear."""
+    ranges: dict[str, Range]
+    """What was chosen for each value by itself, before values came to share one scale."""
+
+
+def inserted(model: ModelProto, plan: Plan, histograms: Mapping[str, Histogram], options: QuantizeOptions) -> Inserted:
+    """The prepared `model`, quantised as `plan` says, with ranges from `histograms`, of which there is one for each of the plan's values.
+
+    Weights are int8 around 0, with a scale for each channel of the result where `options.per_channel` says so and the operator has such an axis.
+    Biases are int32 in the scale of the product.
+    """
+    values = sorted(plan.values)
+    ranges = {name: range_of(histograms[name], options) for name in values}
+    shared = _Sharing(plan, ranges).ranges()
+    chosen = {name: parameters(shared[name], symmetric=options.symmetric_activations) for name in values}
+    writer = _Writer(model, options, chosen)
+    for layer in plan.layers:
+        writer.quantize_weights(layer)
+    writer.quantize_values(plan)
+    drop_unused(writer.graph)
+    return Inserted(writer.model, tuple(plan.layers), chosen, ranges)
+
+
+def weight_scales(array: np.ndarray, axis: int | None, bias: np.ndarray | None, x_scale: float, *, reduce_range: bool) -> np.ndarray:
+    """The scales of weights, f32: one for each index along `axis`, or one where that is None.
+
+    Each is the least that holds all weights, and with which the bias, in units of `x_scale` times it, fits i32 beside sums of products: weights
+    that are all but 0 would otherwise let it overflow.
+    """
+    others = tuple(i for i in range(array.ndim) if i != axis) if axis is not None else None
+    most = np.abs(array).max(axis=others).astype(np.float64)
+    scales = most / (63 if reduce_range else 127)
+    if bias is not None and bias.size:
+        least = np.abs(bias.astype(np.float64)) / (x_scale * GREATEST_BIAS)
+        scales = np.maximum(scales, least if least.shape == scales.shape else least.max())
+    return np.asarray(np.where(scales > 0, np.maximum(scales, SMALLEST_SCALE), 1.0), np.float32)
+
+
+def rounded_weights(array: np.ndarray, scales: np.ndarray, axis: int | None, *, reduce_range: bool) -> np.ndarray:
+    """Weights as int8 in units of `scales`."""
+    along = scales if axis is None else scales.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
+    most = 63 if reduce_range else 127
+    return np.clip(np.rint(array / along), -most, most).astype(np.int8)
+
+
+class _Sharing:
+    """Values that have one scale, as sets that grow."""
+
+    def __init__(self, plan: Plan, ranges: Mapping[str, Range]) -> None:
+        self.plan = plan
+        self.own = ranges
+        self.parent = {name: name for name in ranges}
+        self.joined = dict(ranges)
+        computing = {name for edge, name in plan.edges.items() if edge not in plan.moving} | plan.everywhere
+        # The narrowest range that something computes with; what is only concatenated or moved has the coarser scale anyway.
+        self.narrowest = {name: range_.size if name in computing else np.inf for name, range_ in ranges.items()}
+
+    def ranges(self) -> dict[str, Range]:
+        """The range that each value is quantised by."""
+        for first, *others in self.plan.alike:
+            for other in others:
+                self._join(first, other)
+        for result, parts in self.plan.concats:
+            if result in self.own:
+                for part in parts:
+                    self._join_if_fine(result, part)
+            else:
+                for part in parts[1:]:
+                    self._join_if_fine(parts[0], part)
+        return {name: self.joined[self._root(name)] for name in self.own}
+
+    def _root(self, name: str) -> str:
+        while self.parent[name] != name:
+            self.parent[name] = self.parent[self.parent[name]]
+            name = self.parent[name]
+        return name
+
+    def _join(self, first: str, second: str) -> None:
+        a, b = self._root(first), self._root(second)
+        if a != b:
+            self.parent[b] = a
+            self.joined[a] = self.joined[a].joined([self.joined[b]])
+            self.narrowest[a] = min(self.narrowest[a], self.narrowest[b])
+
+    def _join_if_fine(self, first: str, second: str) -> None:
+        a, b = self._root(first), self._root(second)
+        size = self.joined[a].joined([self.joined[b]]).size
+        if min(self.narrowest[a], self.narrowest[b]) >= COARSER * size:
+            self._join(first, second)
+
+
+class _Writer:
+    """Builds the quantised network from a copy of the prepared one."""
+
+    def __init__(self, model: ModelProto, options: QuantizeOptions, chosen: Mapping[str, Parameters]) -> None:
+        self.model = copy_without(model)
+        self.graph = self.model.graph
+        self.options = options
+        self.chosen = chosen
+        self.links = Links(self.graph)
+        self.names = Names(self.model)
+        self.nodes = {node.name: node for node in self.graph.node}
+        self.weights: dict[tuple[str, int | None, bytes], str] = {}
+        self.before: dict[str, list[NodeProto]] = {}
+        """Nodes that go in front of the node of that name."""
+
+    def quantize_weights(self, layer: Layer) -> None:
+        """Have a layer read its weights, and its bias where it has one, as integers."""
+        node = self.nodes[layer.node]
+        array = None if layer.weights is None else self.links.array(layer.weights)
+        if array is None or layer.weights is None:
+            return
+        place = 1 if node.input[1] == layer.weights else 0
+        axis = self._axis(node, array, place)
+        x_scale = float(self.chosen[layer.inputs[0]].scale)
+        bias = self._bias(node, array, axis)
+        scales = weight_scales(array, axis, bias, x_scale, reduce_range=self.options.reduce_range)
+        key = (layer.weights, axis, scales.tobytes())
+        if key not in self.weights:
+            numbers = rounded_weights(array, scales, axis, reduce_range=self.options.reduce_range)
+            self.weights[key] = self._dequantized(layer.weights, numbers, scales, axis, layer.node)
+        node.input[place] = self.weights[key]
+        if bias is not None:
+            product = np.asarray(np.float32(x_scale) * scales, np.float32)
+            numbers = np.rint(bias / product.astype(np.float64)).astype(np.int32)
+            node.input[2] = self._dequantized(node.input[2], numbers, np.broadcast_to(product, bias.shape), 0, layer.node)
+
+    def quantize_values(self, plan: Plan) -> None:
+        """Put a QuantizeLinear and a DequantizeLinear behind each value that is quantised, and have its readers read that."""
+        quantized: dict[str, str] = {}
+        behind: dict[str, list[NodeProto]] = {}
+        for name, used in self.chosen.items():
+            stored = [self._store(f"{name}_scale", np.asarray(used.scale)), self._store(f"{name}_zero_point", np.asarray(used.zero_point))]
+            integers, floats = self.names.fresh(f"{name}_quantized"), self.names.fresh(f"{name}_dequantized")
+            behind[name] = [
+                onnx.helper.make_node("QuantizeLinear", [name, *stored], [integers], name=self.names.fresh(f"{name}_QuantizeLinear")),
+                onnx.helper.make_node("DequantizeLinear", [integers, *stored], [floats], name=self.names.fresh(f"{name}_DequantizeLinear")),
+            ]
+            quantized[name] = floats
+        for (node, place), name in plan.edges.items():
+            self.nodes[node].input[place] = quantized[name]
+        for name in plan.everywhere:
+            for reader, place in self.links.readers.get(name, []):
+                reader.input[place] = quantized[name]
+        nodes = [node for name, pair in behind.items() if name not in self.links.makers for node in pair]
+        for node in self.graph.node:
+            nodes += [*self.before.get(node.name, []), node]
+            nodes += [made for name in node.output for made in behind.get(name, [])]
+        replace(self.graph.node, nodes)
+
+    def _axis(self, node: NodeProto, array: np.ndarray, place: int) -> int | None:
+        if not self.options.per_channel or place != 1:
+            return None
+        if node.op_type == "ConvTranspose" and any(a.name == "group" and a.i != 1 for a in node.attribute):
+            return None  # the axis goes through the channels of one group, which several share
+        return weight_axis(node, array.ndim)
+
+    def _bias(self, node: NodeProto, weights: np.ndarray, axis: int | None) -> np.ndarray | None:
+        """The bias of a layer if it is stored, one number for each channel."""
+        if node.op_type == "MatMul" or len(node.input) < 3 or not node.input[2]:
+            return None
+        bias = self.links.array(node.input[2])
+        if bias is None or bias.ndim != 1 or not np.isfinite(bias).all():
+            return None
+        channels = weights.shape[axis] if axis is not None else bias.size
+        return bias.astype(np.float64) if bias.size == channels else None
+
+    def _dequantized(self, name: str, numbers: np.ndarray, scales: np.ndarray, axis: int | None, reader: str) -> str:
+        """The name of what a DequantizeLinear in front of `reader` makes of integers, which are stored with their scales."""
+        zero = np.zeros(scales.shape, numbers.dtype)
+        stored = [
+            self._store(f"{name}_{part}", array) for part, array in (("quantized", numbers), ("scale", np.array(scales)), ("zero_point", zero))
+        ]
+        floats = self.names.fresh(f"{name}_dequantized")
+        node = onnx.helper.make_node("DequantizeLinear", stored, [floats], name=self.names.fresh(f"{name}_DequantizeLinear"))
+        if scales.ndim:
+            node.attribute.append(onnx.helper.make_attribute("axis", axis))
+        self.before.setdefault(reader, []).append(node)
+        return floats
+
+    def _store(self, name: str, array: np.ndarray) -> str:
+        fresh = self.names.fresh(name)
+        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), fresh))
+        return fresh

@@ -1,0 +1,89 @@
+"""Quantises a whole network: prepare, plan, calibrate, write."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from stepwell.dialects.support.errors import InputError, UnsupportedError
+from stepwell.dialects.support.files import replacing
+from stepwell.quantizer.calibration import OnBatch, calibrate
+from stepwell.quantizer.histogram import Histogram
+from stepwell.quantizer.insert import Inserted, inserted
+from stepwell.quantizer.options import PRODUCTS, QuantizeOptions
+from stepwell.quantizer.plan import Layer, candidates, planned
+from stepwell.quantizer.prepare import Source, prepared
+from stepwell.quantizer.ranges import Parameters, Range
+from stepwell.quantizer.samples import Samples
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A quantised network, the one that it was made of, and what is known of both."""
+
+    model: ModelProto
+    """The network in ONNX's Q/DQ format."""
+    floats: ModelProto
+    """The prepared network of floats: nodes and values have the same names in both."""
+    options: QuantizeOptions
+    layers: tuple[Layer, ...]
+    """The products that are quantised, in the network's order."""
+    parameters: dict[str, Parameters]
+    """Scale and zero point of each quantised value by name."""
+    ranges: dict[str, Range]
+    """The range that was chosen for each value by itself; those that share a scale are quantised by a wider one."""
+    histograms: dict[str, Histogram]
+    """What calibration saw of each value."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the quantised network to an ONNX file. Raises OSError."""
+        save(self.model, path)
+
+
+def quantize(
+    model: Source, data: str | Path | Mapping[str, np.ndarray] | Samples, options: QuantizeOptions | None = None, *, batch: int | None = None,
+    limit: int | None = None, histograms: str | os.PathLike[str] | None = None, cache: bool = True, threads: int | None = None,
+    on_batch: OnBatch | None = None,
+) -> Quantized:  # fmt: skip
+    """Quantise a network of f32, with ranges of activations from its runs on samples.
+
+    `data`, `batch` and `limit` say what the samples are (`Samples.of`). What calibration counts is kept in the file `histograms`, else in the cache
+    if `cache` is true, and read back if nothing has changed that it depends on. `on_batch(done, all)` is called as calibration goes on. Raises
+    InputError for samples or options that do not fit the model, UnsupportedError for a model that has nothing to quantise, is quantised already, or
+    cannot be prepared, and what `stepwell.compile` raises.
+    """
+    options = options or QuantizeOptions()
+    floats = prepared(model)
+    check_options(floats, options)
+    samples = Samples.of(data, floats, batch=batch, limit=limit)
+    plan = planned(floats, options)
+    counted = calibrate(floats, sorted(plan.values), samples, file=histograms, cache=cache, threads=threads, on_batch=on_batch) if plan.values else {}
+    made = inserted(floats, plan, counted, options)
+    return quantized_of(floats, made, counted, options)
+
+
+def quantized_of(floats: ModelProto, made: Inserted, counted: dict[str, Histogram], options: QuantizeOptions) -> Quantized:
+    """What `inserted` made of a prepared network, as one object."""
+    return Quantized(made.model, floats, options, made.layers, made.parameters, made.ranges, counted)
+
+
+def check_options(floats: ModelProto, options: QuantizeOptions) -> None:
+    """Raise UnsupportedError if a prepared network has no layer that can be quantised, InputError if an option names no node of it."""
+    if not candidates(floats, options):
+        kinds = ", ".join(sorted({node.op_type for node in floats.graph.node})) or "no nodes"
+        wanted = ", ".join(kind for kind in PRODUCTS if kind in options.op_types) or "none, by op_types"
+        raise UnsupportedError(f"the model has no node that can be quantised: expected products of f32 ({wanted}), it has {kinds}")
+    names = {node.name for node in floats.graph.node}
+    for name in sorted(options.keep_float):
+        if name not in names and not any(QuantizeOptions(keep_float=frozenset([name])).keeps(node) for node in names):
+            raise InputError(f"keep_float: expected names of nodes, or patterns of such, got '{name}', which fits none of {len(names)} nodes")
+
+
+def save(model: ModelProto, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, whole or not at all. Raises OSError."""
+    with replacing(path) as temporary:
+        onnx.save(model, temporary, format="protobuf")

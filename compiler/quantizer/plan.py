@@ -1,0 +1,254 @@
+"""Plans where a network is quantised: which nodes read quantised values, and which values have one scale.
+
+A value is quantised where something reads it as integers, and nowhere else: what lies between a product and the next reader of integers (bias,
+activation, normalisation) stays in floats, and a compiler fuses it into the product's kernel.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto
+
+from stepwell.quantizer.graphs import Links, attribute, is_standard, rank_of, value_types
+from stepwell.quantizer.options import ELEMENTWISE, PRODUCTS, QuantizeOptions
+
+MOVES = (
+    "DepthToSpace", "Expand", "Flatten", "Gather", "Pad", "ReduceMax", "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze",
+    "Tile", "Transpose", "Unsqueeze",
+)  # fmt: skip
+"""Operators whose results are some of the numbers that they take, so that one scale serves both."""
+UNARY = (
+    "Abs", "BatchNormalization", "Celu", "Clip", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Neg", "Relu", "Selu",
+    "Sigmoid", "Softplus", "Softsign", "Swish", "Tanh", "ThresholdedRelu",
+)  # fmt: skip
+"""Operators on each element by itself, which a kernel in front of them computes in floats."""
+WITH_STORED = ("Add", "Div", "Mul", "Pow", "PRelu", "Sub")
+"""Operators that are such with a stored operand."""
+BOUNDS = ("Relu", "Clip")
+"""What engines fuse with a product of integers."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A product that is quantised."""
+
+    node: str
+    """Its name, in the prepared and in the quantised network."""
+    kind: str
+    inputs: tuple[str, ...]
+    """The values, quantised, that it reads."""
+    weights: str | None
+    """The stored operand in the prepared network, None if both operands are computed."""
+    result: str
+    """The value that it makes, under the same name in both networks; floats."""
+
+
+Edge = tuple[str, int]
+"""The name of a node, and which of its operands it is."""
+
+
+@dataclass
+class Plan:
+    """Where a network is quantised."""
+
+    layers: list[Layer] = field(default_factory=list)
+    edges: dict[Edge, str] = field(default_factory=dict)
+    """What reads quantised values, and which."""
+    moving: set[Edge] = field(default_factory=set)
+    """Those of the edges whose nodes only move numbers, or concatenate them."""
+    everywhere: set[str] = field(default_factory=set)
+    """Values that all their readers read quantised."""
+    alike: list[tuple[str, ...]] = field(default_factory=list)
+    """Values that are to have one scale."""
+    concats: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    """Results of concatenations, and what is concatenated: one scale for all spares work, where it is fine enough for all."""
+
+    @property
+    def values(self) -> set[str]:
+        """The values that are quantised."""
+        return set(self.edges.values()) | self.everywhere
+
+
+def candidates(model: ModelProto, options: QuantizeOptions) -> list[Layer]:
+    """The products that can be quantised, those that `options.keep_float` names included."""
+    planner = _Planner(model, options)
+    return [layer for node in model.graph.node if (layer := planner.layer(node)) is not None]
+
+
+def planned(model: ModelProto, options: QuantizeOptions) -> Plan:
+    """Where a prepared model is quantised."""
+    planner = _Planner(model, options)
+    for node in reversed(model.graph.node):
+        planner.visit(node)
+    planner.plan.layers.reverse()
+    planner.plan.concats.reverse()
+    return planner.plan
+
+
+class _Planner:
+    """Goes through a graph from its end to its beginning."""
+
+    def __init__(self, model: ModelProto, options: QuantizeOptions) -> None:
+        self.options = options
+        self.links = Links(model.graph)
+        types = value_types(model)
+        self.floats = {name for name, value in types.items() if value.type.tensor_type.elem_type == TensorProto.FLOAT}
+        self.ranks = {name: rank_of(value) for name, value in types.items()}
+        self.plan = Plan()
+        self.wanted: set[str] = set()
+
+    def visit(self, node: NodeProto) -> None:
+        """Decide what a node reads; all behind it is decided."""
+        if is_standard(node, *PRODUCTS):
+            layer = None if self.options.keeps(node.name) else self.layer(node)
+            if layer is not None:
+                self.plan.layers.append(layer)
+                self._read(node, *(place for place in (0, 1) if node.input[place] in layer.inputs))
+                self._keep_result(node)
+        elif self.is_move(node):
+            moved = [name for name in node.output if name in self.wanted]
+            if moved and self._is_value(node.input[0]):
+                self._read(node, 0)
+                self.plan.moving.add((node.name, 0))
+                self.plan.alike.append((node.input[0], *moved))
+        elif self._is_chosen(node):
+            places = [place for place in range(len(node.input)) if not self._is_fused(node, place)]
+            self._read(node, *places)
+            if node.op_type == "Concat":
+                self.plan.moving.update((node.name, place) for place in places)
+                self.plan.concats.append((node.output[0], tuple(node.input)))
+
+    def layer(self, node: NodeProto) -> Layer | None:
+        """The layer that a node is, if it is a product of floats that can be quantised."""
+        if not is_standard(node, *(kind for kind in PRODUCTS if kind in self.options.op_types)):
+            return None
+        x, w = node.input[0], node.input[1]
+        stored = [name for name in (x, w) if name in self.links.initializers]
+        arrays = [self.links.array(name) for name in stored]
+        values = [name for name in (x, w) if name not in stored]
+        if len(stored) == 2 or not all(name in self.floats for name in values):
+            return None
+        if any(array is None or array.dtype != np.float32 or array.size == 0 or not np.isfinite(array).all() for array in arrays):
+            return None
+        if node.op_type in ("Conv", "ConvTranspose") and stored != [w]:
+            return None
+        if node.op_type == "Gemm":
+            factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0) if len(node.input) > 2 and node.input[2] else 1.0)
+            if factors != (1.0, 1.0) or attribute(node, "transA", 0):
+                return None
+        if node.op_type == "MatMul" and any((self.ranks.get(name) or 2) < 2 for name in (x, w)):
+            return None
+        return Layer(node.name, node.op_type, tuple(dict.fromkeys(values)), stored[0] if stored else None, node.output[0])
+
+    def is_move(self, node: NodeProto) -> bool:
+        """Whether what a node gives are numbers that it takes as its first operand, with 0 perhaps."""
+        if is_standard(node, "MaxPool"):
+            return "MaxPool" in self.options.op_types and not self.options.keeps(node.name) and len([name for name in node.output if name]) == 1
+        if not is_standard(node, *MOVES):
+            return False
+        if node.op_type == "Resize":
+            return attribute(node, "mode", b"nearest") == b"nearest"
+        if node.op_type == "Pad" and attribute(node, "mode", b"constant") == b"constant":
+            value = self.links.array(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
+            return value is not None and not value.any()
+        return True
+
+    def _is_chosen(self, node: NodeProto) -> bool:
+        """Whether an operator other than a product is to read quantised values: what it gives becomes integers soon, and nothing else reads it."""
+        if self.options.keeps(node.name) or len(node.output) != 1:
+            return False
+        if is_standard(node, *ELEMENTWISE):
+            fits = len(node.input) == 2 and node.input[0] != node.input[1] and not self._is_gate(node)
+        elif is_standard(node, "AveragePool", "GlobalAveragePool"):
+            fits = True
+        elif is_standard(node, "ReduceMean"):
+            fits = "GlobalAveragePool" in self.options.op_types and self._averages_images(node)
+        else:
+            fits = is_standard(node, "Concat")
+        if not fits or (node.op_type not in self.options.op_types and node.op_type != "ReduceMean"):
+            return False
+        read = node.input[:1] if node.op_type == "ReduceMean" else node.input
+        return all(self._is_value(name) for name in read) and self._becomes_integers(node.output[0])
+
+    def _averages_images(self, node: NodeProto) -> bool:
+        """Whether a ReduceMean goes over the last two of four axes."""
+        axes = attribute(node, "axes")
+        if len(node.input) > 1 and node.input[1]:
+            axes = self.links.array(node.input[1])
+        return self.ranks.get(node.input[0]) == 4 and axes is not None and {int(a) % 4 for a in np.atleast_1d(axes)} == {2, 3}  # type: ignore[call-overload]
+
+    def _is_value(self, name: str) -> bool:
+        return name in self.floats and name not in self.links.initializers
+
+    def _is_fused(self, node: NodeProto, place: int) -> bool:
+        """Whether an operand stays in float: the axes of a ReduceMean; a product's result that only this addition reads, if that is asked for."""
+        if node.op_type == "ReduceMean":
+            return place > 0
+        if node.op_type != "Add" or not self.options.fuse_additions:
+            return False
+        fusable = [i for i in (0, 1) if self._is_own_product(node.input[i])]
+        return bool(fusable) and place == fusable[-1]
+
+    def _is_own_product(self, name: str) -> bool:
+        maker = self.links.makers.get(name)
+        return maker is not None and is_standard(maker, *PRODUCTS) and self.links.only_reader(name) is not None
+
+    def _keep_result(self, node: NodeProto) -> None:
+        """Where that is asked for, quantise the result of a product for all that read it, behind an activation that engines fuse."""
+        if not self.options.quantize_results:
+            return
+        name = node.output[0]
+        after = self.links.only_reader(name)
+        if after is not None and is_standard(after, *BOUNDS):
+            name = after.output[0]
+        if name not in self.links.outputs | self.links.held:
+            self.plan.everywhere.add(name)
+
+    def _read(self, node: NodeProto, *places: int) -> None:
+        """Have a node read operands quantised."""
+        for place in places:
+            self.plan.edges[node.name, place] = node.input[place]
+            self.wanted.add(node.input[place])
+
+    def _becomes_integers(self, name: str) -> bool:
+        """Whether a value is quantised, or what is computed of it element by element; and nothing but this and integers reads it."""
+        pending, seen, found = [name], {name}, False
+        while pending:
+            value = pending.pop()
+            found = found or value in self.wanted
+            if value in self.links.outputs:
+                continue
+            for reader, place in self.links.readers.get(value, []):
+                if (reader.name, place) in self.plan.edges:
+                    continue
+                if self.options.keeps(reader.name) and is_standard(reader, *PRODUCTS):
+                    continue
+                if not (self._is_light(reader) or self.is_move(reader)):
+                    return False
+                pending += [out for out in reader.output if out and out not in seen]
+                seen.update(reader.output)
+        return found
+
+    def _is_light(self, node: NodeProto) -> bool:
+        """Whether a node computes element by element, from one value, which may come by several ways: `x * sigmoid(x)`."""
+        if is_standard(node, *UNARY):
+            return True
+        if not is_standard(node, *WITH_STORED):
+            return False
+        return len([name for name in node.input if name not in self.links.initializers]) == 1 or self._is_gate(node)
+
+    def _is_gate(self, node: NodeProto) -> bool:
+        """Whether both operands follow from one value, element by element."""
+        first, second = (self._ancestors(name) for name in node.input[:2])
+        return not first.isdisjoint(second)
+
+    def _ancestors(self, name: str) -> set[str]:
+        """A value, and those that it follows from through operators with one computed operand."""
+        found = {name}
+        while (maker := self.links.makers.get(name)) is not None and is_standard(maker, *UNARY, *WITH_STORED):
+            computed = [x for x in maker.input if x and x not in self.links.initializers]
+            if len(computed) != 1:
+                break
+            name = computed[0]
+            found.add(name)
+        return found

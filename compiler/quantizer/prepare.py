@@ -1,0 +1,200 @@
+"""Prepares a network for quantisation: a late opset, stored constants, a name for every node, batch norms folded."""
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, numpy_helper
+
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.importer.source import copy_without, nested_nodes, read_source
+from stepwell.importer.validation import foreign_errors, foreign_text
+from stepwell.quantizer.fold import fold_scales
+from stepwell.quantizer.graphs import STANDARD, Links, Names, is_standard, value_types
+
+OPSET = 13
+"""The first in which QuantizeLinear has scales for each channel."""
+IR_VERSION = 8
+FOLDED_BYTES = 1 << 30  # computed constants above this size stay computed
+FOLDED = (
+    "Add", "Cast", "Concat", "Div", "Exp", "Expand", "Flatten", "Gather", "Identity", "Mul", "Neg", "Pow", "Reciprocal", "Reshape", "Slice", "Sqrt",
+    "Squeeze", "Sub", "Transpose", "Unsqueeze",
+)  # fmt: skip
+"""Operators that are computed where all that they read is stored."""
+
+QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulNBits")
+
+Source = str | os.PathLike[str] | bytes | ModelProto
+
+
+def loaded(source: Source) -> ModelProto:
+    """A model of its own with all weights in it, whose initializers are no inputs. Raises ModelError, UnsupportedError or InputError."""
+    read = read_source(source)
+    model, arrays = read.model, read.initializers
+    stored = {tensor.name for tensor in model.graph.initializer}
+    with foreign_errors("a weight cannot be stored in an ONNX model"):
+        model.graph.initializer.extend(numpy_helper.from_array(load(), name) for name, load in arrays.items() if name not in stored)
+    replace(model.graph.input, [value for value in model.graph.input if value.name not in arrays])
+    model.ir_version = max(model.ir_version, IR_VERSION)
+    return model
+
+
+def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
+    """The model as the quantiser takes it; it computes the same, to rounding.
+
+    Local functions are inlined; the opset is `opset` or later; constants, and what follows from constants alone, are initializers; nodes that do
+    nothing in inference are gone; every node has a name of its own; batch norms, and factors and terms for each channel, are folded into the
+    convolutions and products in front of them; types are inferred. Raises ModelError, or UnsupportedError where the opset cannot be changed or
+    the model is quantised already.
+    """
+    model = loaded(source)
+    with foreign_errors("the model is not valid ONNX"):
+        onnx.checker.check_model(copy_of_types(model))
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    model = converted(model, opset)
+    quantised = next((node for node in model.graph.node if node.op_type in QUANTIZED), None)
+    if quantised is not None:
+        raise UnsupportedError(f"node '{quantised.name}' ({quantised.op_type}): the model is quantised already; give the network of floats")
+    name_nodes(model)
+    _store_constants(model)
+    _drop_idle(model.graph)
+    fold_scales(model)
+    drop_unused(model.graph)
+    types = value_types(model)
+    known = {value.name for value in (*model.graph.input, *model.graph.output)}
+    replace(model.graph.value_info, [value for name, value in types.items() if name not in known and name not in set(_stored(model.graph))])
+    return model
+
+
+def copy_of_types(model: ModelProto) -> ModelProto:
+    """The model without its large weights, for checks that take time by size."""
+    return read_source(model).model
+
+
+def opset_of(model: ModelProto) -> int:
+    """The version of ONNX's own operators. Raises ModelError if the model does not say."""
+    version = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), None)
+    if version is None:
+        raise ModelError("the model does not import ONNX's own operators")
+    return int(version)
+
+
+def converted(model: ModelProto, opset: int) -> ModelProto:
+    """The model with opset `opset` or later. Raises UnsupportedError where ONNX cannot convert it."""
+    before = opset_of(model)
+    if before >= opset:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, opset)
+    except Exception as error:  # RuntimeError and others, whatever its adapters throw
+        text = foreign_text(error)
+        raise UnsupportedError(f"ONNX cannot convert the model from opset {before} to {opset}, which it is quantised in: {text}") from None
+
+
+def name_nodes(model: ModelProto) -> None:
+    """Give each node of the main graph a name of its own, in place."""
+    names, seen = Names(model), set[str]()
+    for node in model.graph.node:
+        if not node.name or node.name in seen:
+            node.name = names.fresh(node.name or f"{node.op_type.lower()}_{node.output[0] if node.output else ''}")
+        seen.add(node.name)
+
+
+def replace(field: Sequence, values: Sequence) -> None:  # type: ignore[type-arg]  # a repeated field of a protocol buffer
+    """Have a repeated field hold `values`, some of which may be its own."""
+    kept = [copy_without(value) for value in values]
+    del field[:]  # type: ignore[attr-defined]
+    field.extend(kept)  # type: ignore[attr-defined]
+
+
+def drop_unused(graph: GraphProto) -> None:
+    """Drop nodes and initializers that no output depends on, in place."""
+    needed = {value.name for value in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+            for inner in nested_nodes([node]):
+                needed.update(inner.input)
+            needed.update(Links(GraphProto(node=[node])).held)
+    replace(graph.node, kept[::-1])
+    replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
+
+
+def _stored(graph: GraphProto) -> list[str]:
+    return [tensor.name for tensor in graph.initializer]
+
+
+def _store_constants(model: ModelProto) -> None:
+    """Store what Constant nodes hold, and what is computed from stored arrays alone, as initializers."""
+    graph = model.graph
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    outputs = {value.name for value in graph.output}
+    kept = []
+    for node in graph.node:
+        array = None
+        if len(node.output) == 1 and node.output[0] not in outputs:
+            array = _constant(node) if is_standard(node, "Constant") else _computed(model, node, arrays)
+        if array is None:
+            kept.append(node)
+        else:
+            arrays[node.output[0]] = array
+            graph.initializer.append(numpy_helper.from_array(array, node.output[0]))
+    replace(graph.node, kept)
+
+
+_CONSTANTS: dict[str, Callable[[object], np.ndarray]] = {
+    "value": lambda value: numpy_helper.to_array(value),  # type: ignore[arg-type]
+    "value_float": lambda value: np.array(value, np.float32), "value_floats": lambda value: np.array(value, np.float32),
+    "value_int": lambda value: np.array(value, np.int64), "value_ints": lambda value: np.array(value, np.int64),
+}  # fmt: skip
+
+
+def _constant(node: NodeProto) -> np.ndarray | None:
+    """The array of a Constant node; None for strings and sparse tensors."""
+    found = next((a for a in node.attribute if a.name in _CONSTANTS), None)
+    return None if found is None else _CONSTANTS[found.name](onnx.helper.get_attribute_value(found))
+
+
+def _computed(model: ModelProto, node: NodeProto, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
+    """What a node computes from stored arrays alone, by ONNX's reference implementation; None if it reads others, or is left as it is."""
+    if not is_standard(node, *FOLDED) or not all(name in arrays for name in node.input if name):
+        return None
+    names = sorted({name for name in node.input if name})
+    if sum(arrays[name].nbytes for name in names) > FOLDED_BYTES:
+        return None
+    kinds = {name: onnx.helper.np_dtype_to_tensor_dtype(arrays[name].dtype) for name in names}
+    values = [onnx.helper.make_tensor_value_info(name, kinds[name], arrays[name].shape) for name in names]
+    result = onnx.helper.make_empty_tensor_value_info(node.output[0])
+    alone = onnx.helper.make_model(onnx.helper.make_graph([node], "constant", values, [result]), opset_imports=model.opset_import)
+    with foreign_errors(f"node '{node.name}' ({node.op_type}) cannot be computed"):
+        [array] = onnx.reference.ReferenceEvaluator(alone).run(None, {name: arrays[name] for name in names})
+    return np.asarray(array) if np.asarray(array).nbytes <= FOLDED_BYTES else None
+
+
+def _drop_idle(graph: GraphProto) -> None:
+    """Have readers of what Identity and Dropout give read what these take."""
+    links = Links(graph)
+    instead: dict[str, str] = {}
+    kept = []
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            node.input[place] = instead.get(name, name)
+        if _is_idle(node, links) and node.output[0] not in links.outputs | links.held:
+            instead[node.output[0]] = node.input[0]
+        else:
+            kept.append(node)
+    replace(graph.node, kept)
+
+
+def _is_idle(node: NodeProto, links: Links) -> bool:
+    if is_standard(node, "Identity"):
+        return True
+    if not is_standard(node, "Dropout") or any(links.readers.get(name) or name in links.outputs for name in node.output[1:] if name):
+        return False
+    training = links.array(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    given = len(node.input) > 2 and bool(node.input[2])
+    return not given or (training is not None and not training.any())

@@ -1,0 +1,152 @@
+"""Ranges of activations from histograms of them, and the scale and zero point of a range."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwell.quantizer.histogram import Histogram
+from stepwell.quantizer.options import QuantizeOptions
+
+SMALLEST_SCALE = 2.0**-60
+"""So that a product of two scales is a normal number in f32."""
+STEPS = 100  # in which the search for the least squared error narrows a range to a tenth
+LEVELS = 128  # of the distribution that entropy compares with: those of one sign
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`, 0 among them."""
+
+    low: float
+    high: float
+
+    @staticmethod
+    def of(low: float, high: float) -> "Range":
+        """The least range that has these numbers and 0, which must be a quantised number: padding and relu give it."""
+        return Range(min(low, 0.0), max(high, 0.0))
+
+    def joined(self, others: "Iterable[Range]") -> "Range":
+        """The least range that has this one and others."""
+        every = [self, *others]
+        return Range(min(r.low for r in every), max(r.high for r in every))
+
+    @property
+    def size(self) -> float:
+        """From end to end."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How numbers are quantised: `round(x / scale) + zero_point`, saturated in the type of `zero_point`."""
+
+    scale: np.float32
+    zero_point: np.uint8 | np.int8
+
+    @property
+    def range(self) -> Range:
+        """What can be quantised without saturation, less half a step on both sides."""
+        info = np.iinfo(self.zero_point.dtype)
+        return Range(*(float(self.scale) * (bound - int(self.zero_point)) for bound in (info.min, info.max)))
+
+
+def parameters(wanted: Range, *, symmetric: bool) -> Parameters:
+    """The finest scale and the zero point for a range: uint8, or int8 around 0."""
+    if symmetric:
+        scale = max(-wanted.low, wanted.high) / 127
+        return Parameters(np.float32(max(scale, SMALLEST_SCALE)), np.int8(0))
+    scale = np.float32(max(wanted.size / 255, SMALLEST_SCALE))
+    zero = int(np.clip(np.rint(-wanted.low / float(scale)), 0, 255))
+    return Parameters(scale, np.uint8(zero))
+
+
+def range_of(histogram: Histogram, options: QuantizeOptions) -> Range:
+    """The range that a method gives for what was counted; {0} for a histogram without counts."""
+    if histogram.total == 0:
+        return Range(0.0, 0.0)
+    return _METHODS[options.method](histogram, options)
+
+
+def _minmax(histogram: Histogram, options: QuantizeOptions) -> Range:
+    """All that was seen."""
+    return Range.of(histogram.low, histogram.high)
+
+
+def _percentile(histogram: Histogram, options: QuantizeOptions) -> Range:
+    """What is left when a part of the numbers is cut off on each side; numbers are taken to lie evenly in their bins.
+
+    McKinstry et al., "Discovering Low-Precision Networks Close to Full-Precision Networks for Efficient Embedded Inference", 2018.
+    """
+    part = options.percentile / 100
+    shares = np.concatenate([[0.0], np.cumsum(histogram.counts)]) / histogram.total
+    edges = np.clip(histogram.edges, histogram.low, histogram.high)
+    low, high = (float(np.interp(share, shares, edges)) for share in (1 - part, part))
+    return Range.of(low, high)
+
+
+def _mse(histogram: Histogram, options: QuantizeOptions) -> Range:
+    """The range with the least squared error of rounding and clipping together; one end after the other is moved, twice.
+
+    Nagel et al., "A White Paper on Neural Network Quantization", 2021, section 3.1.
+    """
+    whole = _minmax(histogram, options)
+    seen = np.flatnonzero(histogram.counts)
+    x, weight = histogram.centres[seen], histogram.counts[seen].astype(np.float64)
+
+    def error(candidate: Range) -> float:
+        used = parameters(candidate, symmetric=options.symmetric_activations)
+        scale, bounds = float(used.scale), used.range
+        rounded = np.rint(np.clip(x, bounds.low, bounds.high) / scale) * scale
+        return float(weight @ np.square(rounded - x))
+
+    parts = np.linspace(1.0, 0.1, STEPS)
+    if options.symmetric_activations:
+        return min((Range(whole.low * part, whole.high * part) for part in parts), key=error)
+    best = whole
+    for _ in range(2):
+        best = min((Range(best.low, whole.high * part) for part in parts), key=error) if whole.high > 0 else best
+        best = min((Range(whole.low * part, best.high) for part in parts), key=error) if whole.low < 0 else best
+    return best
+
+
+def _entropy(histogram: Histogram, options: QuantizeOptions) -> Range:
+    """The threshold of magnitudes at which the distribution of numbers loses least, by Kullback and Leibler's divergence, in few levels.
+
+    Migacz, "8-bit Inference with TensorRT", GTC 2017. What lies beyond the threshold counts for the last level.
+    """
+    whole = _minmax(histogram, options)
+    top = max(-whole.low, whole.high)
+    seen = np.flatnonzero(histogram.counts)
+    bins = max(LEVELS, int(np.ceil(top / histogram.width)))
+    sizes = np.abs(histogram.centres[seen])
+    counts = np.bincount(np.minimum((sizes / top * bins).astype(np.int64), bins - 1), histogram.counts[seen], bins) if top else np.zeros(bins)
+    counts[0] = 0  # zeros, of which relu makes many, are exact under every threshold
+    if not counts.any():
+        return whole
+    step = max(1, (bins - LEVELS) // 256)
+    thresholds = range(bins, LEVELS - 1, -step)
+    best = min(thresholds, key=lambda threshold: _divergence(counts, threshold)) / bins * top
+    return Range(max(whole.low, -best), min(whole.high, best))
+
+
+def _divergence(counts: np.ndarray, threshold: int) -> float:
+    """Kullback and Leibler's divergence of the first bins, with all beyond in the last of these, from what few levels make of them."""
+    kept = counts[:threshold]
+    clipped = kept.copy()
+    clipped[-1] += counts[threshold:].sum()
+    if kept.sum() == 0:
+        return float("inf")
+    starts = np.arange(LEVELS) * threshold // LEVELS
+    filled = (kept > 0).astype(np.float64)
+    per_level, places = np.add.reduceat(kept, starts), np.add.reduceat(filled, starts)
+    means = np.divide(per_level, places, out=np.zeros(LEVELS), where=places > 0)
+    coarse = np.repeat(means, np.diff([*starts, threshold])) * filled
+    p, q = clipped / clipped.sum(), coarse / coarse.sum()
+    some = p > 0
+    return float(np.sum(p[some] * np.log(p[some] / np.maximum(q[some], 1e-12))))
+
+
+_METHODS: dict[str, Callable[[Histogram, QuantizeOptions], Range]] = {
+    "minmax": _minmax, "percentile": _percentile, "entropy": _entropy, "mse": _mse,
+}  # fmt: skip

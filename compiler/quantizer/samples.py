@@ -1,0 +1,190 @@
+"""Samples of a network's inputs, in batches that it takes, from arrays, an .npz file or a folder; with labels where there are some."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from blake3 import blake3
+
+from stepwell.analysis.data_files import DATA_FILES, read_data, read_npz
+from stepwell.dialects.support.errors import InputError
+from stepwell.runtime.infos import TensorInfo
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class _Load(Protocol):
+    def __call__(self) -> tuple[dict[str, np.ndarray], np.ndarray | None]: ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one run takes, and the labels of its samples, if there are some."""
+
+    inputs: dict[str, np.ndarray]
+    labels: np.ndarray | None
+    source: str
+    """Where it comes from, for messages."""
+
+
+class Samples:
+    """Batches of samples that a model takes, which can be gone through as often as needed; files of a folder are read each time.
+
+    `labels` is the key of the labels among the arrays, where they are needed: of each sample a number, or an array, along the first axis.
+    """
+
+    def __init__(self, infos: Sequence[TensorInfo], loads: Sequence[tuple[str, _Load]]) -> None:
+        self.infos = tuple(infos)
+        self._loads = tuple(loads)
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        return len(self._loads)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        """The inputs of one run after the other. Raises InputError for what does not fit or is not finite."""
+        return (batch.inputs for batch in self.batches())
+
+    def batches(self) -> Iterator[Batch]:
+        """One batch after the other. Raises InputError for what does not fit the model or is not finite."""
+        for source, load in self._loads:
+            arrays, labels = load()
+            yield Batch({info.name: _checked(arrays, info, source) for info in self.infos}, labels, source)
+
+    def first(self, count: int) -> "Samples":
+        """The first batches."""
+        return Samples(self.infos, self._loads[:count])
+
+    def digest(self) -> str:
+        """A digest of all inputs. Raises InputError as `batches` does."""
+        found = blake3()
+        for batch in self.batches():
+            for name, array in batch.inputs.items():
+                found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+                found.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+        return found.hexdigest()
+
+    @staticmethod
+    def of(
+        data: "str | Path | Arrays | Samples", model: "ModelProto", *, labels: str | None = None, batch: int | None = None, limit: int | None = None
+    ) -> "Samples":  # fmt: skip
+        """The samples that `data` holds for the inputs of `model`.
+
+        Arrays, or an .npz file of arrays, have one for each input by name, with samples along the first axis: in place of the input's own first
+        axis, or in front of it. They are run in batches of what the model says, else of `batch` (default 1); a rest that fills no batch is left
+        out. In a folder each file (.npz; .npy, .pb or an image where the model has one input) is one batch, in the order of their names.
+        `limit` is the greatest number of batches. Raises InputError for data that do not fit the model, or of which there are none.
+        """
+        from stepwell.quantizer.graphs import input_infos  # here, because it loads onnx
+
+        if isinstance(data, Samples):
+            return data
+        infos = input_infos(model)
+        if isinstance(data, (str, Path)):
+            path = Path(data)
+            if path.is_dir():
+                found = _of_folder(path, infos, labels)
+            elif path.suffix.lower() == ".npz" and path.is_file():
+                found = _of_arrays(str(path), read_npz(path), infos, labels, batch)
+            else:
+                raise InputError(f"{path}: expected an .npz file, or a folder of files {', '.join(DATA_FILES)}")
+        elif isinstance(data, Mapping):
+            found = _of_arrays("the data", data, infos, labels, batch)
+        else:
+            raise InputError(f"data: expected the path of an .npz file or folder, or arrays by the inputs' names, got {type(data).__name__}")
+        return found if limit is None else found.first(limit)
+
+
+def _of_arrays(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels: str | None, batch: int | None) -> Samples:
+    wanted = [info.name for info in infos]
+    if len(infos) == 1 and wanted[0] not in arrays and len(rest := [name for name in arrays if name != labels]) == 1:
+        arrays = {**arrays, wanted[0]: arrays[rest[0]]}
+    missing = [name for name in (*wanted, *([] if labels is None else [labels])) if name not in arrays]
+    if missing:
+        what = "key of labels" if missing[0] == labels else "input"
+        raise InputError(f"{source}: it lacks an array for the {what} '{missing[0]}'; it has {', '.join(arrays) or 'none'}")
+    parts = {info.name: _along_samples(source, np.asarray(arrays[info.name]), info, batch) for info in infos}
+    counts = {name: len(array) // size for name, (array, size) in parts.items()}
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{count} for '{name}'" for name, count in counts.items())
+        raise InputError(f"{source}: expected as many samples for every input, got {text}")
+    count = next(iter(counts.values()), 0)
+    if count == 0:
+        raise InputError(f"{source}: there are no samples in it" + (", or fewer than a batch" if any(len(a) for a, _ in parts.values()) else ""))
+    loads: list[tuple[str, _Load]] = []
+    for index in range(count):
+        chosen = {name: (array, index * size, size) for name, (array, size) in parts.items()}
+        size = next(iter(chosen.values()))[2]
+        own = None if labels is None else np.asarray(arrays[labels])[index * size : (index + 1) * size]
+        loads.append((f"{source}, batch {index}", partial(_slices, chosen, {info.name: len(info.shape) for info in infos}, own)))
+    if labels is not None and len(arrays[labels]) < count * size:
+        raise InputError(f"{source}: expected a label in '{labels}' for each of {count * size} samples, got {len(arrays[labels])}")
+    return Samples(infos, loads)
+
+
+def _along_samples(source: str, array: np.ndarray, info: TensorInfo, batch: int | None) -> tuple[np.ndarray, int]:
+    """The array, and how many entries along its first axis one run takes."""
+    rank = len(info.shape)
+    if array.ndim == rank + 1:
+        return array, 1
+    if array.ndim != rank or rank == 0:
+        raise InputError(f"{source}: expected samples for input '{info.name}' {info} along the first axis, got the shape {list(array.shape)}")
+    own = info.shape[0]
+    return array, own if isinstance(own, int) else batch or 1
+
+
+def _slices(
+    chosen: Mapping[str, tuple[np.ndarray, int, int]], ranks: Mapping[str, int], labels: np.ndarray | None
+) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    found = {}
+    for name, (array, first, size) in chosen.items():
+        found[name] = array[first] if array.ndim > ranks[name] else array[first : first + size]
+    return found, labels
+
+
+def _of_folder(folder: Path, infos: Sequence[TensorInfo], labels: str | None) -> Samples:
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in DATA_FILES)
+    if not files:
+        raise InputError(f"{folder}: there are no files {', '.join(DATA_FILES)} in it")
+    return Samples(infos, [(str(path), partial(_read, path, infos, labels)) for path in files])
+
+
+def _read(path: Path, infos: Sequence[TensorInfo], labels: str | None) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    if path.suffix.lower() == ".npz":
+        arrays = read_npz(path)
+        if labels is not None and labels not in arrays:
+            raise InputError(f"{path}: it lacks an array for the key of labels '{labels}'; it has {', '.join(arrays) or 'none'}")
+        own = None if labels is None else arrays.pop(labels)
+        if len(infos) == len(arrays) == 1:
+            arrays = {infos[0].name: next(iter(arrays.values()))}
+        return arrays, own
+    if labels is not None:
+        raise InputError(f"{path}: labels are read from .npz files only")
+    if len(infos) != 1:
+        raise InputError(f"{path}: expected an .npz file with an array for each of {', '.join(info.name for info in infos)}")
+    return {infos[0].name: read_data(path, infos[0])}, None
+
+
+def _checked(arrays: Arrays, info: TensorInfo, source: str) -> np.ndarray:
+    """The array for an input, in its type. Raises InputError unless it fits."""
+    if info.name not in arrays:
+        raise InputError(f"{source}: it lacks an array for the input '{info.name}'; it has {', '.join(arrays) or 'none'}")
+    array = np.asarray(arrays[info.name])
+    fits = array.ndim == len(info.shape) and all(not isinstance(n, int) or n == m for n, m in zip(info.shape, array.shape, strict=True))
+    if not fits:
+        raise InputError(f"{source}: input '{info.name}' is {info}, got the shape {list(array.shape)}")
+    if array.size == 0:
+        raise InputError(f"{source}: the array for input '{info.name}' has no elements")
+    if array.dtype != info.dtype:
+        if not np.can_cast(array.dtype, info.dtype, "same_kind") and not (array.dtype.kind in "iu" and info.dtype.kind in "iuf"):
+            raise InputError(f"{source}: input '{info.name}' is {info}, got {array.dtype.name}")
+        array = array.astype(info.dtype)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(f"{source}: the array for input '{info.name}' has {int((~np.isfinite(array)).sum())} elements that are NaN or infinite")
+    return array
