@@ -19,7 +19,7 @@ OP_TYPES = frozenset((*PRODUCTS, *ELEMENTWISE, *POOLS, "Concat"))
 class QuantizeOptions:
     """How a network is quantised. Raises InputError naming the field that is wrong."""
 
-    method: str = "minmax"
+    method: str = "mse"
     """How the range of an activation follows from what it was seen to be (`ranges.py`)."""
     percentile: float = 99.99
     """The part of the numbers, in percent, that the method "percentile" keeps on each side."""

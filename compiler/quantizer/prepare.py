@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, inliner, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.source import copy_without, nested_nodes, read_source
@@ -52,7 +53,7 @@ def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
     with foreign_errors("the model is not valid ONNX"):
         onnx.checker.check_model(copy_of_types(model))
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = inliner.inline_local_functions(model)
     model = converted(model, opset)
     quantised = next((node for node in model.graph.node if node.op_type in QUANTIZED), None)
     if quantised is not None:
@@ -171,7 +172,7 @@ def _computed(model: ModelProto, node: NodeProto, arrays: dict[str, np.ndarray])
     result = onnx.helper.make_empty_tensor_value_info(node.output[0])
     alone = onnx.helper.make_model(onnx.helper.make_graph([node], "constant", values, [result]), opset_imports=model.opset_import)
     with foreign_errors(f"node '{node.name}' ({node.op_type}) cannot be computed"):
-        [array] = onnx.reference.ReferenceEvaluator(alone).run(None, {name: arrays[name] for name in names})
+        [array] = ReferenceEvaluator(alone).run(None, {name: arrays[name] for name in names})
     return np.asarray(array) if np.asarray(array).nbytes <= FOLDED_BYTES else None
 
 

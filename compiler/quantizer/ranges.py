@@ -54,8 +54,7 @@ class Parameters:
 def parameters(wanted: Range, *, symmetric: bool) -> Parameters:
     """The finest scale and the zero point for a range: uint8, or int8 around 0."""
     if symmetric:
-        scale = max(-wanted.low, wanted.high) / 127
-        return Parameters(np.float32(max(scale, SMALLEST_SCALE)), np.int8(0))
+        return Parameters(np.float32(max(max(-wanted.low, wanted.high) / 127, SMALLEST_SCALE)), np.int8(0))
     scale = np.float32(max(wanted.size / 255, SMALLEST_SCALE))
     zero = int(np.clip(np.rint(-wanted.low / float(scale)), 0, 255))
     return Parameters(scale, np.uint8(zero))

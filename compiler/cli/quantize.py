@@ -1,0 +1,138 @@
+"""stepwell quantize: writes a network of floats as one of integers, calibrated on data; or its weights alone in few bits."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.cli.common import OK, Parser, UsageError, number
+from stepwell.cli.compile_options import add_common_options, load_plugins
+from stepwell.cli.display import Progress, plural, quantity
+from stepwell.dialects.target.cores import MAX_THREADS
+from stepwell.quantizer.options import METHODS, OP_TYPES, QuantizeOptions
+
+if TYPE_CHECKING:
+    import onnx
+
+    from stepwell.quantizer.network import Quantized
+
+DESCRIPTION = """Write a network of floats as one of 8-bit integers, in ONNX's Q/DQ format, with ranges of activations from runs on samples;
+or, with --weights, with its matrices alone in 4 or 8 bits, which needs no samples (docs/quantizer.md)."""
+CALIBRATED = ("data", "percentile", "histograms", "batch", "batches")
+FLAGS = ("symmetric_activations", "reduce_range", "quantize_results", "fuse_additions")
+OF_WEIGHTS = ("block", "form")
+BITS = {"int4": 4, "int8": 8}
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `stepwell quantize`."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="an ONNX file")
+    add("-o", "--output", metavar="OUT.onnx", required=True, help="the file to write")
+    add("--keep-float", action="append", default=[], metavar="NODE", help="leave a node in float: its name, or a pattern (*/head/*); may be repeated")
+    activations = parser.add_argument_group("weights and activations in 8 bits")
+    add = activations.add_argument
+    add(
+        "--data", metavar="FILE.npz|DIR",
+        help="samples: an array for each input, with samples along its first axis; or a folder of files (.npz, .npy, .pb, images), a batch each",
+    )  # fmt: skip
+    add("--batch", type=number(1, 10**6), metavar="N", help="samples in one run, where the model does not say (default: 1)")
+    add("--batches", type=number(1, 10**9), metavar="N", help="how many batches to run (default: all)")
+    add("--method", choices=METHODS, help=f"how ranges follow from what was seen (default: {QuantizeOptions().method})")
+    add("--percentile", type=float, metavar="P", help=f"what --method percentile keeps, in percent (default: {QuantizeOptions().percentile})")
+    add("--per-channel", action=argparse.BooleanOptionalAction, help="a scale for each channel of weights (default), or one for all")
+    add("--symmetric", dest="symmetric_activations", action="store_true", help="activations as int8 around 0, not as uint8 with a zero point")
+    add("--reduce-range", action="store_true", help="weights in 7 bits, for engines whose sums of two products saturate in 16 bits")
+    add("--quantize-results", action="store_true", help="quantise the result of every product: ONNX Runtime's integer kernels need that")
+    add("--fuse-additions", action="store_true", help="leave in float what a product hands to an addition alone")
+    add("--op-types", metavar="OP,…", help=f"quantise these operators only, of {', '.join(sorted(OP_TYPES))}")
+    add("--histograms", metavar="FILE.npz", help="keep what was seen in FILE, not in the cache, and read it from there if nothing has changed")
+    add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
+    add("--no-cache", action="store_true", help="neither read nor keep compiled code and histograms")
+    alone = parser.add_argument_group("weights alone")
+    add = alone.add_argument
+    add("--weights", choices=BITS, help="store the matrices of MatMul and Gemm in so many bits; activations stay in floats")
+    add("--block", type=int, metavar="N", help="rows of a column that share a scale: 16, 32, 64 or 128 (default: 32)")
+    add("--zero-points", action="store_true", help="a zero point for each block, too")
+    add("--form", metavar="OP", help="write MatMulNBits, of com.microsoft (default), or DequantizeLinear with blocks, of opset 21")
+    add_common_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    load_plugins(options)
+    _check(options)
+    if options.weights is not None:
+        _quantize_weights(options)
+    else:
+        _quantize(options)
+    return OK
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together."""
+    others, side = (CALIBRATED, "--weights") if options.weights is not None else (OF_WEIGHTS, "--data")
+    given = [name for name in others if getattr(options, name) is not None]
+    if options.weights is None:
+        given += ["zero_points"] if options.zero_points else []
+    else:
+        given += [name for name in ("method", "per_channel", "op_types") if getattr(options, name) is not None]
+        given += [name for name in FLAGS if getattr(options, name)]
+    if given:
+        option = "symmetric" if given[0] == "symmetric_activations" else given[0]
+        raise UsageError(f"--{option.replace('_', '-')} does not go with {side}")
+    if options.weights is None and options.data is None:
+        raise UsageError("expected --data FILE.npz|DIR to calibrate with, or --weights int4|int8, which needs none")
+    if options.percentile is not None and options.method != "percentile":
+        raise UsageError("--percentile goes with --method percentile")
+    if not Path(options.output).parent.is_dir():
+        raise UsageError(f"-o {options.output}: there is no folder {Path(options.output).parent}")
+
+
+def _quantize(options: argparse.Namespace) -> None:
+    from stepwell.quantizer import quantize
+
+    with Progress() as progress:
+        progress.say("prepare")
+        made = quantize(
+            options.model, options.data, quantize_options(options), batch=options.batch, limit=options.batches, histograms=options.histograms,
+            cache=not options.no_cache, threads=options.threads, on_batch=lambda done, every: progress.say(f"calibrate: {done} of {every} batches"),
+        )  # fmt: skip
+    made.save(options.output)
+    _say(made, options.output)
+
+
+def quantize_options(options: argparse.Namespace) -> QuantizeOptions:
+    """What the command line says of how to quantise. Raises InputError."""
+    given = {name: getattr(options, name) for name in ("method", "percentile", "per_channel") if getattr(options, name) is not None}
+    types = OP_TYPES if options.op_types is None else frozenset(name for name in options.op_types.split(",") if name)
+    flags = {name: getattr(options, name) for name in FLAGS}
+    return QuantizeOptions(**given, **flags, op_types=types, keep_float=frozenset(options.keep_float))
+
+
+def _say(made: "Quantized", output: str) -> None:
+    from stepwell.quantizer.plan import candidates
+
+    every = candidates(made.floats, made.options)
+    print(f"{len(made.layers)} of {plural(len(every), 'product')} and {plural(len(made.parameters), 'value')} quantised")
+    print(f"{output}: weights {_stored(made.floats)} -> {_stored(made.model)}")
+
+
+def _stored(model: "onnx.ModelProto") -> str:
+    from stepwell.importer.tensors import data_bytes, packed_size
+
+    return quantity(sum(packed_size(tensor.data_type, data_bytes(tensor)) for tensor in model.graph.initializer), "B")
+
+
+def _quantize_weights(options: argparse.Namespace) -> None:
+    from stepwell.quantizer.network import save
+    from stepwell.quantizer.prepare import loaded
+    from stepwell.quantizer.weights_only import quantize_weights
+
+    given = {name: getattr(options, name) for name in OF_WEIGHTS if getattr(options, name) is not None}
+    with Progress() as progress:
+        progress.say("quantise weights")
+        made = quantize_weights(
+            options.model, bits=BITS[options.weights], zero_points=options.zero_points, keep_float=options.keep_float, **given
+        )  # fmt: skip
+        save(made, options.output)
+    print(f"{options.output}: weights {_stored(loaded(options.model))} -> {_stored(made)}")
