@@ -5,18 +5,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 
 from real_data.packages import file_of
-from real_data.trial import Answer, Feed, Outputs, Say, Trial, equal
+from real_data.trial import Answer, Feed, Outputs, Say, Trial, equal, for_samples
 
 __all__ = ["trials"]
 
-CALIBRATION, FILES = 200, 1000
+CALIBRATION, FILES = 100, 600
 FOLDERS = (Path("/usr/share"), Path("/usr/lib"), Path("/usr/bin"), Path(sys.base_prefix) / "lib")
-PER_SUFFIX = 40  # files whose names end alike
+PER_SUFFIX = 20  # files whose names end alike
 SMALLEST = 64  # bytes of a file
 
 
@@ -37,6 +38,7 @@ def trials(folds: int, say: Say) -> Iterator[Trial]:
 
     feeds = [feed for _, feed in chosen]
     truths: list[Answer | None] = [told.get(path.suffix.removeprefix(".").lower()) for path, _ in chosen]
+    model = for_samples(model, feeds[0])
     yield Trial("magika", 0, model, feeds[:CALIBRATION], feeds[CALIBRATION:], truths[CALIBRATION:], answer, {"accuracy": equal})
 
 
@@ -58,7 +60,7 @@ def _chosen(folders: Iterable[Path]) -> Iterator[Path]:
         yield from paths[:: -(-len(paths) // PER_SUFFIX)]
 
 
-def _features(path: Path, settings: dict[str, int | bool], model: onnx.ModelProto) -> Feed | None:
+def _features(path: Path, settings: dict[str, Any], model: onnx.ModelProto) -> Feed | None:
     """What the network reads of a file, made by the package's own code; None for a file that is too small or cannot be read."""
     from magika import Magika
     from magika.types.seekable import Seekable

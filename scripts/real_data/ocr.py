@@ -8,11 +8,11 @@ import onnx
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from real_data.packages import file_of
-from real_data.trial import Answer, Outputs, Say, Trial, as_feeds, equal
+from real_data.trial import Answer, Outputs, Say, Trial, as_feeds, equal, for_samples
 
 __all__ = ["character_accuracy", "drawn_line", "trials"]
 
-CALIBRATION, LINES = 48, 400
+CALIBRATION, LINES = 48, 300
 HEIGHT, WIDTH = 48, 320  # what the network reads
 FONTS = [
     "DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSansMono", "DejaVuSerif", "DejaVuSerif-Italic", "STIXGeneral", "STIXGeneralBol",
@@ -38,13 +38,13 @@ def trials(folds: int, say: Say) -> Iterator[Trial]:
 
     texts: list[Answer | None] = [text.replace(" ", "") for _, text in drawn[CALIBRATION:]]
     scores = {"accuracy": equal, "characters": character_accuracy}
-    yield Trial("ocr", 0, model, feeds[:CALIBRATION], feeds[CALIBRATION:], texts, answer, scores)
+    yield Trial("ocr", 0, for_samples(model, feeds[0]), feeds[:CALIBRATION], feeds[CALIBRATION:], texts, answer, scores)
 
 
 def drawn_line(random: np.random.Generator, fonts: Sequence[Path]) -> tuple[Image.Image, str]:
     """A line of one to three words or numbers, a little turned, blurred and noisy, and its text."""
     text = " ".join(_word(random) for _ in range(random.integers(1, 4)))
-    font = ImageFont.truetype(str(fonts[random.integers(len(fonts))]), int(random.integers(22, 40)))
+    font = ImageFont.truetype(str(fonts[int(random.integers(len(fonts)))]), int(random.integers(22, 40)))
     left, top, right, bottom = (int(side) for side in font.getbbox(text))
     margin = int(random.integers(4, 10))
     paper, ink = int(random.integers(180, 256)), int(random.integers(0, 90))

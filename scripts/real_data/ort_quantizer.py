@@ -24,14 +24,17 @@ METHODS = {"minmax": CalibrationMethod.MinMax, "percentile": CalibrationMethod.P
 
 @dataclass(frozen=True)
 class Setting:
-    """How ranges are found, and whether each filter has its own scale."""
+    """How ranges are found, whether each filter has its own scale, and what is quantised."""
 
     method: CalibrationMethod
     per_channel: bool
+    op_types: tuple[str, ...] | None
+    """The operators that are quantised; None for all that it can."""
 
 
 SETTINGS = {
-    f"{name}, per {'channel' if per_channel else 'tensor'}": Setting(method, per_channel)
+    f"{name}, per {'channel' if per_channel else 'tensor'}{only}": Setting(method, per_channel, op_types)
+    for only, op_types in (("", None), (", products only", ("Conv", "MatMul", "Gemm")))
     for name, method in METHODS.items()
     for per_channel in (True, False)
 }
@@ -44,9 +47,11 @@ def _quantised(trial: Trial, setting: Setting) -> onnx.ModelProto:
         onnx.save(_of_opset(trial.model, OPSET), newer)
         with _silent():
             quant_pre_process(str(newer), str(prepared), skip_symbolic_shape=True)
+            onnx.save(_with_flat_biases(onnx.load(prepared)), prepared)
             quantize_static(
                 str(prepared), str(made), _Reader(trial.calibration), quant_format=QuantFormat.QDQ, per_channel=setting.per_channel,
                 activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, calibrate_method=setting.method,
+                op_types_to_quantize=setting.op_types,
             )  # fmt: skip
         return onnx.load(made)
 
@@ -54,6 +59,15 @@ def _quantised(trial: Trial, setting: Setting) -> onnx.ModelProto:
 def _of_opset(model: onnx.ModelProto, least: int) -> onnx.ModelProto:
     found = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     return model if found >= least else version_converter.convert_version(model, least)
+
+
+def _with_flat_biases(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The biases [1, n] of Gemm, which its preprocessing makes of additions, as [n]: its quantiser fails with the others. Changes the model."""
+    biases = {node.input[2] for node in model.graph.node if node.op_type == "Gemm" and len(node.input) > 2}
+    for tensor in model.graph.initializer:
+        if tensor.name in biases and len(tensor.dims) == 2 and tensor.dims[0] == 1:
+            del tensor.dims[0]
+    return model
 
 
 class _Reader(CalibrationDataReader):  # type: ignore[misc]

@@ -15,7 +15,7 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class Quantizer(Generic[Settings]):
-    """A quantiser; the first of its settings is its default."""
+    """A quantiser and its settings."""
 
     settings: Mapping[str, Settings]
     call: Callable[[Trial, Settings], onnx.ModelProto]

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 
-__all__ = ["Answer", "Feed", "Outputs", "Say", "Score", "Trial", "as_feeds", "equal"]
+__all__ = ["Answer", "Feed", "Outputs", "Say", "Score", "Trial", "as_feeds", "equal", "for_samples"]
 
 Feed: TypeAlias = dict[str, np.ndarray]
 """An array for each input; the batch is 1."""
@@ -52,3 +52,12 @@ class Trial:
 def as_feeds(items: Iterable[np.ndarray], name: str) -> list[Feed]:
     """Each array as the feed of one input, with a batch of 1 in front."""
     return [{name: item[None]} for item in items]
+
+
+def for_samples(model: onnx.ModelProto, sample: Feed) -> onnx.ModelProto:
+    """Give the model's inputs the shapes of a sample, whatever free sizes they have; returns the same model."""
+    for value in model.graph.input:
+        if value.name in sample:
+            for dim, size in zip(value.type.tensor_type.shape.dim, sample[value.name].shape, strict=True):
+                dim.dim_value = size
+    return model
