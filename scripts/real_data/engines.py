@@ -1,4 +1,4 @@
-"""Engines that run a network sample by sample."""
+"""Engines that run a network sample by sample, on one thread: most of these networks are too small to share."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def in_stepwell(model: onnx.ModelProto, example: Feed) -> Run:
     """Compile it for the shapes of that sample, which all others have too."""
     import stepwell
 
-    return stepwell.compile(model, shapes={name: array.shape for name, array in example.items()}).run
+    return stepwell.compile(model, shapes={name: array.shape for name, array in example.items()}, threads=1).run
 
 
 def in_onnxruntime(model: onnx.ModelProto, example: Feed) -> Run:
@@ -25,6 +25,7 @@ def in_onnxruntime(model: onnx.ModelProto, example: Feed) -> Run:
 
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.x64quantprecision", "1")
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]

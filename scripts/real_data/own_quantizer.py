@@ -22,7 +22,7 @@ SETTINGS = {
 
 def _quantised(trial: Trial, options: QuantizeOptions) -> onnx.ModelProto:
     data = {name: np.concatenate([sample[name] for sample in trial.calibration]) for name in trial.calibration[0]}
-    return quantize(trial.model, data, options).model
+    return quantize(trial.model, data, options, threads=1).model
 
 
 QUANTIZER = Quantizer(SETTINGS, _quantised)
