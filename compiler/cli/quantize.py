@@ -1,24 +1,27 @@
 """stepwell quantize: writes a network of floats as one of integers, calibrated on data; or its weights alone in few bits."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.cli.common import OK, Parser, UsageError, number
 from stepwell.cli.compile_options import add_common_options, load_plugins
-from stepwell.cli.display import Progress, plural, quantity
+from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.quantizer.options import METHODS, OP_TYPES, QuantizeOptions
+from stepwell.quantizer.report import check_report
 
 if TYPE_CHECKING:
     import onnx
 
     from stepwell.quantizer.network import Quantized
+    from stepwell.quantizer.quality import Quality
 
 DESCRIPTION = """Write a network of floats as one of 8-bit integers, in ONNX's Q/DQ format, with ranges of activations from runs on samples;
 or, with --weights, with its matrices alone in 4 or 8 bits, which needs no samples (docs/quantizer.md)."""
-CALIBRATED = ("data", "percentile", "histograms", "batch", "batches")
-FLAGS = ("symmetric_activations", "reduce_range", "quantize_results", "fuse_additions")
+CALIBRATED = ("data", "percentile", "histograms", "batch", "batches", "report", "labels", "budget")
+FLAGS = ("symmetric_activations", "reduce_range", "quantize_results", "fuse_additions", "equalize", "correct_bias")
 OF_WEIGHTS = ("block", "form")
 BITS = {"int4": 4, "int8": 8}
 
@@ -44,8 +47,13 @@ def add_options(parser: Parser) -> None:
     add("--reduce-range", action="store_true", help="weights in 7 bits, for engines whose sums of two products saturate in 16 bits")
     add("--quantize-results", action="store_true", help="quantise the result of every product: ONNX Runtime's integer kernels need that")
     add("--fuse-additions", action="store_true", help="leave in float what a product hands to an addition alone")
+    add("--equalize", action="store_true", help="equalise the ranges of weights across layers first")
+    add("--correct-bias", action="store_true", help="take the mean error of each layer off by its bias")
     add("--op-types", metavar="OP,…", help=f"quantise these operators only, of {', '.join(sorted(OP_TYPES))}")
     add("--histograms", metavar="FILE.npz", help="keep what was seen in FILE, not in the cache, and read it from there if nothing has changed")
+    add("--report", metavar="FILE.html", help="show what each layer loses, what hurts most first, and write a page with a picture of each to FILE")
+    add("--labels", metavar="KEY", help="the array of labels among the samples: says how many the network gets right before and after")
+    add("--budget", type=float, metavar="POINTS", help="leave the few layers in float without which more points of accuracy would be lost")
     add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
     add("--no-cache", action="store_true", help="neither read nor keep compiled code and histograms")
     alone = parser.add_argument_group("weights alone")
@@ -84,21 +92,58 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("expected --data FILE.npz|DIR to calibrate with, or --weights int4|int8, which needs none")
     if options.percentile is not None and options.method != "percentile":
         raise UsageError("--percentile goes with --method percentile")
-    if not Path(options.output).parent.is_dir():
-        raise UsageError(f"-o {options.output}: there is no folder {Path(options.output).parent}")
+    if options.budget is not None and options.labels is None:
+        raise UsageError("--budget goes with --labels KEY, by which accuracy is counted")
+    for name, file in (("-o", options.output), ("--report", options.report)):
+        if file is not None and not Path(file).parent.is_dir():
+            raise UsageError(f"{name} {file}: there is no folder {Path(file).parent}")
+    if options.report is not None:
+        check_report()
 
 
 def _quantize(options: argparse.Namespace) -> None:
-    from stepwell.quantizer import quantize
+    from stepwell.quantizer import Calibrated, accuracy, compare, quantized_within
 
+    how: dict[str, Any] = {"cache": not options.no_cache, "threads": options.threads}
+    said, quality = {}, None
     with Progress() as progress:
         progress.say("prepare")
-        made = quantize(
-            options.model, options.data, quantize_options(options), batch=options.batch, limit=options.batches, histograms=options.histograms,
-            cache=not options.no_cache, threads=options.threads, on_batch=lambda done, every: progress.say(f"calibrate: {done} of {every} batches"),
+        source = Calibrated(
+            options.model, options.data, quantize_options(options), labels=options.labels, batch=options.batch, limit=options.batches,
+            histograms=options.histograms, on_batch=lambda done, every: progress.say(f"calibrate: {done} of {every} batches"), **how,
         )  # fmt: skip
+        if options.budget is not None:
+            found = quantized_within(source, options.budget, on_step=progress.say, **how)
+            made = found.network
+            said["in float"] = ", ".join(found.kept.layers) or "nothing has to be"
+            said["accuracy"] = f"{found.accuracy:.2f} % -> {found.accuracy - found.kept.loss:.2f} %"
+        else:
+            progress.say("quantise")
+            made = source.quantized()
+            if options.labels is not None:
+                progress.say("accuracy")
+                said["accuracy"] = " -> ".join(f"{accuracy(model, source.samples, **how):.2f} %" for model in (made.floats, made.model))
+        if options.report is not None:
+            quality = compare(made.floats, made.model, source.samples, on_step=progress.say, **how)
     made.save(options.output)
+    if quality is not None:
+        _report(quality, made, options, said)
+    for line in source.equalized:
+        print(f"equalise: {line}")
     _say(made, options.output)
+    for name, text in said.items():
+        print(f"{name}: {text}")
+
+
+def _report(quality: "Quality", made: "Quantized", options: argparse.Namespace, said: Mapping[str, str]) -> None:
+    """Print the table, and write the page."""
+    from stepwell.quantizer.report import HEADER, NUMBERS, rows, save_html
+
+    print_table(HEADER, rows(quality), title="what hurts most first", numbers=NUMBERS)
+    given = [name.replace("_", " ") for name in FLAGS if getattr(options, name)]
+    method = made.options.method + (f" {made.options.percentile}" if made.options.method == "percentile" else "")
+    facts = {"data": options.data, "method": ", ".join([method, "per channel" if made.options.per_channel else "per tensor", *given]), **said}
+    save_html(options.report, quality, title=f"{Path(options.model).name}, quantised", facts=facts)
 
 
 def quantize_options(options: argparse.Namespace) -> QuantizeOptions:

@@ -1,12 +1,19 @@
 """The quantiser: writes a network of floats as one of integers, in ONNX's Q/DQ format, with ranges of values that our own compiled model saw.
 
-`quantize(model, data)` does it all; each step has a file: `prepare`, `plan` (where), `calibration` (runs), `ranges`, `insert` (writes).
+`quantize(model, data)` does it all; each step has a file: `prepare`, `equalize`, `plan` (where), `calibration` (runs), `ranges`, `insert` (writes),
+`correct_bias`. `compare` tells what it costs, layer by layer (`quality`, `report`); `quantized_within` keeps to a budget of accuracy.
 `quantize_weights(model)` leaves activations in floats, and stores weights in 4 or 8 bits.
 """
 
-from stepwell.quantizer.network import Quantized, quantize
+from stepwell.quantizer.accuracy import accuracy, quantized_within
+from stepwell.quantizer.network import Calibrated, Quantized, quantize
 from stepwell.quantizer.options import QuantizeOptions
+from stepwell.quantizer.quality import Quality, compare
+from stepwell.quantizer.report import save_html
 from stepwell.quantizer.samples import Samples
 from stepwell.quantizer.weights_only import quantize_weights
 
-__all__ = ["QuantizeOptions", "Quantized", "Samples", "quantize", "quantize_weights"]
+__all__ = [
+    "Calibrated", "Quality", "QuantizeOptions", "Quantized", "Samples", "accuracy", "compare", "quantize", "quantize_weights",
+    "quantized_within", "save_html",
+]  # fmt: skip

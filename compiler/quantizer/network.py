@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,6 +13,8 @@ from onnx import ModelProto
 from stepwell.dialects.support.errors import InputError, UnsupportedError
 from stepwell.dialects.support.files import replacing
 from stepwell.quantizer.calibration import OnBatch, calibrate
+from stepwell.quantizer.correct_bias import bias_corrected
+from stepwell.quantizer.equalize import equalized
 from stepwell.quantizer.histogram import Histogram
 from stepwell.quantizer.insert import Inserted, inserted
 from stepwell.quantizer.options import PRODUCTS, QuantizeOptions
@@ -56,14 +59,47 @@ def quantize(
     InputError for samples or options that do not fit the model, UnsupportedError for a model that has nothing to quantise, is quantised already, or
     cannot be prepared, and what `stepwell.compile` raises.
     """
-    options = options or QuantizeOptions()
-    floats = prepared(model)
-    check_options(floats, options)
-    samples = Samples.of(data, floats, batch=batch, limit=limit)
-    plan = planned(floats, options)
-    counted = calibrate(floats, sorted(plan.values), samples, file=histograms, cache=cache, threads=threads, on_batch=on_batch) if plan.values else {}
-    made = inserted(floats, plan, counted, options)
-    return quantized_of(floats, made, counted, options)
+    return Calibrated(
+        model, data, options, batch=batch, limit=limit, histograms=histograms, cache=cache, threads=threads, on_batch=on_batch
+    ).quantized()  # fmt: skip
+
+
+class Calibrated:
+    """A prepared network, and what runs saw of its values: to be quantised in more ways than one."""
+
+    def __init__(
+        self, model: Source, data: str | Path | Mapping[str, np.ndarray] | Samples, options: QuantizeOptions | None = None, *,
+        labels: str | None = None, batch: int | None = None, limit: int | None = None, histograms: str | os.PathLike[str] | None = None,
+        cache: bool = True, threads: int | None = None, on_batch: OnBatch | None = None,
+    ) -> None:  # fmt: skip
+        """As `quantize`; `labels` is the key of an array of labels in `data`."""
+        self.options = options or QuantizeOptions()
+        self.cache, self.threads = cache, threads
+        self.floats = prepared(model)
+        """The prepared network."""
+        check_options(self.floats, self.options)
+        self.equalized: list[str] = []
+        """What was equalised or left, a line for each layer."""
+        if self.options.equalize:
+            self.floats, self.equalized = equalized(self.floats)
+        self.samples = Samples.of(data, self.floats, labels=labels, batch=batch, limit=limit)
+        values = sorted(planned(self.floats, self.options).values)
+        self.histograms = self._seen(values, file=histograms, on_batch=on_batch) if values else {}
+
+    def quantized(self, keep: frozenset[str] = frozenset()) -> Quantized:
+        """The quantised network, in which the nodes of these names stay in float beside those that the options name."""
+        options = replace(self.options, keep_float=self.options.keep_float | keep)
+        plan = planned(self.floats, options)
+        if missing := sorted(plan.values - self.histograms.keys()):
+            self.histograms |= self._seen(missing)
+        made = inserted(self.floats, plan, {name: self.histograms[name] for name in plan.values}, options)
+        if options.correct_bias:
+            corrected = bias_corrected(self.floats, made.model, self.samples, threads=self.threads, cache=self.cache)
+            made = replace(made, model=corrected)
+        return quantized_of(self.floats, made, self.histograms, options)
+
+    def _seen(self, values: list[str], **given: Any) -> dict[str, Histogram]:
+        return calibrate(self.floats, values, self.samples, cache=self.cache, threads=self.threads, **given)
 
 
 def quantized_of(floats: ModelProto, made: Inserted, counted: dict[str, Histogram], options: QuantizeOptions) -> Quantized:

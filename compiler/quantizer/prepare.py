@@ -45,9 +45,9 @@ def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
     """The model as the quantiser takes it; it computes the same, to rounding.
 
     Local functions are inlined; the opset is `opset` or later; constants, and what follows from constants alone, are initializers; nodes that do
-    nothing in inference are gone; every node has a name of its own; batch norms, and factors and terms for each channel, are folded into the
-    convolutions and products in front of them; types are inferred. Raises ModelError, or UnsupportedError where the opset cannot be changed or
-    the model is quantised already.
+    nothing in inference are gone, and a Sum of two is an Add; every node has a name of its own; batch norms, and factors and terms for each
+    channel, are folded into the convolutions and products in front of them; types are inferred. Raises ModelError, or UnsupportedError where the
+    opset cannot be changed or the model is quantised already.
     """
     model = loaded(source)
     with foreign_errors("the model is not valid ONNX"):
@@ -177,13 +177,15 @@ def _computed(model: ModelProto, node: NodeProto, arrays: dict[str, np.ndarray])
 
 
 def _drop_idle(graph: GraphProto) -> None:
-    """Have readers of what Identity and Dropout give read what these take."""
+    """Have readers of what Identity and Dropout give read what these take; a Sum of two is an Add."""
     links = Links(graph)
     instead: dict[str, str] = {}
     kept = []
     for node in graph.node:
         for place, name in enumerate(node.input):
             node.input[place] = instead.get(name, name)
+        if is_standard(node, "Sum") and len(node.input) == 2:
+            node.op_type = "Add"
         if _is_idle(node, links) and node.output[0] not in links.outputs | links.held:
             instead[node.output[0]] = node.input[0]
         else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.quantizer.histogram import Histogram
+from stepwell.quantizer.histogram import BINS, Histogram
 from stepwell.quantizer.options import QuantizeOptions
 
 SMALLEST_SCALE = 2.0**-60
@@ -117,7 +117,7 @@ def _entropy(histogram: Histogram, options: QuantizeOptions) -> Range:
     whole = _minmax(histogram, options)
     top = max(-whole.low, whole.high)
     seen = np.flatnonzero(histogram.counts)
-    bins = max(LEVELS, int(np.ceil(top / histogram.width)))
+    bins = min(max(LEVELS, int(np.ceil(top / histogram.width))), BINS)  # a narrow range far from 0 has finer ones
     sizes = np.abs(histogram.centres[seen])
     counts = np.bincount(np.minimum((sizes / top * bins).astype(np.int64), bins - 1), histogram.counts[seen], bins) if top else np.zeros(bins)
     counts[0] = 0  # zeros, of which relu makes many, are exact under every threshold

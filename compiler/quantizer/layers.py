@@ -1,0 +1,185 @@
+"""The layers of a quantised network beside the same ones in floats, and a network in which each can be switched between the two."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from stepwell.dialects.support.errors import InputError
+from stepwell.importer.source import copy_without
+from stepwell.quantizer.graphs import Links, Names, is_standard
+from stepwell.quantizer.options import PRODUCTS
+from stepwell.quantizer.plan import MOVES, UNARY, WITH_STORED
+from stepwell.quantizer.ranges import Parameters
+
+Q, DQ = "QuantizeLinear", "DequantizeLinear"
+EXACT = ("GlobalMaxPool", "Identity", "MaxPool", *MOVES)
+"""Operators that give some of the numbers that they take: no layers, since they add no error."""
+SWITCHES = "switches"
+"""The further input of a network with switches."""
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """A layer in both networks: a node that reads dequantised numbers, and what computes element by element, or moves, behind it."""
+
+    node: NodeProto
+    """In the quantised network."""
+    behind: tuple[NodeProto, ...]
+    """Likewise; what lies between it and the next quantisation."""
+    parameters: Parameters | None
+    """How the result is quantised; None where it stays in floats, or with several scales."""
+    result: str
+    """The value that is read of it, in the quantised network; dequantised, where it is quantised for all readers."""
+    float_result: str
+    """The same value in the network of floats."""
+
+    @property
+    def name(self) -> str:
+        """The name of its node, in both networks."""
+        return self.node.name
+
+
+def layer_pairs(floats: ModelProto, quantised: ModelProto) -> list[LayerPair]:
+    """The layers of a quantised network, in its order. Raises InputError if a node of one is not in `floats`, by name and operator."""
+    links, same = Links(quantised.graph), _Same(floats, quantised)
+    return [_pair(node, links, same) for node in quantised.graph.node if not is_standard(node, Q, DQ, *EXACT) and _reads_integers(node, links)]
+
+
+def _reads_integers(node: NodeProto, links: Links) -> bool:
+    dequantized = [maker for name in node.input if (maker := links.makers.get(name)) is not None and is_standard(maker, DQ)]
+    return any(is_standard(node, *PRODUCTS) or maker.input[0] not in links.initializers for maker in dequantized)
+
+
+class _Same:
+    """Values of a network of floats, found by those of a quantised one."""
+
+    def __init__(self, floats: ModelProto, quantised: ModelProto) -> None:
+        self.links = Links(floats.graph)
+        self.nodes = {node.name: node for node in floats.graph.node}
+        self.kept = {node.name for node in quantised.graph.node}
+
+    def value(self, node: NodeProto, place: int = 0) -> str:
+        """The value that is, in floats, a result of the node of this name: behind an activation that the quantised network does by its range."""
+        other = self.nodes.get(node.name)
+        if other is None or other.op_type != node.op_type or len(other.output) <= place:
+            raise InputError(f"quantised: it has a node '{node.name}' ({node.op_type}), and the network of floats has no such one")
+        value = other.output[place]
+        reader = self.links.only_reader(value)
+        dropped = reader is not None and is_standard(reader, *UNARY) and reader.name not in self.kept
+        return reader.output[0] if reader is not None and dropped else value
+
+
+def _pair(node: NodeProto, links: Links, same: _Same) -> LayerPair:
+    behind: list[NodeProto] = []
+    last: NodeProto | None = node
+    while last is not None:
+        value = last.output[0]
+        readers = [reader for reader, _ in links.readers.get(value, [])]
+        quantize = next((reader for reader in readers if is_standard(reader, Q)), None)
+        if quantize is not None:
+            dequantize = next((reader for reader, _ in links.readers.get(quantize.output[0], []) if is_standard(reader, DQ)), None)
+            if links.only_reader(value) is not None and dequantize is not None:
+                value = dequantize.output[0]
+            return LayerPair(node, tuple(behind), _parameters(quantize, links), value, same.value(last))
+        last = links.only_reader(value)
+        if last is not None and not _is_light(last, links):
+            last = None
+        if last is not None:
+            behind.append(last)
+    return LayerPair(node, (), None, node.output[0], same.value(node))
+
+
+def _is_light(node: NodeProto, links: Links) -> bool:
+    """Whether a node belongs to the layer before it."""
+    stored = [not name or name in links.initializers for name in node.input]
+    return is_standard(node, *UNARY, *WITH_STORED, *EXACT) and len(node.output) == 1 and stored.count(False) == 1
+
+
+def _parameters(quantize: NodeProto, links: Links) -> Parameters | None:
+    scale = links.array(quantize.input[1])
+    zero = links.array(quantize.input[2]) if len(quantize.input) > 2 and quantize.input[2] else np.zeros((), np.uint8)
+    if scale is None or zero is None or scale.size != 1 or zero.dtype not in (np.uint8, np.int8):
+        return None
+    at = zero.item()
+    return Parameters(np.float32(scale.item()), np.uint8(at) if zero.dtype == np.uint8 else np.int8(at))
+
+
+def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[LayerPair]) -> tuple[ModelProto, list[str]]:
+    """The network of floats in which each layer can be quantised alone, and the value that each quantised layer gives.
+
+    Its further input, `SWITCHES`, says by a boolean for each of the layers, whether the rest of the network reads its quantised result, so
+    one network tells what any set of them does to the outputs.
+    """
+    made = copy_without(floats)
+    build = _Switched(made, quantised, _Same(floats, quantised))
+    results = [build.add(layer, i) for i, layer in enumerate(layers)]
+    build.finish(len(layers))
+    return made, results
+
+
+class _Switched:
+    """Puts the layers of a quantised network beside those of floats, in place."""
+
+    def __init__(self, made: ModelProto, quantised: ModelProto, same: _Same) -> None:
+        self.graph, self.names, self.links, self.same = made.graph, Names(made), Links(quantised.graph), same
+        self.makers = {name: node for node in made.graph.node for name in node.output if name}
+        self.constants: dict[str, str] = {}
+        """Values of the quantised network that no input changes, and their names here."""
+        self.behind: dict[str, list[NodeProto]] = {}
+        """The new nodes behind each old one, by its name."""
+
+    def add(self, layer: LayerPair, number: int) -> str:
+        """Add a layer and its switch; returns the name of what it gives."""
+        nodes: list[NodeProto] = []
+        result = self._copied(layer.result, {layer.name, *(node.name for node in layer.behind)}, nodes, {})
+        old = layer.float_result
+        new, place, switch = (self.names.fresh(f"{old}.{what}") for what in ("floats", "place", "switch"))
+        self.graph.initializer.append(helper.make_tensor(place, TensorProto.INT64, [], [number]))
+        nodes.append(helper.make_node("Gather", [SWITCHES, place], [switch], name=self.names.fresh(switch)))
+        nodes.append(helper.make_node("Where", [switch, result, new], [old], name=self.names.fresh(f"{old}.chosen")))
+        maker = self.makers[old]
+        maker.output[list(maker.output).index(old)] = new
+        self.behind[maker.name] = nodes
+        return result
+
+    def _copied(self, value: str, inside: set[str], nodes: list[NodeProto], known: dict[str, str]) -> str:
+        """The name here of a value of the quantised network: copied up to the values in floats that are quantised for the layer."""
+        if not value or value in known or value in self.constants:
+            return known.get(value) or self.constants.get(value, "")
+        maker = self.links.makers.get(value)
+        if maker is None:
+            tensor = self.links.initializers.get(value)
+            if tensor is None:  # an input
+                return value
+            self.constants[value] = self.names.fresh(f"{value}.quantised")
+            self.graph.initializer.add().CopyFrom(tensor)
+            self.graph.initializer[-1].name = self.constants[value]
+            return self.constants[value]
+        place = list(maker.output).index(value)
+        fixed = self._is_constant(value)
+        if not (fixed or maker.name in inside or is_standard(maker, Q, DQ)):
+            return self.same.value(maker, place)
+        copy = NodeProto()
+        copy.CopyFrom(maker)
+        copy.name = self.names.fresh(f"{maker.name}.quantised")
+        copy.input[:] = [self._copied(name, inside, nodes, known) for name in maker.input]
+        copy.output[:] = [name and self.names.fresh(f"{name}.quantised") for name in maker.output]
+        nodes.append(copy)
+        # Values that depend on inputs are not those of another layer, which may read this one's in floats.
+        (self.constants if fixed else known)[value] = copy.output[place]
+        return copy.output[place]
+
+    def _is_constant(self, value: str) -> bool:
+        maker = self.links.makers.get(value)
+        if maker is None:
+            return value in self.links.initializers or not value
+        return value in self.constants or all(map(self._is_constant, maker.input))
+
+    def finish(self, count: int) -> None:
+        """Put the new nodes into the graph, and the switches among its inputs."""
+        ordered = [new for node in self.graph.node for new in (node, *self.behind.get(node.name, []))]
+        del self.graph.node[:]
+        self.graph.node.extend(ordered)
+        self.graph.input.append(helper.make_tensor_value_info(SWITCHES, TensorProto.BOOL, [count]))
