@@ -158,7 +158,7 @@ class _Planner:
         if self.options.keeps(node.name) or len(node.output) != 1:
             return False
         if is_standard(node, *ELEMENTWISE):
-            fits = len(node.input) == 2 and node.input[0] != node.input[1] and not self._is_gate(node)
+            fits = len(node.input) == 2 and node.input[0] != node.input[1] and not self._is_rescaling(node)
         elif is_standard(node, "AveragePool", "GlobalAveragePool"):
             fits = True
         elif is_standard(node, "ReduceMean"):
@@ -241,6 +241,24 @@ class _Planner:
         """Whether both operands follow from one value, element by element."""
         first, second = (self._ancestors(name) for name in node.input[:2])
         return not first.isdisjoint(second)
+
+    def _is_rescaling(self, node: NodeProto) -> bool:
+        """Whether both operands follow from one value without a product in between: a gate, or a normalisation, where `x - mean(x)` meets
+        what is left of the sum of its squares. Its operands would be rounded once more in the middle of one function of that value."""
+        first, second = (self._sources(name) for name in node.input[:2])
+        return not first.isdisjoint(second)
+
+    def _sources(self, name: str) -> set[str]:
+        """A value, and all that it follows from, up to the results of products."""
+        found, pending = {name}, [name]
+        while pending:
+            maker = self.links.makers.get(pending.pop())
+            if maker is None or is_standard(maker, *PRODUCTS):
+                continue
+            more = {x for x in maker.input if x and x not in self.links.initializers} - found
+            found |= more
+            pending += more
+        return found
 
     def _ancestors(self, name: str) -> set[str]:
         """A value, and those that it follows from through operators with one computed operand."""

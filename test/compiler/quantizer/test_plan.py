@@ -57,6 +57,19 @@ def test_additions_in_front_of_a_normalisation_stay_in_floats():
     assert plan.edges == {("matmul0", 0): "x", ("matmul3", 0): "layernormalization2.y"}
 
 
+def test_a_normalisation_that_is_spelled_out_stays_in_floats():
+    """(x - mean) * (1 / deviation * gain): neither side of the multiplication is rounded to 8 bits, only what the product behind it reads."""
+    net = FloatNet(0)
+    h = net.op("MatMul", "x", net.weight(6, 6))
+    centred = net.op("Sub", h, net.op("ReduceMean", h, axes=[-1]))
+    variance = net.op("ReduceMean", net.op("Mul", centred, centred), axes=[-1])
+    factor = net.op("Mul", net.op("Reciprocal", net.op("Sqrt", variance)), net.weight(6))
+    normed = net.op("Mul", centred, factor)
+    plan = plan_of(net.model(net.op("MatMul", normed, net.weight(6, 4)), 3, 6))
+    assert set(plan.edges) == {("matmul0", 0), ("matmul9", 0)}
+    assert plan.edges["matmul9", 0] == normed
+
+
 def test_a_gate_by_itself_is_an_activation_and_another_is_quantised():
     """x * sigmoid(x) stays in floats, x * sigmoid(f(x)) reads two quantised values."""
     net = FloatNet(0)
