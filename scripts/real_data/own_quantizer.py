@@ -16,7 +16,8 @@ _BY_METHOD = {method: QuantizeOptions(method=method) for method in METHODS}
 SETTINGS = {
     **{f"{method}, per channel": options for method, options in _BY_METHOD.items()},
     **{f"{method}, per tensor": replace(options, per_channel=False) for method, options in _BY_METHOD.items()},
-    **{f"{method}, per channel, all results": replace(options, quantize_results=True) for method, options in _BY_METHOD.items()},
+    **{f"{method}, per channel, equalised": replace(options, equalize=True) for method, options in _BY_METHOD.items()},
+    **{f"{method}, per channel, biases corrected": replace(options, correct_bias=True) for method, options in _BY_METHOD.items()},
 }
 
 
