@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if every task ends as asked, 1 if one does not, 2 for wrong usage (argparse)."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
     from dataclasses import asdict
+    from fnmatch import fnmatchcase
 
     from rich.console import Console
 
@@ -33,11 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from stepwell.dialects.support.errors import StepwellError
     from stepwell.dialects.support.files import write_atomically
 
-    parser = make_parser()
-    options = parser.parse_args(arguments)
     settings = {}
     for name, quantizer in QUANTIZERS.items():
-        chosen = [setting for setting in quantizer.settings if options.settings is None or any(part in setting for part in options.settings)]
+        chosen = [setting for setting in quantizer.settings if any(fnmatchcase(setting, pattern) for pattern in options.settings)]
         if not chosen:
             parser.error(f"--settings leaves none of {name}'s: {'; '.join(quantizer.settings)}")
         settings[name] = chosen
@@ -69,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--tasks", type=_tasks, default=list(TASKS), metavar="A,B", help=f"some of {', '.join(TASKS)} (default: all)")
     add("--folds", type=int, choices=range(1, 6), default=5, help="how many of five folds are run, where a task trains its network (default: 5)")
-    add("--settings", type=_parts, metavar="TEXT;TEXT", help="only settings of the quantisers with one of these in their names")
+    add("--settings", type=_parts, default=["*"], metavar="A;B", help="only these settings of the quantisers, or patterns: 'mse, *' (default: all)")
     add("--json", type=Path, metavar="FILE", help="write every score and the summaries")
     return parser
 
