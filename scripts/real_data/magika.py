@@ -27,14 +27,15 @@ def trials(folds: int, say: Say) -> Iterator[Trial]:
     model = onnx.load(file_of("magika", "models/*/model.onnx"))
     settings = json.loads(file_of("magika", "models/*/config.min.json").read_text())
     labels: list[str] = settings["target_labels_space"]
-    told = _told_by_suffix(labels, json.loads(file_of("magika", "config/content_types_kb.min.json").read_text()))
+    types = json.loads(file_of("magika", "config/content_types_kb.min.json").read_text())
+    told = _told_by_suffix(labels, types)
     read = [(path, feed) for path in _chosen(FOLDERS) if (feed := _features(path, settings, model)) is not None]
     order = np.random.default_rng(11).permutation(len(read))[: CALIBRATION + FILES]
     chosen = [read[i] for i in order]
     name = model.graph.output[0].name
 
     def answer(outputs: Outputs) -> str:
-        return labels[int(outputs[name][0].argmax())]
+        return _decided(outputs[name][0], settings, types)
 
     feeds = [feed for _, feed in chosen]
     truths: list[Answer | None] = [told.get(path.suffix.removeprefix(".").lower()) for path, _ in chosen]
@@ -42,7 +43,17 @@ def trials(folds: int, say: Say) -> Iterator[Trial]:
     yield Trial("magika", 0, model, feeds[:CALIBRATION], feeds[CALIBRATION:], truths[CALIBRATION:], answer, {"accuracy": equal})
 
 
-def _told_by_suffix(labels: list[str], types: dict[str, dict[str, list[str]]]) -> dict[str, str]:
+def _decided(scores: np.ndarray, settings: dict[str, Any], types: dict[str, dict[str, Any]]) -> str:
+    """The answer that the package gives by default: the best type where the network is sure enough of it, else whether it is text."""
+    best = int(scores.argmax())
+    label: str = settings["target_labels_space"][best]
+    shown: str = settings["overwrite_map"].get(label, label)
+    if scores[best] >= settings["thresholds"].get(label, settings["medium_confidence_threshold"]):
+        return shown
+    return "txt" if types[shown]["is_text"] else "unknown"
+
+
+def _told_by_suffix(labels: list[str], types: dict[str, dict[str, Any]]) -> dict[str, str]:
     """The one type that each ending of a name is said to mean; endings that several types have are left out."""
     claims = [(suffix, label) for label in labels for suffix in types[label]["extensions"]]
     count = Counter(suffix for suffix, _ in claims)
