@@ -4,6 +4,7 @@
     .venv/bin/python examples/digits/train.py
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +36,15 @@ def forward(layers: list[Layer], x: np.ndarray, training: bool = False) -> np.nd
     return x
 
 
-def train(layers: list[Layer], images: np.ndarray, labels: np.ndarray, random: np.random.Generator) -> None:
-    """Minimise the cross entropy with Adam (Kingma and Ba, 2015) and decoupled weight decay, each image shifted by up to a pixel."""
+def train(layers: list[Layer], images: np.ndarray, labels: np.ndarray, random: np.random.Generator, epochs: int = EPOCHS) -> Iterator[float]:
+    """Minimise the cross entropy with Adam (Kingma and Ba, 2015) and decoupled weight decay, each image shifted by up to a pixel.
+
+    Yields the mean loss of each epoch when that is done.
+    """
     first = [np.zeros_like(layer.parameters[key]) for layer, key in all_parameters(layers)]
     second = [np.zeros_like(array) for array in first]
     batches = len(labels) // BATCH
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         order = random.permutation(len(labels))
         total = 0.0
         for batch in range(batches):
@@ -51,20 +55,21 @@ def train(layers: list[Layer], images: np.ndarray, labels: np.ndarray, random: n
             for layer in reversed(layers):
                 grad = layer.backward(grad)
             step = epoch * batches + batch + 1
-            rate = RATE * 0.5 * (1 + np.cos(np.pi * step / (EPOCHS * batches)))
+            rate = RATE * 0.5 * (1 + np.cos(np.pi * step / (epochs * batches)))
             for (layer, key), m, v in zip(all_parameters(layers), first, second, strict=True):
                 m += 0.1 * (layer.gradients[key] - m)
                 v += 0.001 * (layer.gradients[key] ** 2 - v)
                 change = (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
                 layer.parameters[key] -= (rate * (change + DECAY * layer.parameters[key])).astype(np.float32)
-        print(f"epoch {epoch + 1:2}  loss {total / (batches * BATCH):.4f}")
+        yield total / (batches * BATCH)
 
 
 def shifted(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """The images, each moved by -1, 0 or 1 pixel both ways."""
+    height, width = images.shape[2:]
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     moves = random.integers(0, 3, (len(images), 2))
-    return np.stack([image[:, i : i + 8, j : j + 8] for image, (i, j) in zip(padded, moves, strict=True)])
+    return np.stack([image[:, i : i + height, j : j + width] for image, (i, j) in zip(padded, moves, strict=True)])
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -73,8 +78,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-def to_onnx(layers: list[Layer]) -> onnx.ModelProto:
-    """The network with a softmax at its end, from `image` [batch, 1, 8, 8] to `probability` [batch, 10]."""
+def to_onnx(layers: list[Layer], name: str = "digits", size: int = 8) -> onnx.ModelProto:
+    """The network with a softmax at its end, from `image` [batch, 1, size, size] to `probability` [batch, 10]."""
     nodes, initializers, x = [], [], "image"
     count: dict[str, int] = {}
     for layer in layers:
@@ -85,12 +90,12 @@ def to_onnx(layers: list[Layer]) -> onnx.ModelProto:
     nodes.append(helper.make_node("Softmax", [x], ["probability"], name="softmax", axis=-1))
     graph = helper.make_graph(
         nodes,
-        "digits",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 8, 8])],
+        name,
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, size, size])],
         [helper.make_tensor_value_info("probability", TensorProto.FLOAT, ["batch", 10])],
         initializers,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8, producer_name="stepwell-digits")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8, producer_name=f"stepwell-{name}")
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -100,7 +105,8 @@ def main() -> None:
     random = np.random.default_rng(7)
     (images, labels), (held_images, held_labels) = split()
     layers = network(random)
-    train(layers, images, labels, random)
+    for epoch, loss in enumerate(train(layers, images, labels, random)):
+        print(f"epoch {epoch + 1:2}  loss {loss:.4f}")
     right = int((forward(layers, held_images).argmax(1) == held_labels).sum())
     print(f"held-out digits right: {right} of {len(held_labels)} ({right / len(held_labels):.1%})")
     path = Path(__file__).parent / "digits.onnx"
