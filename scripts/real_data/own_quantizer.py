@@ -8,6 +8,7 @@ import onnx
 from real_data.quantizer import Quantizer
 from real_data.trial import Trial
 from stepwell.quantizer import QuantizeOptions, quantize
+from stepwell.quantizer.options import PRODUCTS
 
 __all__ = ["QUANTIZER"]
 
@@ -16,6 +17,7 @@ _BY_METHOD = {method: QuantizeOptions(method=method) for method in METHODS}
 SETTINGS = {
     **{f"{method}, per channel": options for method, options in _BY_METHOD.items()},
     **{f"{method}, per tensor": replace(options, per_channel=False) for method, options in _BY_METHOD.items()},
+    **{f"{method}, per channel, products only": replace(options, op_types=frozenset(PRODUCTS)) for method, options in _BY_METHOD.items()},
     **{f"{method}, per channel, equalised": replace(options, equalize=True) for method, options in _BY_METHOD.items()},
     **{f"{method}, per channel, biases corrected": replace(options, correct_bias=True) for method, options in _BY_METHOD.items()},
 }
