@@ -202,7 +202,7 @@ def _limits(name: str, value: Any) -> None:
 
 
 def _precision(name: str, value: Any) -> None:
-    if value not in PRECISIONS:
+    if not isinstance(value, str) or value not in PRECISIONS:
         raise wrong(name, f"one of {', '.join(map(repr, PRECISIONS))}", value)
 
 

@@ -51,7 +51,7 @@ func.func private @names(%zero: f32, %o: memref<4xf32>) {
     ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{a #sched.fused is the attribute 'sched.fused', not 'shared'}}
   linalg.fill {shared = #sched.fused<[]>} ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.fused here}}
+  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.fused, sched.part here}}
   linalg.fill {sched.nset = 1 : i64} ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{'func.return': attribute 'sched.nest' is for a structured op (linalg)}}
   return {sched.nest = 1 : i64}
