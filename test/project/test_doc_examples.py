@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import free_sizes
 import generate
 import onnx
 import pytest
+import quantize_real
 from onnx import TensorProto, helper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +25,7 @@ INSTEAD = {
     ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
 }
 # Those that take minutes, and an idle machine: their options are checked.
-LONG = {f".venv/bin/python scripts/{script.__name__}.py": script for script in (bench, free_sizes, generate)}
+LONG = {f".venv/bin/python scripts/{script.__name__}.py": script for script in (bench, free_sizes, generate, quantize_real)}
 # What these print was measured: the words are compared, and not the numbers.
 MEASURED = (".venv/bin/python examples/schedules/steps.py",)
 # Snippets of Python that quote a file; the others are run.
@@ -65,7 +67,7 @@ def test_a_page(folder: Path, page: Path) -> None:
         text = command.text
         long = next((script for start, script in LONG.items() if text.startswith(start)), None)
         if long is not None:
-            long.make_parser().parse_args(text.partition("#")[0].split()[2:])
+            long.make_parser().parse_args(shlex.split(text, comments=True)[2:])
             continue
         instead = next((INSTEAD[start] for start in INSTEAD if text.startswith(start)), "{}")
         ended = run("bash", "-c", instead.format(text.partition("  #")[0]))
