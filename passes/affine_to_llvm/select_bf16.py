@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.mlir import ir, llvm, ops_below
+from stepwell.dialects.core.vectors import joined, part
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.linalg_to_affine.blocks import joined, part
-from stepwell.passes.schedule.default_intrinsics import BF16, call
 
+BF16 = {"avx512bf16"}
 LANES = {16: "llvm.x86.avx512bf16.cvtneps2bf16.512", 8: "llvm.x86.avx512bf16.cvtneps2bf16.256"}
 
 
@@ -33,7 +33,7 @@ class SelectBf16(Pass):
                 continue
             with ir.InsertionPoint(rounding), rounding.location:
                 piece = ir.VectorType.get([lanes], kind.element_type)
-                rounded = [call(LANES[lanes], piece, part(value, i, lanes)) for i in range(kind.shape[0] // lanes)]
+                rounded = [llvm.call_intrinsic(piece, LANES[lanes], [part(value, i, lanes)], [], []) for i in range(kind.shape[0] // lanes)]
                 result.replace_all_uses_with(joined(rounded))
             rounding.erase()
             state.count(self.name)

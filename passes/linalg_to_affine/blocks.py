@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from stepwell.dialects.core.mlir import arith, ir, vector
+from stepwell.dialects.core.vectors import joined, part
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector
 from stepwell.passes.schedule.intrinsics import Use
 
@@ -64,27 +65,3 @@ def interleaved(values: Sequence[ir.Value]) -> ir.Value:
         return values[0]
     even, odd = interleaved(values[0::2]), interleaved(values[1::2])
     return vector.interleave(even, odd)
-
-
-def part(value: ir.Value, index: int, length: int) -> ir.Value:
-    """The `index`-th stretch of `length` elements of a vector."""
-    if value.type.shape[0] == length:
-        return value
-    kind = ir.VectorType.get([length], value.type.element_type)
-    i64 = [ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for n in (index * length, length, 1)]
-    return vector.ExtractStridedSliceOp(kind, value, *(ir.ArrayAttr.get([n]) for n in i64)).result
-
-
-def joined(parts: Sequence[ir.Value]) -> ir.Value:
-    """Vectors of one length, a power of two of them, one after the other."""
-    pieces = list(parts)
-    while len(pieces) > 1:
-        pieces = [concatenated(a, b) for a, b in zip(pieces[0::2], pieces[1::2], strict=True)]
-    return pieces[0]
-
-
-def concatenated(a: ir.Value, b: ir.Value) -> ir.Value:
-    """Two vectors of one length, one after the other."""
-    length = a.type.shape[0]
-    mask = ir.DenseI64ArrayAttr.get(list(range(2 * length)))
-    return vector.ShuffleOp(a, b, mask).result
