@@ -44,8 +44,9 @@ WAYS = {"full": Way(True), "unfolded": Way(False, ("use-winograd",)), "plain": W
 """All there is; without folding, so that ops of constants are compiled too, and with direct convolutions; without any rewriting of the graph."""
 NOT_NATIVE: dict[str, str] = {}
 """The ops that are not compiled, and why."""
-# Winograd's method makes NaN of what is beside an infinity, and so needs finite data.
-FINITE_ONLY = {"full": ("conv",)}
+# Winograd's method makes NaN of what is beside an infinity, and weights of few bits with a zero point take infinity from infinity: both need
+# finite data.
+FINITE_ONLY = {"full": ("conv", "packed_matmul_of_bits"), **dict.fromkeys(("unfolded", "plain"), ("packed_matmul_of_bits",))}
 
 
 @dataclass
