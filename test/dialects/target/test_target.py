@@ -61,7 +61,7 @@ def test_code_has_only_what_the_target_has() -> None:
 
 
 def test_unknown_target_lists_the_known_ones() -> None:
-    names = "host, x86-64-v2, x86-64-v3, x86-64-v4, avx-vnni, x86-64-v4-vnni, x86-64-v4-bf16, aarch64-neon, aarch64-dotprod"
+    names = "host, x86-64-v2, x86-64-v3, x86-64-v4, avx-vnni, x86-64-v4-vnni, x86-64-v4-bf16, x86-64-v4-amx, aarch64-neon, aarch64-dotprod"
     with pytest.raises(InputError, match=f"unknown target 'z80'; known: {names}"):
         resolve("z80")
 
