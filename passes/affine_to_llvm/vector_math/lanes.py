@@ -6,6 +6,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from stepwell.dialects.core.mlir import arith, ir, llvm, math, scf, vector
+from stepwell.dialects.core.vectors import part
 
 F = arith.CmpFPredicate
 SCALES = frozenset({"avx512f", "avx512vl"})  # vectors of any width times powers of two are one instruction
@@ -234,8 +235,8 @@ class Floats(Lanes):
             rest.append(arith.ConstantOp(ir.IntegerType.get_signless(32), AS_EVER).result)
         name, whole = f"llvm.x86.avx512.mask.scalef.ps.{32 * register}", self.value
         for first in range(0, sizes[0], register):
-            part = [register_of(v, first, register) for v in (self.value, same.value)]
-            made = llvm.call_intrinsic(kind, name, [*part, *rest], [], [])
+            pieces = [part(v, first // register, register) for v in (self.value, same.value)]
+            made = llvm.call_intrinsic(kind, name, [*pieces, *rest], [], [])
             whole = made if sizes[0] == register else vector.InsertStridedSliceOp(made, whole, [first], [1]).result
         return Floats(self.shape, whole)
 
@@ -250,14 +251,6 @@ class Floats(Lanes):
     def narrow(self) -> "Floats":
         """An f64 rounded to f32."""
         return self._new(arith.TruncFOp(self.shape.f32, self.value))
-
-
-def register_of(value: ir.Value, first: int, count: int) -> ir.Value:
-    """`count` lanes of a vector from the one numbered `first` on."""
-    if list(ir.VectorType(value.type).shape) == [count]:
-        return value
-    kind = ir.VectorType.get([count], ir.VectorType(value.type).element_type)
-    return vector.ExtractStridedSliceOp(kind, value, [first], [count], [1]).result
 
 
 def fma(x: Floats, y: Floats | float, z: Floats | float) -> Floats:
