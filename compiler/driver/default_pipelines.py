@@ -10,7 +10,7 @@ graph-opt(
   attach-target, narrow-floats, separate-zero-points, narrow-products,
   convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, pack-integer-products,
-  check-lowerable, limit-concats, fuse-operators, outline-kernels, version-winograd, version-few-rows
+  use-fake-quantize, check-lowerable, limit-concats, fuse-operators, outline-kernels, version-winograd, version-few-rows
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),

@@ -69,7 +69,7 @@ from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, PackedMatmulOp
 from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
-from stepwell.dialects.graph.quantization import DequantizeOp, QuantizeOp
+from stepwell.dialects.graph.quantization import DequantizeOp, FakeQuantizeOp, QuantizeOp
 from stepwell.dialects.graph.random_bits import RandomBitsOp
 from stepwell.dialects.graph.recurrence import GruOp, LstmOp, RnnOp
 from stepwell.dialects.graph.reduction import (
@@ -135,7 +135,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
     "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp", "BitCastOp",
-    "QuantizeOp", "DequantizeOp",
+    "QuantizeOp", "DequantizeOp", "FakeQuantizeOp",
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "CumprodOp", "SoftmaxOp",
     "LogSoftmaxOp", "TopKOp",
     "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp", "DetOp", "PairwiseCouplingOp",

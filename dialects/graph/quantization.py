@@ -11,6 +11,7 @@ from stepwell.dialects.support.errors import InferenceError
 
 STORED = ("i8", "ui8", "i16", "ui16")
 """The integers that floats are quantised to."""
+BYTES = ("i8", "ui8")
 
 
 class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinite]):
@@ -63,6 +64,35 @@ class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsF
     @staticmethod
     def reference(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
         return (x.astype(np.int32) - zero_point.astype(np.int32)).astype(np.float32) * scale
+
+
+class FakeQuantizeOp(GraphOp, name="fake_quantize", traits=[Pure, Elementwise, KeepsFinite]):
+    """`dequantize(quantize(x, 1, zero_point), 1, zero_point)`: the nearest integer that `quantize` can tell apart, without leaving floats.
+
+    The name is the field's: Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference", 2018.
+    """
+
+    x: Operand
+    zero_point: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, zero_point: TensorType) -> InferredTypes:
+        expect_dtype("x", x, ("f32",))
+        expect_dtype("zero_point", zero_point, BYTES)
+        if not compatible(x.with_shape(broadcast(x, zero_point)), x):
+            raise InferenceError(f"operand 'zero_point' ({zero_point}) must broadcast to operand 'x', got {x}")
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+        one = np.ones((), np.float32)
+        return DequantizeOp.reference(QuantizeOp.reference(x, one, zero_point), one, zero_point)
+
+    def value_range(self, x: Range, zero_point: Range) -> Range:
+        """That of a difference of two bytes."""
+        limits = np.iinfo(to_numpy(self.operand_types()[1].dtype))
+        return (float(limits.min - limits.max), float(limits.max - limits.min))
 
 
 def _fitting(x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:

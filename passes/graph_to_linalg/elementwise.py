@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math, scf
-from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.types import TensorType, is_unsigned, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, element, highest, lowest
@@ -249,6 +249,28 @@ def lower_dequantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Va
     def body(x: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
         difference = integers.sub(*(cast(b, v, source, "i32", False) for v in (x, zero)))
         return floats.mul(cast(b, difference, "i32", "f32", False), scale)
+
+    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
+
+
+@lowering(graph.FakeQuantizeOp)
+def lower_fake_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic: a number rounded, within the bounds of the type less the zero point. Each bound is one instruction of x86, as in a cast."""
+    result, zero_point = op.operand_types()
+    s = Scalars(b, "f32")
+
+    def body(x: ir.Value, zero: ir.Value) -> ir.Value:
+        shift = None if _is_constant(zero, 0) else cast(b, zero, zero_point.dtype, "f32", False)
+        low, high = (s.const(float(extreme(zero_point.dtype))) for extreme in (lowest, highest))
+        if shift is not None:
+            low, high = s.sub(low, shift), s.sub(high, shift)
+        whole = s.call(math.RoundEvenOp, x)
+        bounded = s.select(s.compare("gt", whole, low), whole, low)  # NaN becomes the lower bound: 0 where the type is unsigned
+        bounded = s.select(s.compare("lt", bounded, high), bounded, high)
+        if is_unsigned(zero_point.dtype):
+            return bounded
+        nothing = s.const(0) if shift is None else s.sub(s.const(0), shift)
+        return s.select(s.compare("ne", x, x), nothing, bounded)
 
     return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
 

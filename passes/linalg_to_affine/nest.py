@@ -27,7 +27,7 @@ from stepwell.passes.linalg_to_affine.shared_sums import tile_sums
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.tiles import TiledSums
 from stepwell.passes.linalg_to_affine.transposition import transposed
-from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, is_zero, known_array, load, neutral
+from stepwell.passes.linalg_to_affine.values import combine, constant_of, given_number, index_value, is_zero, known_array, load, neutral
 from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
@@ -64,6 +64,7 @@ class NestEmitter(LoopNest):
         self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
         self.shown = [any(o.kind(d) != "scalar" for d in root.reduction_dims) for o in root.outputs]
         self.use = use if not self.known else None  # numbers that are written into the code need no vectors of them
+        self._numbers: dict[ir.Value, ir.Value | None] = {}  # what single elements hold
         self.whole = True  # whether the tile at hand is one, and not what is left over
 
     @cached_property
@@ -389,6 +390,11 @@ class NestEmitter(LoopNest):
         """What an access reads at `width` iterations of `dim`, -1 for a single one; `address` says where each of them is."""
         if not access.is_shaped:
             return access.value
+        if access.value not in self._numbers:
+            self._numbers[access.value] = given_number(access)
+        number = self._numbers[access.value]
+        if number is not None:
+            return number
         kind = access.kind(dim) if dim >= 0 and width > 1 else "scalar"
         if self.mask is not None and kind == "vector":
             return masked_load(self.memory(access), self.ivs, address(0), self.mask)

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.attributes import dense_value
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
 from stepwell.passes.linalg.accesses import CLOSE, FEW_NUMBERS, Access
+from stepwell.passes.linalg.views import origin
 
 
 def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:
@@ -28,6 +30,22 @@ def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: 
         return picked(rows, [lowest + step * lane for lane in range(width)], _starts(abs(step), width))
     lanes = [affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
     return vector.FromElementsOp(vector_type, lanes).result
+
+
+def given_number(access: Access) -> ir.Value | None:
+    """The one element of an argument that a kernel does not write, read where the kernel begins; None if the access is to anything else.
+
+    In a function that threads run, nothing says that what they write lies elsewhere: they would read it again in each round of their loops.
+    """
+    source = origin(access.value)
+    if not isinstance(source, ir.BlockArgument) or any(size != 1 for size in source.type.shape):
+        return None
+    kernel = source.owner.owner.operation
+    if kernel.name != "func.func" or source.arg_number >= KernelInfo(kernel).first_destination(len(source.owner.arguments)):
+        return None
+    zeros = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(0)] * source.type.rank)
+    with ir.InsertionPoint.at_block_begin(source.owner):
+        return affine.AffineLoadOp(source.type.element_type, source, [], ir.AffineMapAttr.get(zeros)).result
 
 
 def _stretches(address: Callable[[int], Any], step: int, width: int) -> list[Any]:

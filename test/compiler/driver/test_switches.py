@@ -61,6 +61,7 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "skip-padding": "skip-padding", "pack-matmul": "pack-matmul",
         "narrow-products": "narrow-products", "pack-integer-products": "pack-integer-products",
         "separate-zero-points": "separate-zero-points", "use-integers": "use-integers", "widen-halves": "widen-halves",
+        "use-fake-quantize": "use-fake-quantize",
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "collapse-dimensions": "collapse-dimensions",
         "version-winograd": "version-winograd", "version-few-rows": "version-few-rows", "version-kernels": "version-kernels",

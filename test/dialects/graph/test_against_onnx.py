@@ -42,6 +42,7 @@ ALONE = {
     "tree_ensemble": "compiler/importer/test_rule_trees.py compares its operators, of ai.onnx.ml",
     "pairwise_coupling": "a part of SVMClassifier, which compiler/importer/test_rule_linear_models.py compares with ONNX Runtime",
     "random_bits": "no such op in ONNX: end_to_end/test_random_values.py tests what is made of it by its statistics",
+    "fake_quantize": "QuantizeLinear and DequantizeLinear: passes/graph/quantization/test_fake_quantize.py compares it with these",
     "attention": "several ops in ONNX: passes/graph_to_linalg/test_attention.py compares it with these",
 }
 ONLY = {

@@ -135,6 +135,14 @@ def dequantize(r: Random) -> Case:
     return Case([r.any_value(dtype, shape), r.within("f32", parameters, 0.01, 3), zero], {})
 
 
+@case("fake_quantize")
+def fake_quantize(r: Random) -> Case:
+    """With ties, beyond both bounds, and NaN and infinities where floats are of all values."""
+    dtype, shape = r.dtype(), r.shape(1, 4)
+    x = r.any_value("f32", shape) if r.boolean() else np.asarray(np.round(r.array("f32", shape, -600, 600) * 2) / 2).astype(np.float32)
+    return Case([x, r.any_value(dtype, beside(r, shape))], {})
+
+
 def beside(r: Random, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a scale: one number, or one for each index of an axis."""
     axis = r.integer(0, len(shape) - 1)

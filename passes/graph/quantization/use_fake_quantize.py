@@ -1,0 +1,68 @@
+"""The pass that keeps in floats what is quantised only to be dequantised again, and multiplies where a division would give the same bytes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import DequantizeOp, QuantizeOp
+from stepwell.dialects.graph.quantization import BYTES
+from stepwell.passes.framework.registry import register_pass
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.graph.matching import fused_location, has_one_use, producer
+from stepwell.passes.graph.quantization.few_values import few_values
+from stepwell.passes.graph.quantization.quantized import known, parameter, same_parameters
+from stepwell.passes.graph.quantization.scales import reciprocal
+
+
+@pattern(QuantizeOp)
+def multiply_where_it_is_the_same(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   exact: where x follows from a byte, and all 256 give the same
+
+    A quotient takes as long as several products.
+    """
+    inverse, scale, zero = reciprocal(op.scale, rw), known(op.scale, rw.weights), known(op.zero_point, rw.weights)
+    if inverse is None or scale is None or zero is None:
+        return NoMatch("its scale or zero point is not known, or the scale is 1, or has no reciprocal")
+    values = few_values(op.x, rw.weights)
+    if values is None:
+        return NoMatch("what it quantises does not follow from one byte")
+    one = np.ones((), np.float32)
+    with np.errstate(all="ignore"):
+        same = QuantizeOp.reference(values, scale, zero) == QuantizeOp.reference(values * inverse, one, zero)
+    if not bool(np.all(same)):
+        return NoMatch(f"{int(np.sum(~same))} of {same.size} results would be others")
+    with op.location:
+        value: ir.Value = rw.quantize(rw.mul(op.x, parameter(rw, op.scale, inverse)), rw.literal(one), op.zero_point)
+    return value
+
+
+@pattern(DequantizeOp)
+def stay_in_floats(op: DequantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: dequantize(quantize(x, s, z), t, z) -> fake_quantize(x / s, z) * t   exact; where nothing else reads the integers"""
+    before = producer(op.x, "quantize")
+    if before is None or not has_one_use(op.x) or type_of(op.x).dtype not in BYTES:
+        return NoMatch("its operand is not quantised to bytes that nothing else reads")
+    if not same_parameters((before.zero_point,) * 2, (op.zero_point,) * 2, rw.weights):
+        return NoMatch("the zero points are not known to be the same")
+    scale = known(before.scale, rw.weights)
+    with before.location:
+        quotient = before.x if scale is not None and bool((scale == 1).all()) else rw.div(before.x, before.scale)
+        whole = rw.fake_quantize(quotient, before.zero_point)
+    with fused_location(before, op):
+        value: ir.Value = rw.mul(whole, op.scale)
+    return value
+
+
+@register_pass("use-fake-quantize", level="graph", optional=True)
+@dataclass
+class UseFakeQuantize(PatternPass):
+    """Keep in floats what is quantised only to be dequantised again, and multiply where a division would give the same bytes.
+
+    Quantisers write a quantisation behind each op, also where the next one is computed in floats: a batch norm, say, in front of a
+    convolution. From a float to a byte and back takes several instructions that say nothing new.
+    """
+
+    top_down = True
+    patterns = (multiply_where_it_is_the_same, stay_in_floats)

@@ -1,0 +1,63 @@
+"""What is quantised only to be dequantised, natively: the same bits as with each op on its own, for every byte."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from quantized_networks import F, Net
+
+import stepwell
+from stepwell.dialects.core.mlir import func, ir, make_context
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.passes.graph.quantization.few_values import few_values
+
+CHANNELS = 24
+FACTORS = np.array([[1], [-2], [0.5]], F)
+
+
+def chain(net: Net) -> str:
+    """A batch norm as ONNX Runtime's quantiser leaves it, each op with a quantisation of its own; one scale is twice another."""
+    low = -128 if net.activations is np.int8 else 0
+    x = net.quantised("x", 0.02, low + 100)
+    factor, shift = net.rng.uniform(-2, 2, (1, CHANNELS, 1, 1)), net.rng.normal(0, 1, (1, CHANNELS, 1, 1))
+    x = net.quantised(net.op("Mul", [x, net.weight(factor.astype(F))]), 0.037, low + 90)
+    x = net.quantised(net.op("Add", [x, net.weight(shift.astype(F))]), 0.041, low + 131)
+    x = net.quantised(net.op("Neg", [x]), 0.082, low + 77)
+    return net.quantised(net.op("Relu", [x]), 0.0311, low)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "host"])
+@pytest.mark.parametrize("activations", [np.uint8, np.int8])
+def test_every_byte_gives_the_same_bits(activations: Any, target: str) -> None:
+    net = Net(3, activations)
+    made = net.model(chain(net), (1, CHANNELS, 16, 16))
+    x = np.broadcast_to(((np.arange(256) - 100) * F(0.02)).reshape(1, 1, 16, 16), (1, CHANNELS, 16, 16)).astype(F)
+    lowered = stepwell.lower(made, "graph-opt", target=target).text()
+    assert lowered.count("graph.fake_quantize") == 5
+    assert lowered.count("graph.div") == 2, "of the first, which may be of any float, and of that with ties"
+    want = stepwell.compile(made, target=target, disable=["use-fake-quantize"], threads=1).run({"x": x})["y"]
+    assert len(np.unique(want)) > 50
+    for threads in (1, 2):
+        np.testing.assert_array_equal(stepwell.compile(made, target=target, threads=threads).run({"x": x})["y"], want)
+
+
+def test_few_values_are_all_values() -> None:
+    """What the analysis says of a value is what its op gives for each byte, channel by channel."""
+    with make_context(), ir.Location.name("n"):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            block = func.FuncOp("main", ir.FunctionType.get([TensorType("i8", (2, 3, 4)).to_mlir()], [])).add_entry_block()
+            with ir.InsertionPoint(block):
+                b, (x,) = GraphBuilder(WeightTable()), block.arguments
+                scale, zero, factor = (b.weight(n, a) for n, a in (("s", np.array(0.3, F)), ("z", np.array(-5, np.int8)), ("f", FACTORS)))
+                y = b.mul(b.dequantize(x, scale, zero), factor)
+                whole = b.fake_quantize(b.exp(y), b.weight("u", np.array(9, np.uint8)))
+                found, rounded, none = (few_values(v, b.weights) for v in (y, b.add(whole, factor), b.exp(y)))
+    assert found is not None
+    numbers = np.arange(-128, 128)
+    np.testing.assert_array_equal(found[:, 0, :, 0], ((numbers + 5).astype(F) * F(0.3))[:, None] * FACTORS[:, 0])
+    assert rounded is not None
+    np.testing.assert_array_equal(rounded[:, 0, :, 0], (np.arange(256) - 9).astype(F)[:, None] + FACTORS[:, 0])
+    assert none is None, "exponentials are not the same everywhere"
