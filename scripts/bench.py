@@ -4,6 +4,7 @@
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --operators [REGEX]
     .venv/bin/python scripts/bench.py --int8 [NETWORK ...]
+    .venv/bin/python scripts/bench.py --weights int4 [NETWORK ...]
     .venv/bin/python scripts/bench.py --engines stepwell,onnxruntime,openvino,mnn,ncnn
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
@@ -52,8 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.operators is not None and any((options.networks, options.ablate, options.switch, options.profile, options.plot, options.schedule)):
         parser.error("--operators compares operators with peers: it takes no network, and none of --ablate, --switch, --profile, --plot, --schedule")
     beside = (options.operators is not None, options.ablate, options.switch, options.profile, options.plot, options.schedule, options.level)
-    if options.int8 and any(beside):
-        parser.error("--int8 compares quantised networks: it takes none of --operators, --from, --ablate, --switch, --profile, --plot, --schedule")
+    fewer = [name for name, chosen in (("--int8", options.int8), ("--weights", options.weights)) if chosen]
+    if fewer and any((*beside, len(fewer) > 1)):
+        others = [name for name in ("--int8", "--weights") if name != fewer[0]]
+        none = ", ".join([*others, "--operators", "--from", "--ablate", "--switch", "--profile", "--plot", "--schedule"])
+        parser.error(f"{fewer[0]} compares quantised networks: it takes none of {none}")
+    if options.weights and PEERS.keys() & set(options.engines):
+        parser.error(f"--weights: {', '.join(PEERS)} take no networks with weights of few bits")
     if options.schedule and len([options.profile] if options.profile else options.networks) != 1:
         parser.error("--schedule names kernels of one network: give that")
     problem = prepare(options)
@@ -75,9 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(options: argparse.Namespace) -> int:
     """Stepwell and its peers."""
     from benchmark.jobs import Contestant
-    from benchmark.models import KNOWN, find, find_cases, find_int8
+    from benchmark.models import KNOWN, find, find_cases, find_int8, find_weights
     from benchmark.peers import Converter
     from benchmark.plot import plot
+    from benchmark.quantised import Weights
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
     from benchmark.tables import console, show_comparison, show_operators
@@ -94,6 +101,9 @@ def compare(options: argparse.Namespace) -> int:
             networks = find_cases(options.operators, options.zoo)
         elif options.int8:
             networks = find_int8(options.networks, options.zoo, options.seed)
+        elif options.weights:
+            how = Weights(int(options.weights.removeprefix("int")), options.block, options.zero_points, options.accuracy_level)
+            networks = find_weights(options.networks, how, options.zoo, options.seed)
         else:
             networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
         plain = Contestant("stepwell", target=options.target, plugins=plugins(options))
@@ -103,7 +113,7 @@ def compare(options: argparse.Namespace) -> int:
             contestants.append(replace(plain, variant=variant(options), pipeline=pipeline, schedule=schedule))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
-        if options.int8 and "stepwell" in options.engines:
+        if (options.int8 or options.weights) and "stepwell" in options.engines:
             contestants.append(replace(plain, variant="floats", of_floats=True))
         session = Session(contestants, options.threads, protocol, say, Converter(options.zoo / "peers"))
         comparison = session.run(networks)

@@ -17,13 +17,17 @@ from benchmark.results import SEVEN, TOLERANCE
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["KNOWN", "OTHERS", "Network", "call_network", "feeds", "find", "find_cases", "find_int8"]
+    from benchmark.quantised import Weights
+
+__all__ = ["KNOWN", "OTHERS", "Network", "call_network", "feeds", "find", "find_cases", "find_int8", "find_weights"]
 
 TOLERANCE_OF_INT8 = 0.2
 """Of quantised networks: weights that are drawn carry a step in one layer through all others."""
+TOLERANCE_OF_ROUNDED = 0.05
+"""Of networks with weights of few bits, where an engine may round what they are multiplied with to bytes."""
 KNOWN = (*SEVEN, "resnet50v1", "inceptionv1", "inceptionv2", "zfnet512", "bert_layer")
 """The eleven of the zoo, the seven that the goals are stated for first, and a layer of a transformer."""
-OTHERS = ("sentence_encoder",)
+OTHERS = ("sentence_encoder", "gemv", "gemv_x8")
 """What is compared where it is named."""
 
 
@@ -41,13 +45,13 @@ class Network:
     """What it is, where it is an operator; engines may lack operators."""
     floats: Path | None = None
     """The file of the network of floats that it was quantised from."""
+    allowed: float = TOLERANCE
+    """`tolerance`, of what is no operator."""
 
     @property
     def tolerance(self) -> float:
         """The largest error that counts as right, of the scale of an output."""
-        if self.floats is not None:
-            return TOLERANCE_OF_INT8
-        return TOLERANCE if self.case is None else self.case.tolerance
+        return self.allowed if self.case is None else self.case.tolerance
 
     def feeds(self, inputs: Sequence[TensorSpec], count: int) -> list[Feed]:
         """`count` different sets of inputs."""
@@ -100,7 +104,19 @@ def find_int8(names: Sequence[str], folder: Path, seed: int = 0) -> list[Network
     for network in find(names or quantised.INT8, folder, seed):
         where = folder / f"int8-{_digest(Path(quantised.__file__).parent)}-{hashlib.sha256(network.path.read_bytes()).hexdigest()[:16]}"
         made = _written(where / f"{network.name}.onnx", partial(quantised.quantised, network.path))
-        found.append(replace(network, path=made, floats=network.path))
+        found.append(replace(network, path=made, floats=network.path, allowed=TOLERANCE_OF_INT8))
+    return found
+
+
+def find_weights(names: Sequence[str], how: "Weights", folder: Path, seed: int = 0) -> list[Network]:
+    """The networks of floats by name, with weights of few bits; their files, too, are kept in a sub-folder of `folder`. Raises as `find`."""
+    from benchmark import quantised
+
+    found = []
+    for network in find(names or quantised.WEIGHTS, folder, seed):
+        where = folder / f"{how}-{_digest(Path(quantised.__file__).parent)}-{hashlib.sha256(network.path.read_bytes()).hexdigest()[:16]}"
+        made = _written(where / f"{network.name}.onnx", partial(how.stored, network.path))
+        found.append(replace(network, path=made, floats=network.path, allowed=TOLERANCE_OF_ROUNDED if how.accuracy else TOLERANCE))
     return found
 
 

@@ -1,8 +1,10 @@
-"""Networks of floats as networks in Q/DQ format, which every engine takes: by ONNX Runtime's static quantiser, with data that are drawn."""
+"""Networks of floats as networks of fewer bits, which all engines take: in Q/DQ format by ONNX Runtime's static quantiser, with data that are drawn;
+or with weights of 8 or 4 bits alone."""
 
 import logging
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,12 @@ from benchmark.models import feeds
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["CALIBRATION", "INT8", "at_opset", "inputs_of", "quantised"]
+__all__ = ["CALIBRATION", "INT8", "WEIGHTS", "Weights", "at_opset", "inputs_of", "quantised"]
 
 INT8 = ("squeezenet", "mobilenetv2", "resnet50v1", "densenet121", "bert_layer", "sentence_encoder")
 """The networks that are compared in int8."""
+WEIGHTS = ("gemv", "gemv_x8")
+"""The networks that are compared with weights of few bits."""
 CALIBRATION = 4  # inputs that ranges are taken from
 OPSET = 13  # from which on scales may be one for each filter
 
@@ -45,6 +49,31 @@ def quantised(model: Path) -> "onnx.ModelProto":
             activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
         )  # fmt: skip
         return onnx.load(made)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How weights of matrix products are stored, and what an engine may do about it."""
+
+    bits: int
+    block: int
+    zero_points: bool = False
+    accuracy: int = 0
+    """`accuracy_level` of MatMulNBits: 4 allows to round the other operand to bytes, of which only ONNX Runtime makes use; 0 leaves it to the engine."""
+
+    def __str__(self) -> str:
+        """Of digits and letters: a part of a file's name."""
+        return f"int{self.bits}-block{self.block}{'-zero_points' * self.zero_points}-accuracy{self.accuracy}"
+
+    def stored(self, model: Path) -> "onnx.ModelProto":
+        """A network with its matrices as operands of MatMulNBits."""
+        from stepwell.quantizer import quantize_weights
+
+        made = quantize_weights(model, bits=self.bits, block=self.block, zero_points=self.zero_points)
+        for node in made.graph.node:
+            if node.op_type == "MatMulNBits" and self.accuracy:
+                node.attribute.add(name="accuracy_level", i=self.accuracy, type=2)
+        return made
 
 
 def at_opset(model: "onnx.ModelProto", least: int) -> "onnx.ModelProto":

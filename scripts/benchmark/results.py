@@ -13,13 +13,17 @@ from benchmark.jobs import Contestant
 if TYPE_CHECKING:
     from benchmark.operators import Case
 
-__all__ = ["SEVEN", "TOLERANCE", "Cell", "Comparison", "Start", "Statistic", "geometric_mean", "means", "plural", "quartiles", "to_json"]
+__all__ = ["SEVEN", "SIZES", "TOLERANCE", "Cell", "Comparison", "Start", "Statistic", "geometric_mean", "means", "plural", "quartiles", "to_json"]
 
 SEVEN = ("vgg19", "alexnet", "resnet50v2", "densenet121", "mobilenetv2", "shufflenet", "squeezenet")
 """The networks of the classical comparison that the goals are stated for."""
 
 TOLERANCE = 1e-4
 """The largest error that counts as right, of the scale of an output."""
+
+
+SIZES = ("arena", "workspace")
+"""What stepwell keeps for a model: all weights, and what a call writes."""
 
 
 @dataclass
@@ -31,7 +35,7 @@ class Cell:
     error: float | None = None
     """Largest difference from ONNX Runtime's outputs, over their largest absolute value; None if it was not compared."""
     memory: dict[str, int] = field(default_factory=dict)
-    """Bytes of the process after its runs, as the system names them; `before` is before the engine was imported."""
+    """Bytes of the process after its runs, as the system names them; `before` is before the engine was imported. Of stepwell also SIZES."""
     settings: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
     lack: str | None = None
@@ -131,6 +135,16 @@ class Comparison:
         memory, weights = self.cell(network, label, threads).memory, self.weights_bytes.get(network)
         return None if weights is None or not {"VmRSS", "before"} <= memory.keys() else memory["VmRSS"] - memory["before"] - weights
 
+    def part_of_floats(self, network: str, threads: int, what: str) -> float | None:
+        """Of stepwell's `arena` (of weights) or `workspace` with a quantised network: how many times as large as with that of floats.
+
+        None where one of them did not run, or has none.
+        """
+        floats = next((c.label for c in self.contestants if c.of_floats), None)
+        ours = next((c.label for c in self.contestants if c.is_ours), None)
+        sizes = [self.cell(network, label, threads).memory.get(what) for label in (ours, floats) if label is not None]
+        return sizes[0] / sizes[1] if len(sizes) == 2 and sizes[0] is not None and sizes[1] else None
+
     def is_wrong(self, network: str, cell: Cell) -> bool:
         """Whether the outputs of a cell differ by more than they may."""
         return cell.error is not None and cell.error > self.tolerances.get(network, TOLERANCE)
@@ -181,6 +195,7 @@ def to_json(comparison: Comparison) -> str:
     starts = [{"network": network, "engine": label, **dataclasses.asdict(start)} for (network, label), start in c.starts.items()]
     cases = [{"network": name, "operator": case.operator, "shape": case.shape, "origin": case.origin} for name, case in c.cases.items()]
     record = {"settings": c.settings, "statistic": "mean" if c.classical else "median", "weights_bytes": c.weights_bytes, "starts": starts}
+    record |= {"parts_of_floats": {network: {what: c.part_of_floats(network, max(c.threads), what) for what in SIZES} for network in c.networks}}
     record |= {"cases": cases, "means": means(c), "call_overhead": {label: _plain(s) for label, s in c.overhead.items()}, "cells": cells}
     return json.dumps(record, indent=1, allow_nan=False) + "\n"
 

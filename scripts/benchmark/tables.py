@@ -9,7 +9,7 @@ from rich.table import Table
 
 from benchmark.forks import ForkJoin
 from benchmark.jobs import Contestant, KernelTime, Profile
-from benchmark.results import Comparison, Statistic, geometric_mean, means, plural
+from benchmark.results import SIZES, Comparison, Statistic, geometric_mean, means, plural
 
 __all__ = ["console", "show_ablation", "show_comparison", "show_fork_join", "show_operators", "show_profile"]
 
@@ -41,6 +41,8 @@ def show_comparison(out: Console, c: Comparison) -> None:
     for threads in c.threads:
         _show_times(out, c, threads)
     _show_starts(out, c)
+    if any(contestant.of_floats for contestant in c.contestants):
+        _show_parts(out, c)
     _show_notes(out, c)
 
 
@@ -122,6 +124,21 @@ def _show_starts(out: Console, c: Comparison) -> None:
         row = [_number(start.cold if start else None) for start in starts] + [_number(start.warm if start else None) for start in starts]
         above = [c.above_weights(network, label, most) for label in labels]
         table.add_row(network, *row, *(NOTHING if size is None else f"{size / 1e6:.0f}" for size in above))
+    out.print(table)
+    out.print()
+
+
+def _show_parts(out: Console, c: Comparison) -> None:
+    """How much less memory quantised networks take."""
+    most = max(c.threads)
+    table = _table("memory of stepwell: the arena of weights, the workspace of a call, and what parts they are of those of floats", "network",
+                   *(head for what in SIZES for head in (f"{what} MB", "of floats")))  # fmt: skip
+    for network in c.networks:
+        row = [network]
+        for what in SIZES:
+            size, part = c.cell(network, "stepwell", most).memory.get(what), c.part_of_floats(network, most, what)
+            row += [NOTHING if size is None else f"{size / 1e6:.2f}", NOTHING if part is None else f"{part:.3f}"]
+        table.add_row(*row)
     out.print(table)
     out.print()
 

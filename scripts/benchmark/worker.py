@@ -63,8 +63,10 @@ class Worker:
             gc.enable()
 
     def memory(self) -> dict[str, int]:
-        """Memory of the process now."""
-        return system.memory()
+        """Memory of the process now; of stepwell also that of the model, as its plan says."""
+        model = getattr(self._engine(), "model", None)
+        own = {} if model is None else {"arena": model.memory.weights_bytes, "workspace": model.memory.workspace_bytes}
+        return {**system.memory(), **own}
 
     def profile(self, repeats: int) -> Profile:
         """Where the time goes; stepwell only."""

@@ -10,6 +10,7 @@ import onnx
 from networks.bert_layer import bert_layer, sentence_encoder
 from networks.detector import detector
 from networks.encoder import encoder
+from networks.gemv import gemv
 from networks.gpt import gpt
 from networks.light import LIGHT_NAMES, randomised_light_model
 from networks.llama import llama
@@ -28,7 +29,12 @@ NETWORKS: dict[str, Callable[[int], onnx.ModelProto]] = {
 }
 
 # Others that are compared, which take and give something else.
-EXTRAS: dict[str, Callable[[int], onnx.ModelProto]] = {"bert_layer": bert_layer, "sentence_encoder": sentence_encoder}
+EXTRAS: dict[str, Callable[[int], onnx.ModelProto]] = {
+    "bert_layer": bert_layer,
+    "sentence_encoder": sentence_encoder,
+    "gemv": gemv,  # with weights of few bits these may stay in a cache
+    "gemv_x8": partial(gemv, matrices=8),  # and of these too many remain
+}
 
 
 @dataclass(frozen=True)
