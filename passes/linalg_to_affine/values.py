@@ -41,8 +41,10 @@ def given_number(access: Access) -> ir.Value | None:
     if not isinstance(source, ir.BlockArgument) or any(size != 1 for size in source.type.shape):
         return None
     kernel = source.owner.owner.operation
-    if kernel.name != "func.func" or source.arg_number >= KernelInfo(kernel).first_destination(len(source.owner.arguments)):
+    if kernel.name != "func.func" or not KernelInfo(kernel).is_kernel:
         return None
+    if source.arg_number >= KernelInfo(kernel).first_destination(len(source.owner.arguments)):
+        return None  # a part of the kernel may read what another one wrote
     zeros = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(0)] * source.type.rank)
     with ir.InsertionPoint.at_block_begin(source.owner):
         return affine.AffineLoadOp(source.type.element_type, source, [], ir.AffineMapAttr.get(zeros)).result

@@ -60,7 +60,7 @@ def test_bytes_end_to_end(plain, tmp_path, capsys):
     assert floats["arena"] >= 4 * (64 * 32 * 9 + 64 * 96)
     part = record["parts_of_floats"]["plain"]["arena"]
     assert part == bytes_["arena"] / floats["arena"]
-    assert 0.2 < part < 0.35
+    assert 0.1 < part < 0.35, "of floats some filters are transformed, and larger"
     shown = " ".join(capsys.readouterr().out.split())
     assert "memory of stepwell: the arena of weights" in shown
     assert f"{part:.3f}" in shown

@@ -21,6 +21,29 @@ func.func private @strided(%x: memref<16xf32>, %s: memref<1xf32>, %o: memref<8xf
   return
 }
 
+// A kernel reads single numbers once, where it begins, but for those that it may write.
+// CHECK-LABEL: func.func private @number
+// CHECK-NEXT: %[[N:.*]] = affine.load %arg1[0, 0]
+// CHECK-NEXT: affine.for
+// CHECK-NOT: affine.load %arg1
+// CHECK: affine.load %arg2[0]
+// CHECK-NOT: affine.load %arg1
+// CHECK: return
+func.func private @number(%x: memref<16xf32>, %s: memref<1x1xf32>, %t: memref<1xf32>, %o: memref<16xf32>)
+    attributes {stepwell.kernel, stepwell.results = 2 : i64} {
+  %view = memref.collapse_shape %s [[0, 1]] : memref<1x1xf32> into memref<1xf32>
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (0)>, affine_map<(i) -> (0)>, affine_map<(i) -> (i)>],
+    iterator_types = ["parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    ins(%x, %view, %t : memref<16xf32>, memref<1xf32>, memref<1xf32>) outs(%o : memref<16xf32>) {
+  ^bb0(%i: f32, %j: f32, %k: f32, %out: f32):
+    %m = arith.mulf %i, %j : f32
+    %n = arith.addf %m, %k : f32
+    linalg.yield %n : f32
+  }
+  return
+}
+
 // CHECK-LABEL: func.func private @far
 // CHECK: affine.load %{{.*}}[%[[I:arg[0-9]+]] * 5]
 // CHECK: affine.load %{{.*}}[%[[I]] * 5 + 5]
