@@ -211,6 +211,9 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
         alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
+        streamed = from_end_to_end(op, vector, alone, alone // lanes)
+        if streamed is not None:
+            return streamed
         plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
         return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
     width = vector_width(op.sizes[vector], lanes, 2)
@@ -233,6 +236,25 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         unroll[wider[-1]], panel = tile_step(op.sizes[wider[-1]], beside, unroll[dim] * vectors), None
     chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=in_groups(op, target, vector, width))
     return chosen if panel is None else replace(chosen, prefetch=1, along=panel)
+
+
+def from_end_to_end(op: Structured, vector: int, width: int, vectors: int) -> Nest | None:
+    """A nest that reads a part of a matrix, each element once, in the order in which it lies in memory, and asks for what comes a page later.
+
+    That is so where rows of `width` elements are summed one after the other, and the next sums begin where they end. Sums of several such
+    stretches at once would hide the latency of each other, but read by turns from places in one page, which hardware does not prefetch.
+    None where there are no such stretches, or too few `vectors` in a row.
+    """
+    matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "vector"]
+    outer = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
+    if len(matrices) != 1 or len(outer) != 1 or len(op.reduction_dims) != 1 or vectors < INDEPENDENT_FOLDS // 2 or width != op.sizes[vector]:
+        return None
+    [matrix], [stretch_], [summed] = matrices, outer, op.reduction_dims
+    row = op.sizes[summed] * width
+    size = row * element_bits(matrix.element_type) // 8
+    if (matrix.apart(summed), matrix.apart(stretch_)) != (width, row) or size > PAGE:
+        return None
+    return replace(nest(op, tuple(op.parallel_dims), {}, vector, width), prefetch=-(-PAGE // size), along=stretch_)
 
 
 def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:

@@ -26,7 +26,7 @@ from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_ele
 REGISTERS_OF_A_STEP = 8  # in a panel of a recurrent layer's weights for one row
 HALVING_COST = 0.05  # the cost of half the width, as a part of the work
 ROWS_THAT_PAY = 16  # of a product, for packing a large matrix at run time
-REGISTERS_OF_BITS = 2  # in a panel of weights in few bits: a load of 16 bytes brings them, and several blocks at once hide the latency of the sums
+REGISTERS_OF_BITS = 4  # in a panel of weights in few bits: as many sums hide each other's latency, and the weights are read from end to end
 MANY_ROWS = 64  # of a product, from which on it is bound by arithmetic, and weights are floats
 REGISTERS = 2  # in a panel: rows reuse what is loaded of it, and for one row several panels are read at once, each a stream of memory
 
@@ -160,8 +160,8 @@ class _PackedMatmuls(GraphBuilder):
         found = few_bits(source)
         if isinstance(found, NoMatch) or type_of(op.rhs).dtype != "f32":
             return None
-        width = self.width or lanes * REGISTERS_OF_BITS
         name, columns = source.name, found.numbers.shape[1]
+        width = self.width or lanes * min(REGISTERS_OF_BITS, 1 << (-(-columns // lanes) - 1).bit_length())
         w = self.weight(name, in_blocks(found.numbers, found.block, width, found.bits))
         scale = self.weight(name, np.stack(list(in_panels(found.scale, width))))
         zero = self.weight(name, np.stack(list(in_panels(found.zero, width)))) if found.zero.ndim else self.literal(found.zero)

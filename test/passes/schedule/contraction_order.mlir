@@ -64,3 +64,37 @@ func.func @small_matrix(%x: tensor<1x100xf32>, %w: tensor<100x400xf32>, %y: tens
   } -> tensor<1x400xf32>
   return %0 : tensor<1x400xf32>
 }
+
+// -----
+
+// One row times a panel of bytes, block after block: 32 sums, and what is asked for early lies a page, four blocks, behind. Blocks of more than a page
+// are streams of their own, of which several are read at once.
+// CHECK-LABEL: func.func private @end_to_end
+// CHECK: linalg.generic
+// CHECK-SAME: sched.nest = #sched.nest<{along = 0 : i64, order = array<i64: 0, 1>, parallel = 1 : i64, prefetch = 4 : i64, unroll = array<i64: 1, 1, 1>, vector = 1 : i64, width = 32 : i64}>
+func.func private @end_to_end(%x: tensor<128x32xf32>, %w: tensor<128x32x32xi8>, %o: tensor<128x32xf32>) -> tensor<128x32xf32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(b, n, k) -> (b, k)>, affine_map<(b, n, k) -> (b, k, n)>, affine_map<(b, n, k) -> (b, n)>],
+    iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<128x32xf32>, tensor<128x32x32xi8>) outs(%o : tensor<128x32xf32>) {
+  ^bb0(%a: f32, %byte: i8, %sum: f32):
+    %f = arith.uitofp %byte : i8 to f32
+    %p = arith.mulf %a, %f fastmath<contract> : f32
+    %s = arith.addf %sum, %p fastmath<contract> : f32
+    linalg.yield %s : f32
+  } -> tensor<128x32xf32>
+  return %0 : tensor<128x32xf32>
+}
+
+// CHECK-LABEL: func.func private @apart
+// CHECK: linalg.generic
+// CHECK-SAME: sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = {{.*}}, unroll = array<i64: 2, 1, 1>, vector = 1 : i64, width = 32 : i64}>
+func.func private @apart(%x: tensor<128x160xf32>, %w: tensor<128x160x32xi8>, %o: tensor<128x32xf32>) -> tensor<128x32xf32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(b, n, k) -> (b, k)>, affine_map<(b, n, k) -> (b, k, n)>, affine_map<(b, n, k) -> (b, n)>],
+    iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %w : tensor<128x160xf32>, tensor<128x160x32xi8>) outs(%o : tensor<128x32xf32>) {
+  ^bb0(%a: f32, %byte: i8, %sum: f32):
+    %f = arith.uitofp %byte : i8 to f32
+    %p = arith.mulf %a, %f fastmath<contract> : f32
+    %s = arith.addf %sum, %p fastmath<contract> : f32
+    linalg.yield %s : f32
+  } -> tensor<128x32xf32>
+  return %0 : tensor<128x32xf32>
+}
