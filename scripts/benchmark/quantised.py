@@ -59,7 +59,7 @@ class Weights:
     block: int
     zero_points: bool = False
     accuracy: int = 0
-    """`accuracy_level` of MatMulNBits: 4 allows to round the other operand to bytes, of which only ONNX Runtime makes use; 0 leaves it to the engine."""
+    """`accuracy_level` of MatMulNBits: 4 allows to round the other operand to bytes, which only ONNX Runtime does; 0 leaves it to the engine."""
 
     def __str__(self) -> str:
         """Of digits and letters: a part of a file's name."""
