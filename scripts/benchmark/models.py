@@ -100,24 +100,23 @@ def find_int8(names: Sequence[str], folder: Path, seed: int = 0) -> list[Network
     """The networks of floats by name, quantised; their files, too, are kept in a sub-folder of `folder`. Raises as `find`."""
     from benchmark import quantised
 
-    found = []
-    for network in find(names or quantised.INT8, folder, seed):
-        where = folder / f"int8-{_digest(Path(quantised.__file__).parent)}-{hashlib.sha256(network.path.read_bytes()).hexdigest()[:16]}"
-        made = _written(where / f"{network.name}.onnx", partial(quantised.quantised, network.path))
-        found.append(replace(network, path=made, floats=network.path, allowed=TOLERANCE_OF_INT8))
-    return found
+    floats = find(names or quantised.INT8, folder, seed)
+    return [_of_fewer_bits(network, "int8", quantised.quantised, folder, TOLERANCE_OF_INT8) for network in floats]
 
 
 def find_weights(names: Sequence[str], how: "Weights", folder: Path, seed: int = 0) -> list[Network]:
     """The networks of floats by name, with weights of few bits; their files, too, are kept in a sub-folder of `folder`. Raises as `find`."""
     from benchmark import quantised
 
-    found = []
-    for network in find(names or quantised.WEIGHTS, folder, seed):
-        where = folder / f"{how}-{_digest(Path(quantised.__file__).parent)}-{hashlib.sha256(network.path.read_bytes()).hexdigest()[:16]}"
-        made = _written(where / f"{network.name}.onnx", partial(how.stored, network.path))
-        found.append(replace(network, path=made, floats=network.path, allowed=TOLERANCE_OF_ROUNDED if how.accuracy else TOLERANCE))
-    return found
+    floats, allowed = find(names or quantised.WEIGHTS, folder, seed), TOLERANCE_OF_ROUNDED if how.accuracy else TOLERANCE
+    return [_of_fewer_bits(network, str(how), how.stored, folder, allowed) for network in floats]
+
+
+def _of_fewer_bits(network: Network, kind: str, make: "Callable[[Path], onnx.ModelProto]", folder: Path, allowed: float) -> Network:
+    """A network of floats as `make` quantises it; its file lies in a sub-folder named by `kind`, the code that makes it, and what it is made of."""
+    where = folder / f"{kind}-{_digest(Path(__file__).parent)}-{hashlib.sha256(network.path.read_bytes()).hexdigest()[:16]}"
+    made = _written(where / f"{network.name}.onnx", partial(make, network.path))
+    return replace(network, path=made, floats=network.path, allowed=allowed)
 
 
 def _inputs(path: Path) -> set[str]:

@@ -67,12 +67,14 @@ class Weights:
 
     def stored(self, model: Path) -> "onnx.ModelProto":
         """A network with its matrices as operands of MatMulNBits."""
+        import onnx
+
         from stepwell.quantizer import quantize_weights
 
         made = quantize_weights(model, bits=self.bits, block=self.block, zero_points=self.zero_points)
         for node in made.graph.node:
             if node.op_type == "MatMulNBits" and self.accuracy:
-                node.attribute.add(name="accuracy_level", i=self.accuracy, type=2)
+                node.attribute.append(onnx.helper.make_attribute("accuracy_level", self.accuracy))
         return made
 
 

@@ -24,22 +24,22 @@ def few_values(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
 
     Along the first axis are those that follow from the bytes, or from the results of a `fake_quantize`, in order.
     """
-    path: list[ir.Operation] = []
+    path: list[tuple[ir.Operation, list[np.ndarray | None]]] = []
     numbers = _from_byte(value, weights)
     while numbers is None and len(path) < OPS_BACK:
         op = defining_op(value)
         if op is None or not is_elementwise(op.opview) or op.opview.mnemonic() not in EXACT:
             return None
-        unknown = [v for v in op.operands if known(v, weights) is None]
+        operands = [known(v, weights) for v in op.operands]
+        unknown = [v for v, array in zip(op.operands, operands, strict=True) if array is None]
         if len(unknown) != 1:
             return None
-        path.append(op)
+        path.append((op, operands))
         [value] = unknown
         numbers = _from_byte(value, weights)
-    for op in reversed(path):
+    for op, operands in reversed(path):
         if numbers is None:
             return None
-        operands = [known(v, weights) for v in op.operands]
         arrays = [numbers if array is None else array for array in operands]
         if prod(np.broadcast_shapes(*(array.shape for array in arrays))) > MOST:
             return None

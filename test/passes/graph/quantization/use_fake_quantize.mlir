@@ -1,7 +1,6 @@
 // RUN: stepwell-opt %s --pass-pipeline='use-fake-quantize' --split-input-file | FileCheck %s
 
-// What is quantised and dequantised at once stays in floats. Where all 256 bytes give the same results, a quotient is a product: 1/3 is none of the
-// numbers at which these would round apart.
+// What is quantised and dequantised at once stays in floats. With these scales all 256 bytes give the same results if quotients become products.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[D:.*]] = "graph.dequantize"(%arg0
 // CHECK: %[[P:.*]] = "graph.mul"(%[[D]], %{{.*}}) {{.*}}tensor<f32>
