@@ -8,7 +8,7 @@ graph-opt(
   fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
   attach-target, narrow-floats, separate-zero-points, narrow-products,
-  convert-layout, canonicalize, use-winograd, skip-padding,
+  convert-layout, canonicalize, use-winograd, use-integer-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, pack-integer-products,
   use-fake-quantize, check-lowerable, limit-concats, fuse-operators, outline-kernels, version-winograd, version-few-rows
 ),

@@ -41,6 +41,7 @@ from stepwell.dialects.graph.indexing import (
     ScatterNdOp,
     SliceOp,
 )
+from stepwell.dialects.graph.integer_winograd import IntegerWinogradConvOp
 from stepwell.dialects.graph.known import constant_value
 from stepwell.dialects.graph.linear_algebra import DetOp, PairwiseCouplingOp
 from stepwell.dialects.graph.logic import (
@@ -149,6 +150,6 @@ __all__ = [  # noqa: RUF022 (by family)
     "BindSizesOp", "FirstOp", "KeepOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
-    "VersionedWinogradConvOp", "PackedMatmulOp", "PackedMatmulOfBitsOp", "YieldOp", "FusedOp",
+    "VersionedWinogradConvOp", "IntegerWinogradConvOp", "PackedMatmulOp", "PackedMatmulOfBitsOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",
 ]  # fmt: skip

@@ -21,11 +21,12 @@ ROUNDING = 2.0**-24  # of one operation in f32, at most, as a part of its result
 SPREAD = 1.3  # how many times its standard deviation, as a part of the same for the results, the largest error of many is
 
 
-def _points(*positive: str) -> tuple[Fraction, ...]:
+def both_signs(*positive: str) -> tuple[Fraction, ...]:
+    """0, and these with both signs."""
     return (Fraction(0), *(sign * Fraction(p) for p in positive for sign in (1, -1)))
 
 
-POINTS = {2: _points("1"), 4: _points("3/4", "3/2"), 6: _points("1/2", "1", "2")}
+POINTS = {2: both_signs("1"), 4: both_signs("3/4", "3/2"), 6: both_signs("1/2", "1", "2")}
 """Where the polynomials of F(m, 3) are evaluated, beside infinity: of 0 and pairs of multiples of 1/4, those whose `growth` is least.
 
 A point and its negative have the same powers up to their sign, which halves the products of a transform (`SharedSums`).
@@ -41,12 +42,19 @@ def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def toom_cook(points: Sequence[Fraction]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A^T, G and B^T of F(m, 3) at m + 1 points and infinity, exact in f64 up to one rounding: `y = A^T ((G g) * (B^T d))` filters d by g.
 
+    Each row of B^T ends in 1. Other scales of rows, with those of G or A^T the other way, would round alike.
+    """
+    a, b, c = (np.array([[float(v) for v in row] for row in m]) for m in constructed(points))
+    return a, b, c
+
+
+def constructed(points: Sequence[Fraction]) -> tuple[list[list[Fraction]], ...]:
+    """The rows of A^T, G and B^T of F(m, 3) at m + 1 points and infinity.
+
     Made by Toom and Cook's construction from evaluation points (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
-    CVPR 2016; Blahut, "Fast Algorithms for Signal Processing", chapter 5). Each row of B^T ends in 1. Other scales of rows, with those of G or A^T
-    the other way, would round alike.
+    CVPR 2016; Blahut, "Fast Algorithms for Signal Processing", chapter 5).
     """
     tile = len(points) + 2 - TAPS
-    size = tile + TAPS - 1
 
     def product(roots: Sequence[Fraction]) -> list[Fraction]:
         """The coefficients of the polynomial with these roots, lowest first."""
@@ -66,10 +74,7 @@ def toom_cook(points: Sequence[Fraction]) -> tuple[np.ndarray, np.ndarray, np.nd
         b_t.append([*product(others), Fraction(0)])
     g.append([Fraction(int(k == TAPS - 1)) for k in range(TAPS)])
     b_t.append(product(points))
-    a, b, c = (np.array([[float(v) for v in row] for row in m]) for m in (a_t, g, b_t))
-    assert a.shape == (tile, size)
-    assert c.shape == (size, size)
-    return a, b, c
+    return a_t, g, b_t
 
 
 def growth(points: Sequence[Fraction]) -> float:
@@ -204,13 +209,13 @@ def transformed_filters(w: np.ndarray, tile: int) -> np.ndarray:
     # Sums of whole arrays, block by block so that they stay in the cache: a matrix product this thin gains nothing from BLAS's threads.
     for block in range(filters):
         taps = np.moveaxis(w[block].astype(np.float64), 0, 2)
-        by_rows = [_combined(g[i], taps) for i in range(size)]
+        by_rows = [combined(g[i], taps) for i in range(size)]
         for i in range(size):
             for j in range(size):
-                out[i, j, block] = _combined(g[j], by_rows[i])
+                out[i, j, block] = combined(g[j], by_rows[i])
     return out
 
 
-def _combined(factors: np.ndarray, arrays: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+def combined(factors: np.ndarray, arrays: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """The sum of arrays times factors, those that are zero left out."""
     return sum((f * a for f, a in zip(factors, arrays, strict=True) if f), start=np.zeros(()))

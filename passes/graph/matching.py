@@ -132,9 +132,11 @@ def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> i
     return b.weight(derived_name(source), np.asarray(array))
 
 
-def deferred_weight(b: GraphBuilder, source: ir.Value, shape: Sequence[int], make: Callable[[], Iterable[np.ndarray]]) -> ir.Value:
-    """Like `new_weight`, for an array of the dtype of `source` that `make` computes piece by piece, in parallel with later passes."""
-    deferred = Deferred(to_numpy(type_of(source).dtype), tuple(shape), make)
+def deferred_weight(
+    b: GraphBuilder, source: ir.Value, shape: Sequence[int], make: Callable[[], Iterable[np.ndarray]], dtype: str | None = None
+) -> ir.Value:  # fmt: skip
+    """Like `new_weight`, for an array of `dtype`, or that of `source`, that `make` computes piece by piece, in parallel with later passes."""
+    deferred = Deferred(to_numpy(dtype or type_of(source).dtype), tuple(shape), make)
     if prod(shape) <= LITERAL_ELEMENTS:
         return new_weight(b, source, deferred.array())
     value: ir.Value = b.weight(derived_name(source), deferred)

@@ -26,13 +26,14 @@ def ranges(ops: Iterable[ir.Operation], weights: WeightTable) -> "dict[ir.Value,
         if isinstance(op.opview, (ConstantOp, ParameterOp)):
             known: Any = _stored(op, weights)
         else:
-            known = op.opview.value_range(*map_groups(lambda value: _of(value, found), op.opview.operand_groups()))
+            known = op.opview.value_range(*map_groups(lambda value: range_of(value, found), op.opview.operand_groups()))
         for result, of_result in zip(op.results, [known] if len(op.results) == 1 else known, strict=True):
             found[result] = _within(of_result, result)
     return found
 
 
-def _of(value: ir.Value, found: dict[ir.Value, Range]) -> Range:
+def range_of(value: ir.Value, found: dict[ir.Value, Range]) -> Range:
+    """The range of a value, of which `found` are those that are known: that of its type, where it is not one of these."""
     return found.get(value) or _within(ANY, value)
 
 

@@ -214,7 +214,10 @@ class Structured:
 
     @cached_property
     def adds_products(self) -> bool:
-        """Whether the body does nothing but add the product of two inputs of floats to its sum, which may be contracted."""
+        """Whether the body does nothing but add the product of two inputs to its sum: of floats, which may be contracted, or of integers, perhaps
+        widened."""
+        if self.combiner == "arith.addi":
+            return len(self.inputs) == 2 and self.factors is not None
         return self.combiner == "arith.addf" and len(self.inputs) == 2 and len(self.body.operations) == 3 and bool(self.contracted)
 
     @cached_property

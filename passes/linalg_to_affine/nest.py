@@ -27,7 +27,7 @@ from stepwell.passes.linalg_to_affine.shared_sums import tile_sums
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.tiles import TiledSums
 from stepwell.passes.linalg_to_affine.transposition import transposed
-from stepwell.passes.linalg_to_affine.values import combine, constant_of, given_number, index_value, is_zero, known_array, load, neutral
+from stepwell.passes.linalg_to_affine.values import combine, constant_of, extended, given_number, index_value, is_zero, known_array, load, neutral
 from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
@@ -323,12 +323,13 @@ class NestEmitter(LoopNest):
             return None
         if initial is None or not is_zero(initial):
             return None
-        [n], [other] = self.known, [a for m, a in enumerate(self.root.inputs) if m not in self.known]
+        [n], [(m, other)] = self.known, [(m, a) for m, a in enumerate(self.root.inputs) if m not in self.known]
+        signed = self.root.factors is None or dict(self.root.factors)[m].startswith("s")
         columns = [dict(zip(dims, values, strict=True)) for values in product(*(range(self.sizes[d]) for d in dims))]
 
         def load(place: Offsets) -> ir.Value:
             self._prefetch(other, place, width)
-            return self._load(other, place, width)
+            return extended(self._load(other, place, width), self.root.outputs[0].element_type, signed)
 
         sums = tile_sums(
             [[{**point, **column} for column in columns] for point in points], number=lambda place: self._number(n, place, width),

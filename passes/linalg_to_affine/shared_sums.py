@@ -24,14 +24,15 @@ class SharedSums:
     """For each row of the matrix the value that it is; None for a row of zeros."""
 
     @staticmethod
-    def of(matrix: np.ndarray) -> "SharedSums":
-        """The cheaper one of two ways: with columns that are combined first, or without.
+    def of(matrix: np.ndarray, whole: bool = False) -> "SharedSums":
+        """The cheaper one of two ways: with columns that are combined first, or without. All factors are whole numbers if those of the matrix are and
+        `whole` says that they must be.
 
         The matrices of Toom and Cook's construction take a point and its negative by neighbouring rows or columns of the same magnitudes. Two such
         columns `x`, `y` count as `x + y` and `x - y`, each of which has half of the rows; two such rows are the sum and the difference of what
         they have in common and of what has the other sign in one of them (Winograd, "Arithmetic Complexity of Computations", SIAM 1980).
         """
-        return min((_made(matrix, combine) for combine in (True, False)), key=lambda made: made.operations)
+        return min((_made(matrix, combine, whole) for combine in (True, False)), key=lambda made: made.operations)
 
     @property
     def operations(self) -> int:
@@ -46,7 +47,7 @@ class SharedSums:
         return self.columns + len(self.sums) - 1
 
     def emit(self, values: Sequence[ir.Value | None], width: int, *, fma: bool) -> list[ir.Value | None]:
-        """The rows of the product with `values`, which are floats or vectors of `width`; None for rows, and at columns, of zeros."""
+        """The rows of the product with `values`, which are numbers or vectors of `width`; None for rows, and at columns, of zeros."""
         found = {n: value for n, value in enumerate(values) if value is not None}
         for n, terms in enumerate(self.sums, self.columns):
             found[n] = _emit([(factor, found[of]) for factor, of in terms], width, fma)
@@ -78,13 +79,14 @@ def tile_sums(
         for c in map(int, np.flatnonzero(matrix.any(axis=0))):
             if key[c] not in loaded:
                 loaded[key[c]] = load(places[rows[0]][c])
-        sums = SharedSums.of(matrix).emit([loaded.get(where) for where in key], width, fma=fma)
+        whole = any(_of_integers(value) for value in loaded.values())
+        sums = SharedSums.of(matrix, whole).emit([loaded.get(where) for where in key], width, fma=fma)
         for r, value in zip(rows, sums, strict=True):
             found[r] = value
     return found
 
 
-def _made(matrix: np.ndarray, combine: bool) -> SharedSums:
+def _made(matrix: np.ndarray, combine: bool, whole: bool) -> SharedSums:
     rows, count = matrix.shape
     made = SharedSums(count)
     columns = {n: matrix[:, n] for n in range(count) if matrix[:, n].any()}
@@ -105,19 +107,19 @@ def _made(matrix: np.ndarray, combine: bool) -> SharedSums:
             continue
         twin = next((s for s in range(r + 1, rows) if made.rows[s] is None and np.array_equal(abs(left[s]), abs(left[r]))), None)
         equal = None if twin is None else np.where(left[twin] == left[r], left[r], 0)
-        if twin is None or equal is None or not _share(made, left[r], equal, numbers, r, twin):
+        if twin is None or equal is None or not _share(made, left[r], equal, numbers, r, twin, whole):
             made.rows[r] = made.add(_terms(left[r], numbers))
     return made
 
 
-def _share(made: SharedSums, row: np.ndarray, equal: np.ndarray, numbers: Sequence[int], r: int, twin: int) -> bool:
+def _share(made: SharedSums, row: np.ndarray, equal: np.ndarray, numbers: Sequence[int], r: int, twin: int, whole: bool) -> bool:
     """Compute two rows by the part that is `equal` in them and the one whose signs differ; False if that takes as much as each alone."""
     other = row - equal
     if not other.any() or not equal.any():  # the same row twice, or with the other sign
         made.rows[r] = same = made.add(_terms(row, numbers))
         made.rows[twin] = made.add(((1.0 if equal.any() else -1.0, same),))
         return True
-    outer, inner = zip(*map(_factored, (equal, other)), strict=True)
+    outer, inner = zip(*(_factored(part, whole) for part in (equal, other)), strict=True)
     alone, together = 2 * _operations(row[row != 0]), sum(_operations(part[part != 0]) for part in inner) + 2 * _operations(outer)
     if together >= alone:
         return False
@@ -126,12 +128,14 @@ def _share(made: SharedSums, row: np.ndarray, equal: np.ndarray, numbers: Sequen
     return True
 
 
-def _factored(row: np.ndarray) -> tuple[float, np.ndarray]:
+def _factored(row: np.ndarray, whole: bool) -> tuple[float, np.ndarray]:
     """A factor and what it leaves of a row, with a 1 in it, where that takes no rounding and saves a product; else 1 and the row."""
     if np.any(abs(row) == 1):
         return 1.0, row
     for factor in map(float, row[row != 0][::-1]):
         rest = row / factor
+        if whole and not np.array_equal(rest, np.rint(rest)):
+            continue
         if np.array_equal(rest.astype(np.float32), rest) and np.array_equal(rest * factor, row):
             return factor, rest
     return 1.0, row
@@ -150,18 +154,27 @@ def _emit(terms: list[tuple[float, ir.Value]], width: int, fma: bool) -> ir.Valu
     """A sum, which begins with a term whose factor is 1 if there is one."""
     first = next((n for n, (factor, _) in enumerate(terms) if factor == 1), 0)
     factor, total = terms.pop(first)
-    if factor != 1:
-        total = arith.negf(total) if factor == -1 else arith.mulf(total, _constant(factor, total, width))
+    whole = _of_integers(total)
+    add, sub, mul = (arith.addi, arith.subi, arith.muli) if whole else (arith.addf, arith.subf, arith.mulf)
+    if factor == -1:
+        total = sub(_constant(0, total, width), total) if whole else arith.negf(total)
+    elif factor != 1:
+        total = mul(total, _constant(factor, total, width))
     for factor, value in terms:
         if factor == 1:
-            total = arith.addf(total, value)
+            total = add(total, value)
         elif factor == -1:
-            total = arith.subf(total, value)
-        elif fma:
+            total = sub(total, value)
+        elif fma and not whole:
             total = math.fma(value, _constant(factor, value, width), total)
         else:
-            total = arith.addf(total, arith.mulf(value, _constant(factor, value, width)))
+            total = add(total, mul(value, _constant(factor, value, width)))
     return total
+
+
+def _of_integers(value: ir.Value) -> bool:
+    kind = value.type
+    return isinstance(kind.element_type if isinstance(kind, ir.VectorType) else kind, ir.IntegerType)
 
 
 def _constant(factor: float, like: ir.Value, width: int) -> ir.Value:

@@ -108,6 +108,16 @@ def constant_of(element: ir.Type, value: float) -> ir.Value:
     return arith.ConstantOp(element, attribute).result
 
 
+def extended(value: ir.Value, element: ir.Type, signed: bool) -> ir.Value:
+    """An integer, or a vector of them, in a type that is wider or the same; any other value as it is."""
+    kind = value.type
+    own = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    if own == element or not isinstance(own, ir.IntegerType):
+        return value
+    to = ir.VectorType.get(kind.shape, element) if isinstance(kind, ir.VectorType) else element
+    return arith.extsi(to, value) if signed else arith.extui(to, value)
+
+
 def is_zero(value: ir.Value) -> bool:
     """Whether a value, or each element of it, is known to be zero."""
     source = defining_op(value)

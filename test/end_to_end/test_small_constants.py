@@ -76,6 +76,34 @@ def test_slopes(slopes: tuple[int, ...], dtype: Any) -> None:
     check(helper.make_node("PRelu", ["x", "slope"], ["y"]), operands, (1,))
 
 
+SIGNS = [-1, 1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32])
+def test_products_by_a_matrix_whose_rows_share_sums(dtype: Any, seed: int) -> None:
+    """Rows and columns in pairs, some of zeros, one that is the negative of a single element."""
+    check(helper.make_node("MatMul", ["m", "x"], ["y"]), [paired(seed).astype(dtype), RANDOM.integers(-99, 99, (6, 37)).astype(dtype)], (0,))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kinds", [(np.int8, np.uint8), (np.int8, np.int8)])
+def test_products_of_bytes_by_a_matrix_whose_rows_share_sums(kinds: tuple[Any, Any], seed: int) -> None:
+    limits = np.iinfo(kinds[1])
+    operands = [paired(seed).astype(kinds[0]), RANDOM.integers(limits.min, limits.max, (6, 37), endpoint=True).astype(kinds[1])]
+    check(helper.make_node("MatMulInteger", ["m", "x"], ["y"]), operands, (0,))
+
+
+def paired(seed: int) -> np.ndarray:
+    r = np.random.default_rng(seed)
+    half = r.choice([-5, -4, -2, -1, 0, 0, 0, 1, 2, 4, 6], (3, 3))
+    rows = np.concatenate([half, half * r.choice(SIGNS, 3)])
+    whole = np.concatenate([rows, rows * r.choice(SIGNS, (6, 1))], axis=1)
+    whole[seed % 6] = 0
+    whole[(seed + 1) % 6] = -np.eye(6, dtype=np.int64)[seed % 6]
+    return np.asarray(whole)
+
+
 # --- sums in which a constant is an index
 
 

@@ -23,7 +23,7 @@ DEPTHWISE = ("graph.blocked_depthwise_conv",)
 ROW = 16  # elements that lie together from which on they are read where they are: in shorter rows, arithmetic would be in short vectors too
 PAIR = 2  # elements of rows that are vectors across the rows, side by side in registers
 FEW_READS = 4  # of each element of a transposed matrix, up to which it is read where it lies
-CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv", "graph.versioned_winograd_conv")
+CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv", "graph.versioned_winograd_conv", "graph.integer_winograd_conv")
 
 
 @dataclass(frozen=True)

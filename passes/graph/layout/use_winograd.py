@@ -1,7 +1,7 @@
 """The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import POINTS, TAPS, error_bound, transformed_filters
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.graph.integer_products import widened
+from stepwell.passes.graph.layout.winograd_cost import Sizes, Variant, best, direct_cost, winograd_cost
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, producer, source_of
 
 ERRORS = {tile: error_bound(tile) for tile in POINTS}
@@ -20,16 +22,6 @@ ERRORS = {tile: error_bound(tile) for tile in POINTS}
 
 
 AT_RUN_TIME = 4  # the largest tile for large filters: a block of transformed ones for F(6, 3) would not stay in a core's own cache
-
-
-@dataclass(frozen=True, order=True)
-class Variant:
-    """A way to compute a convolution; those that store less come first in order."""
-
-    stored: int  # numbers that its filters take
-    cost: float  # in floating-point operations
-    tile: int  # 0 for the direct method
-    transformed: bool  # its filters, now
 
 
 @register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
@@ -93,16 +85,16 @@ class UseWinograd(Pass):
         if None in whole:
             return NoMatch(f"a size of its result, {type_of(conv.result)}, is not known")
         hints = hints_around(conv.operation)
-        images, *image = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
+        images, rows, columns = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
-        sizes = (*image, channels, filters, values["group"])
+        sizes = Sizes(images, rows, columns, channels, filters, values["group"])
         tries = [images] if isinstance(whole[0], int) else [max(1, images // FEWER), images]
-        found = [[*self.variants(n, *sizes), Variant(w.elements, self.direct_cost(n, *sizes), 0, False)] for n in tries]
+        found = [self.variants(replace(sizes, images=n), w.elements) for n in tries]
         if len(found[0]) == 1:
             return NoMatch(f"no tile has an error of at most {self.error}")
-        variant = self._best(found)
+        variant = best(found, self.slack)
         if variant.tile == 0:
-            return NoMatch(f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms")
+            return NoMatch(f"{filters} filters of {channels} channels on {rows}x{columns} positions do not pay for the transforms")
         array = source_of(conv.w, b.weights)
         if array is None:
             return NoMatch("its filters are not known")
@@ -116,7 +108,7 @@ class UseWinograd(Pass):
             return deferred_weight(b, conv.w, (size, size, blocks, inputs, inner, outer), lambda: [transformed_filters(given(), tile)])
 
         u = transformed(variant.tile) if variant.transformed else conv.w
-        few = None if isinstance(whole[0], int) else self._few(variant, found[0], images, sizes)
+        few = None if isinstance(whole[0], int) else self._few(variant, found[0], sizes)
         result: ir.Value
         if few is None:
             result = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
@@ -127,76 +119,56 @@ class UseWinograd(Pass):
             result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
         return result
 
-    def _best(self, found: Sequence[list[Variant]]) -> Variant:
-        """The variant to take, of the same ones for each of several numbers of images: the one that at worst costs least more than the best."""
-        least = [min(variant.cost for variant in variants) for variants in found]
-        worst = [max(variant.cost / best for variant, best in zip(same, least, strict=True)) for same in zip(*found, strict=True)]
-        return min(variant for variant, cost in zip(found[-1], worst, strict=True) if cost <= (1 + self.slack) * min(worst))
-
-    def _few(self, usual: Variant, found: Sequence[Variant], images: int, sizes: Sequence[int]) -> tuple[int, int] | None:
-        """A smaller tile that is better for a few of the `images` that are likely, and for how many at most; None if there is none.
+    def _few(self, usual: Variant, found: Sequence[Variant], sizes: Sizes) -> tuple[int, int] | None:
+        """A smaller tile that is better for a few of the images that are likely, and for how many at most; None if there is none.
 
         `found` are the variants for these few. The image is filled up for the usual tile, so that the smaller one computes no less of it.
         """
         if not usual.transformed:
             return None
-        rows, columns, *rest = sizes
-        filled = [-(-size // usual.tile) * usual.tile for size in (rows, columns)]
+        filled = replace(sizes, rows=-(-sizes.rows // usual.tile) * usual.tile, columns=-(-sizes.columns // usual.tile) * usual.tile)
 
         def better(tile: int, count: int) -> bool:
-            return self.cost(usual.tile, count, *filled, *rest) > (1 + self.slack) * self.cost(tile, count, *filled, *rest)
+            by_usual, by_other = (winograd_cost(t, replace(filled, images=count), self.flops_per_byte) for t in (usual.tile, tile))
+            return by_usual > (1 + self.slack) * by_other
 
         small = [one.tile for one in sorted(found) if one.transformed and one.tile < usual.tile and 4 * one.stored <= self.most_bytes]
         for tile in (tile for tile in small if usual.tile % tile == 0):
-            most = max((count for count in range(1, images) if better(tile, count)), default=0)
+            most = max((count for count in range(1, sizes.images) if better(tile, count)), default=0)
             if most:
                 return tile, most
         return None
 
-    def variants(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Variant]":
-        """Winograd's variants whose error is small enough; each filter reads `channels`.
+    def variants(self, sizes: Sizes, elements: int) -> "list[Variant]":
+        """Winograd's variants whose error is small enough, and the direct method, whose filters have so many elements.
 
         Filters of groups are transformed at compile time: at run time their loop over filters could not be fused with what follows.
         """
         out = []
         for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
-            size = tile + TAPS - 1
-            cost = self.cost(tile, images, rows, columns, channels, filters, group)
-            stored = size**2 * channels * filters
-            large = 4 * stored > self.most_bytes
+            size, both = tile + TAPS - 1, sizes.channels * sizes.filters
+            cost = winograd_cost(tile, sizes, self.flops_per_byte)
+            large = 4 * size**2 * both > self.most_bytes
             if tile <= AT_RUN_TIME or not large:
-                out.append(Variant(stored, cost, tile, True))
-            if tile <= AT_RUN_TIME and large and group == 1:
+                out.append(Variant(size**2 * both, cost, tile, True))
+            if tile <= AT_RUN_TIME and large and sizes.group == 1:
                 transforms = 4 * (size * TAPS**2 + size**2 * TAPS)
                 read_less = self.flops_per_byte * 4 * (size**2 - TAPS**2)
-                out.append(Variant(TAPS**2 * channels * filters, cost + (transforms - read_less) * channels * filters, tile, False))
-        return out
-
-    def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
-        """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
-
-        A transform of n x n numbers by two matrices, half of them zeros, would be n^3 multiply-adds for each number of channels or filters, and
-        counts twice: rows share sums, but a transform waits for what it loads and stores.
-        """
-        size = tile + TAPS - 1
-        tiles = images * -(-rows // tile) * -(-columns // tile)
-        transforms = 4 * (size**3 * channels * group + (tile * size**2 + tile**2 * size) * filters)
-        return tiles * (2 * size**2 * channels * filters + transforms) + self.flops_per_byte * 4 * size**2 * channels * filters
-
-    def direct_cost(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
-        """The direct convolution in the same measure."""
-        return TAPS**2 * channels * filters * (2.0 * images * rows * columns + self.flops_per_byte * 4)
+                out.append(Variant(TAPS**2 * both, cost + (transforms - read_less) * both, tile, False))
+        return [*out, Variant(elements, direct_cost(sizes, self.flops_per_byte), 0, False)]
 
 
 def sink(cut: ir.Value, b: GraphBuilder) -> None:
     """Move a slice behind the element-wise ops that follow it, so that these still fuse with what comes before.
 
     rewrite: f(slice(x), c, …) -> slice(f(x, c, …))  where the slice has no other user, and every c is 1 along what the slice cuts
+
+    It stays before a cast that widens, which fuses with a product that reads narrow numbers.
     """
     while True:
         source, user = defining_op(cut), users(cut)
         view: Any = user[0].opview if len(user) == 1 else None
-        if source is None or source.name != "graph.slice" or not is_elementwise(view):
+        if source is None or source.name != "graph.slice" or not is_elementwise(view) or widened(view.operation.results[0]) is not None:
             return
         op, whole = user[0], source.operands[0]
         have, kept = type_of(whole).shape, type_of(cut).shape

@@ -58,7 +58,8 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
     assert SWITCHES == {
         "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
         "use-sub-pixels": "use-sub-pixels", "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
-        "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "skip-padding": "skip-padding", "pack-matmul": "pack-matmul",
+        "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "use-integer-winograd": "use-integer-winograd",
+        "skip-padding": "skip-padding", "pack-matmul": "pack-matmul",
         "narrow-products": "narrow-products", "pack-integer-products": "pack-integer-products",
         "separate-zero-points": "separate-zero-points", "use-integers": "use-integers", "widen-halves": "widen-halves",
         "use-fake-quantize": "use-fake-quantize",

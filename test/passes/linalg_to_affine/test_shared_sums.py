@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS, integer_matrices
 from stepwell.dialects.graph.winograd import POINTS, matrices
 from stepwell.passes.linalg_to_affine.shared_sums import SharedSums
 
@@ -49,3 +50,20 @@ def test_any_matrix(seed: int) -> None:
     np.testing.assert_allclose(computed(sums, x), matrix @ x, rtol=0, atol=1e-14 * matrix.size)
     assert sums.operations <= plain(matrix)
     assert [row is None for row in sums.rows] == [not row.any() for row in matrix]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whole_factors_of_whole_matrices(seed: int) -> None:
+    r = np.random.default_rng(seed)
+    matrix = r.choice([-8.0, -4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0, 6.0], r.integers(1, 9, 2))
+    matrix = np.concatenate([matrix, matrix * r.choice([-1.0, 1.0], matrix.shape[1])])
+    sums, x = SharedSums.of(matrix, whole=True), r.integers(-99, 99, matrix.shape[1])
+    assert all(float(factor).is_integer() for terms in sums.sums for factor, _ in terms)
+    np.testing.assert_array_equal(computed(sums, x), matrix @ x)
+    assert sums.operations <= plain(matrix)
+
+
+def test_operations_of_integer_tiles() -> None:
+    """Of A^T, G and B^T; a product by a power of two is a shift."""
+    made = {tile: [SharedSums.of(m.astype(np.float64), whole=True).operations for m in integer_matrices(tile)[:3]] for tile in INTEGER_POINTS}
+    assert made == {2: [4, 5, 4], 4: [10, 10, 12]}

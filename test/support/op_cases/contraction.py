@@ -7,6 +7,7 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import case
+from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS
 from stepwell.dialects.graph.windows import window_counts
 from stepwell.dialects.graph.winograd import POINTS, transformed_filters
 
@@ -138,6 +139,16 @@ def versioned_winograd_conv(r: Random) -> Case:
     w = r.within(dtype, (filters * group, blocks, 3, 3, inner, outer), -1, 1)
     filters_of = [transformed_filters(w, size) for size in (tile, few)]
     return Case([x, *filters_of], {"tile": tile, "few_tile": few, "most": most, "group": group})
+
+
+@case("integer_winograd_conv")
+def integer_winograd_conv(r: Random) -> Case:
+    dtype, tile, depth = r.dtype(), r.choice(tuple(INTEGER_POINTS)), r.choice((1, 2))
+    images, blocks, lanes, filters, outer = r.sizes(5, 1, 3)
+    rows, columns, group = *r.sizes(2, 1, 2), r.integer(1, 2)
+    x = r.array(dtype, (images, blocks * group, rows * tile + 2, columns * tile + 2, lanes * depth))
+    u = r.array("i16", (tile + 2, tile + 2, filters * group, blocks, lanes, outer, depth))
+    return Case([x, u], {"tile": tile, "group": group})
 
 
 @case("packed_matmul")

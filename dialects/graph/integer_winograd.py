@@ -1,0 +1,158 @@
+"""Convolution of integers by Winograd's minimal filtering, exactly, and the matrices of whole numbers that it takes."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from math import gcd, lcm
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import divides, holds
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank
+from stepwell.dialects.graph.value_range import Range
+from stepwell.dialects.graph.winograd import TAPS, both_signs, combined, constructed
+from stepwell.dialects.support.errors import InferenceError
+
+INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
+"""Where the polynomials of F(m, 3) are evaluated, beside infinity: the smallest whole numbers. Data of F(6, 3) would leave 16 bits."""
+MOST = 15  # what a row of G adds up to at most: twice that times 128, the largest weight, still fits 16 bits
+WIDTH = 16  # bits of transformed data and filters
+SUMS = 32  # bits of sums
+
+
+class Matrices(NamedTuple):
+    """A^T, G and B^T of whole numbers, with `divisor * y = A^T ((G g) * (B^T d))`; along both axes the result is that over `divisor` squared."""
+
+    a_t: np.ndarray
+    g: np.ndarray
+    b_t: np.ndarray
+    divisor: int
+
+    @property
+    def shift(self) -> int:
+        """How many times 2 divides the square of the divisor."""
+        square = self.divisor**2
+        return (square & -square).bit_length() - 1
+
+    @property
+    def inverse(self) -> int:
+        """What an odd multiple of a number is multiplied by to get that number, modulo 2**32: the inverse of the rest of the square."""
+        return pow(self.divisor**2 >> self.shift, -1, 1 << SUMS)
+
+
+@cache
+def integer_matrices(tile: int) -> Matrices:
+    """Those of F(tile, 3) at its `INTEGER_POINTS`. Raises KeyError for a tile without points.
+
+    G is multiplied by what makes its rows whole. Where a row then adds up to more than `MOST`, a factor of it goes to A^T.
+    """
+    a_t, g, b_t = constructed(INTEGER_POINTS[tile])
+    divisor = lcm(*(v.denominator for row in g for v in row))
+    rows = [[int(v * divisor) for v in row] for row in g]
+    moved = [next(f for f in range(1, divisor + 1) if gcd(*row) % f == 0 and sum(map(abs, row)) <= MOST * f) for row in rows]
+    return Matrices(
+        _whole([[v * factor for v, factor in zip(row, moved, strict=True)] for row in a_t]),
+        _whole([[Fraction(v, factor) for v in row] for row, factor in zip(rows, moved, strict=True)]),
+        _whole(b_t),
+        divisor,
+    )
+
+
+def _whole(matrix: Sequence[Sequence[Fraction]]) -> np.ndarray:
+    assert all(v.denominator == 1 for row in matrix for v in row)
+    return np.array([[int(v) for v in row] for row in matrix], np.int64)
+
+
+def transformed_range(tile: int, data: Range) -> Range:
+    """Where transformed data B^T d B lie, for data of a range."""
+    _, _, b_t, _ = integer_matrices(tile)
+    low, high = data
+    for _ in range(2):
+        positive, negative = np.maximum(b_t, 0).sum(axis=1), np.minimum(b_t, 0).sum(axis=1)
+        low, high = min(positive * low + negative * high), max(positive * high + negative * low)
+    return low, high
+
+
+def transformed_integers(w: np.ndarray, tile: int, depth: int) -> np.ndarray:
+    """Filters (M / b, K, 3, 3, a / d, b, d) of bytes as IntegerWinogradConvOp takes them, with `depth` neighbours side by side."""
+    _, g, _, _ = integer_matrices(tile)
+    size, (filters, channels, _, _, lanes, outer, before) = tile + TAPS - 1, w.shape
+    w = np.moveaxis(w, -1, -2).reshape(*w.shape[:4], lanes * before // depth, depth, outer)
+    w = np.moveaxis(w, -1, -2)
+    out = np.empty((size, size, filters, channels, *w.shape[4:]), np.int16)
+    for block in range(filters):
+        taps = np.moveaxis(w[block].astype(np.int64), 0, 2)
+        by_rows = [combined(g[i], taps) for i in range(size)]
+        for i in range(size):
+            for j in range(size):
+                out[i, j, block] = combined(g[j], by_rows[i])
+    return out
+
+
+class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]):
+    """The 3x3 convolution with stride 1 of blocked integers `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b) of i32, by F(tile, 3) along
+    both axes; H and W are multiples of `tile`.
+
+    `u` is filters G w G^T of 16 bits as (n, n, M / b, K, a / d, b, d) with n = tile + 2: the weights of each d neighbouring lanes lie side by side,
+    as instructions for dot products read them. The blocks of channels and of filters fall into `group` equal parts each; the filters of a group
+    read its K = C / a / group blocks.
+
+    All matrices are of whole numbers (`integer_matrices`), so nothing is rounded: the result is the convolution to the bit where transformed data
+    fit 16 bits (`transformed_range`), and results times 2**`shift` fit 32. Elsewhere data wrap around in 16 bits, and sums and the result in 32.
+    Products and their sums may wrap around: what they are taken apart into at the end is exact modulo 2**32.
+    """
+
+    fusion = Fusion.COMPLEX
+
+    x: Operand
+    u: Operand
+    result: Result
+    tile: ir.IntegerAttr
+    group: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, u: TensorType, *, tile: int, group: int) -> InferredTypes:
+        expect_dtype("x", x, ("i8", "ui8", "i16"))
+        expect_dtype("u", u, ("i16",))
+        if tile not in INTEGER_POINTS:
+            raise InferenceError(f"attribute 'tile' must be one of {list(INTEGER_POINTS)}, got {tile}")
+        expect_rank("x", x, 5)
+        expect_rank("u", u, 7)
+        for axis in range(2):
+            expect_dim("u", u, axis, tile + TAPS - 1, f"tile {tile} and {TAPS} taps")
+        if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[2])):
+            raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
+        if x.shape[1] is not None:
+            expect_dim("u", u, 3, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
+        lanes, depth = u.shape[4], u.shape[6]
+        if lanes is not None and depth is not None and x.shape[4] is not None and lanes * depth != x.shape[4]:
+            raise InferenceError(f"operand 'u' ({u}) must have the lanes of operand 'x' ({x}), in groups: dimensions 4 and 6")
+        sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
+        if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
+            raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
+        return TensorType("i32", (x.shape[0], u.shape[2], *sizes, u.shape[5]))
+
+    @staticmethod
+    def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int) -> np.ndarray:
+        matrices = integer_matrices(tile)
+        a_t, _, b_t, _ = matrices
+        size = tile + TAPS - 1
+        filters = np.moveaxis(u, -1, -2).astype(np.int64)
+        filters = filters.reshape(*filters.shape[:4], -1, filters.shape[-1])
+        view = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
+        v = np.einsum("ik,jl,nchwakl->ijnchwa", b_t, b_t, view, optimize=True).astype(np.int16).astype(np.int64)
+        parts = zip(np.split(filters, group, axis=2), np.split(v, group, axis=3), strict=True)
+        m = np.concatenate([np.einsum("ijmcab,ijnchwa->ijnmhwb", *part, optimize=True) for part in parts], axis=3)
+        y = np.einsum("pi,qj,ijnmhwb->nmhpwqb", a_t, a_t, m.astype(np.int32).astype(np.int64), optimize=True)
+        n, blocks, rows, _, columns, _, block = y.shape
+        whole = (y.astype(np.uint64) * np.uint64(matrices.inverse)).astype(np.uint32).view(np.int32) >> matrices.shift
+        return np.ascontiguousarray(whole.reshape(n, blocks, rows * tile, columns * tile, block))
+
+    @staticmethod
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, **attributes: Any) -> int:
+        """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
+        return 2 * result.elements * TAPS * TAPS * u.static_shape[3] * u.static_shape[4] * u.static_shape[6]

@@ -1,0 +1,156 @@
+"""The pass that computes 3x3 convolutions of narrow integers by Winograd's minimal filtering, to the bit, if that costs less."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import BlockedConvOp, GraphBuilder
+from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS, SUMS, integer_matrices, transformed_integers, transformed_range
+from stepwell.dialects.graph.value_range import Range
+from stepwell.dialects.graph.winograd import TAPS
+from stepwell.dialects.target.description import GENERIC
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.graph.integer_products import (
+    IntegerProductPass,
+    ProductRewriting,
+    fastest,
+    holds,
+    is_integer_product,
+    kind_of,
+    rate,
+    speed,
+    widened,
+)
+from stepwell.passes.graph.layout.use_winograd import sink
+from stepwell.passes.graph.layout.winograd_cost import Arithmetic, Sizes, Variant, best, direct_cost, winograd_cost
+from stepwell.passes.graph.matching import deferred_weight, source_of
+from stepwell.passes.graph.ranges import range_of
+
+HELD = "i16"  # transformed data and filters
+
+
+@register_pass("use-integer-winograd", level="graph", optional=True)
+@dataclass
+class UseIntegerWinograd(IntegerProductPass):
+    """Replace blocked 3x3 convolutions of narrow integers with stride 1 by Winograd ones, where these cost less and give the same bits.
+
+    rewrite: blocked_conv(cast(x), cast(w))  ->  slice(integer_winograd_conv(pad(x), G w G^T computed now))
+
+    F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16. All matrices are of whole
+    numbers, and nothing is rounded or saturated. Transformed numbers have 16 bits: where an instruction of the target multiplies twice as many bytes,
+    half of what is saved is lost (see `use-winograd` for how costs are reckoned, `flops_per_byte`, `slack` and `most_bytes`).
+
+    The candidates are the direct method and the tiles for which all transformed data fit 16 bits, which follows from the range of the image, and
+    all results times 2**shift fit 32, which follows from that and the filters.
+    """
+
+    flops_per_byte: float = 4.0
+    slack: float = 0.08
+    gain: float = 1.4  # at least so many times less than the direct method must a tile cost
+    most_bytes: int = 16 << 20
+    tile: int = 0  # 2 or 4; 0 for the best one
+    done: ClassVar[str] = "computed by Winograd's method in integers, exactly"
+
+    def takes(self, view: Any) -> bool:
+        return isinstance(view, BlockedConvOp) and is_integer_product(view)
+
+    def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
+        return _Replacing(state, known, options=self)
+
+
+@dataclass
+class _Replacing(ProductRewriting):
+    """One run on a function."""
+
+    options: UseIntegerWinograd = field(kw_only=True)
+
+    def rewrite(self, op: ir.Operation) -> NoMatch | None:
+        """Replace a convolution; None if done, else why not."""
+        conv, values = op.opview, op.opview.attribute_values()
+        x, w = type_of(conv.x), type_of(conv.w)
+        if x.rank != 5 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
+            return NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
+        lanes, _, depth = w.static_shape[4:]
+        if lanes * depth != x.shape[4]:
+            return NoMatch("it reads a part of each block of channels only, or its groups share one")
+        casts = [widened(value) for value in op.operands]
+        filters = None if casts[1] is None else source_of(casts[1].x, self.state.weights)
+        if casts[0] is None or filters is None:
+            return NoMatch("its image is not made of narrow integers, or its filters are not known")
+        return self._replaced(op, casts[0].x, casts[1].x, filters)
+
+    def _replaced(self, op: ir.Operation, x: ir.Value, w: ir.Value, filters: Callable[[], np.ndarray]) -> NoMatch | None:
+        (blocks, channels, _, _, lanes, block, depth), whole = type_of(w).static_shape, type_of(op.results[0]).shape
+        if None in whole:
+            return NoMatch(f"a size of its result, {type_of(op.results[0])}, is not known")
+        target = self.state.target
+        chosen, before = fastest(kind_of(HELD), kind_of(HELD), target), rate(kind_of(type_of(x).dtype), kind_of(type_of(w).dtype), target)
+        if chosen is None or not before or lanes * depth % chosen.depth:
+            return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
+        flops = 2.0 * (target or GENERIC).lanes(SUMS)  # in one instruction
+        numbers = Arithmetic(flops / before, flops / speed(chosen), 1, 2)
+        hints, group = hints_around(op), op.opview.attribute_values()["group"]
+        images, rows, columns = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
+        sizes = Sizes(images, rows, columns, channels * lanes * depth, blocks * block, group)
+        tries = [images] if isinstance(whole[0], int) else [max(1, images // FEWER), images]
+        variants = [self.variants(replace(sizes, images=n), type_of(w).elements, numbers) for n in tries]
+        data, refused = range_of(x, self.known), []
+        while (variant := best(variants, self.options.slack)).tile:
+            if is_exact(variant.tile, data, filters()):
+                self.replace(op, x, w, variant.tile, chosen.depth, filters)
+                return None
+            refused.append(f"F({variant.tile}, {TAPS})")
+            variants = [[one for one in of if one.tile != variant.tile] for of in variants]
+        if refused:
+            return NoMatch(f"with data of {data[0]} to {data[1]}, numbers of {' and '.join(refused)} may not fit their bits")
+        return NoMatch(f"{sizes.filters} filters of {sizes.channels} channels on {rows}x{columns} positions do not pay for the transforms")
+
+    def variants(self, sizes: Sizes, elements: int, numbers: Arithmetic) -> list[Variant]:
+        """Those whose filters are small enough, and the direct method, whose filters have so many elements."""
+        out = []
+        for tile in (t for t in INTEGER_POINTS if self.options.tile in (t, 0)):
+            stored = (tile + TAPS - 1) ** 2 * sizes.channels * sizes.filters
+            if numbers.kept * stored <= self.options.most_bytes:
+                out.append(Variant(stored, winograd_cost(tile, sizes, self.options.flops_per_byte, numbers), tile, True))
+        direct = direct_cost(sizes, self.options.flops_per_byte, numbers)
+        return [*out, Variant(elements, direct / self.options.gain, 0, False)]
+
+    def replace(self, op: ir.Operation, x: ir.Value, w: ir.Value, tile: int, depth: int, filters: Callable[[], np.ndarray]) -> None:
+        """Put the convolution by F(tile, 3) in the place of the direct one; its filters have `depth` neighbours side by side."""
+        whole, (blocks, channels, _, _, lanes, block, before) = type_of(op.results[0]).shape, type_of(w).static_shape
+        with ir.InsertionPoint(op), op.location:
+            b, size = GraphBuilder(self.state.weights), tile + TAPS - 1
+            filling = [-n % tile for n in whole[2:4] if n is not None]
+            cut = any(n != 0 for n in filling)
+            if cut:
+                x = b.pad(x, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
+            shape = (size, size, blocks, channels, lanes * before // depth, block, depth)
+            u = deferred_weight(b, w, shape, lambda: [transformed_integers(filters(), tile, depth)], HELD)
+            result: ir.Value = b.integer_winograd_conv(x, u, tile=tile, group=op.opview.attribute_values()["group"])
+            if cut:
+                result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
+        op.results[0].replace_all_uses_with(result)
+        self.replaced.append(op)
+        if cut:
+            sink(result, b)
+
+
+def is_exact(tile: int, data: Range, w: np.ndarray) -> bool:
+    """Whether F(tile, 3) of data of this range by filters (M / b, K, 3, 3, a / d, b, d) is the convolution to the bit."""
+    low, high = min(data[0], 0), max(data[1], 0)  # images are padded with 0
+    if not np.isfinite([low, high]).all() or not holds(HELD, *transformed_range(tile, (low, high))):
+        return False
+    matrices = integer_matrices(tile)
+    largest = np.abs(matrices.g).sum(axis=1).max() ** 2 * max(int(w.max(initial=0)), -int(w.min(initial=0)))
+    if not holds(HELD, -largest, largest):
+        return False
+    axes = (1, 2, 3, 4, 6)
+    positive, negative = (part.sum(axis=axes, dtype=np.int64) for part in (np.maximum(w, 0), np.minimum(w, 0)))
+    most = 1 << (SUMS - 1 - matrices.shift)
+    return bool(np.all(positive * low + negative * high >= -most) and np.all(positive * high + negative * low < most))

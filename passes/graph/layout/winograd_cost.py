@@ -1,0 +1,69 @@
+"""What convolutions cost by Winograd's minimal filtering and directly, in one measure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from stepwell.dialects.graph.winograd import TAPS
+
+
+@dataclass(frozen=True, order=True)
+class Variant:
+    """A way to compute a convolution; those that store less come first in order."""
+
+    stored: int  # numbers that its filters take
+    cost: float  # in floating-point operations
+    tile: int  # 0 for the direct method
+    transformed: bool  # its filters, now
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What the numbers of a convolution cost, in floating-point operations of f32."""
+
+    product: float = 2.0
+    """A product with its addition, directly."""
+    transformed: float = 2.0
+    """The same of transformed numbers."""
+    stored: int = 4
+    """Bytes of a filter's number."""
+    kept: int = 4
+    """Bytes of a transformed one."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A blocked 3x3 convolution with stride 1, each of whose filters reads `channels`."""
+
+    images: int
+    rows: int
+    columns: int
+    channels: int
+    filters: int
+    group: int
+
+
+def winograd_cost(tile: int, of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:
+    """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
+
+    A transform of n x n numbers by two matrices, half of them zeros, would be n^3 multiply-adds for each number of channels or filters, and
+    counts twice: rows share sums, but a transform waits for what it loads and stores.
+    """
+    size = tile + TAPS - 1
+    tiles = of.images * prod(-(-n // tile) for n in (of.rows, of.columns))
+    transforms = 4 * (size**3 * of.channels * of.group + (tile * size**2 + tile**2 * size) * of.filters)
+    both = of.channels * of.filters
+    return tiles * (numbers.transformed * size**2 * both + transforms) + flops_per_byte * numbers.kept * size**2 * both
+
+
+def direct_cost(of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:
+    """The direct convolution in the same measure."""
+    return TAPS**2 * of.channels * of.filters * (numbers.product * of.images * of.rows * of.columns + flops_per_byte * numbers.stored)
+
+
+def best(found: Sequence[Sequence[Variant]], slack: float) -> Variant:
+    """The variant to take, of the same ones for each of several numbers of images: of those that at worst cost, against the best one, at most `slack`
+    more than the one that does least, the one that stores least."""
+    least = [min(variant.cost for variant in variants) for variants in found]
+    worst = [max(variant.cost / best for variant, best in zip(same, least, strict=True)) for same in zip(*found, strict=True)]
+    return min(variant for variant, cost in zip(found[-1], worst, strict=True) if cost <= (1 + slack) * min(worst))
