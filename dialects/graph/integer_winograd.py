@@ -14,7 +14,7 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank
 from stepwell.dialects.graph.value_range import Range
-from stepwell.dialects.graph.winograd import TAPS, both_signs, combined, constructed
+from stepwell.dialects.graph.winograd import TAPS, along_both, both_signs, constructed
 from stepwell.dialects.support.errors import InferenceError
 
 INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
@@ -79,18 +79,9 @@ def transformed_range(tile: int, data: Range) -> Range:
 
 def transformed_integers(w: np.ndarray, tile: int, depth: int) -> np.ndarray:
     """Filters (M / b, K, 3, 3, a / d, b, d) of bytes as IntegerWinogradConvOp takes them, with `depth` neighbours side by side."""
-    _, g, _, _ = integer_matrices(tile)
-    size, (filters, channels, _, _, lanes, outer, before) = tile + TAPS - 1, w.shape
-    w = np.moveaxis(w, -1, -2).reshape(*w.shape[:4], lanes * before // depth, depth, outer)
-    w = np.moveaxis(w, -1, -2)
-    out = np.empty((size, size, filters, channels, *w.shape[4:]), np.int16)
-    for block in range(filters):
-        taps = np.moveaxis(w[block].astype(np.int64), 0, 2)
-        by_rows = [combined(g[i], taps) for i in range(size)]
-        for i in range(size):
-            for j in range(size):
-                out[i, j, block] = combined(g[j], by_rows[i])
-    return out
+    *outside, lanes, outer, before = w.shape
+    w = np.moveaxis(w, -1, -2).reshape(*outside, lanes * before // depth, depth, outer)
+    return along_both(integer_matrices(tile).g, np.moveaxis(w, -1, -2), np.int16)
 
 
 class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]):

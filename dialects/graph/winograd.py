@@ -202,20 +202,23 @@ def block_axes(transformed: bool) -> tuple[int, int]:
 
 def transformed_filters(w: np.ndarray, tile: int) -> np.ndarray:
     """Filters (M / b, K, 3, 3, a, b) as WinogradConvOp takes them, computed in f64 and rounded once."""
-    _, g, _ = matrices(tile)
-    size = tile + TAPS - 1
-    filters, channels, _, _, inner, outer = w.shape
-    out = np.empty((size, size, filters, channels, inner, outer), w.dtype)
+    return along_both(matrices(tile)[1], w, w.dtype)
+
+
+def along_both(g: np.ndarray, w: np.ndarray, dtype: Any) -> np.ndarray:
+    """G w G^T of filters (M / b, K, 3, 3, …), computed in the type of G, as (n, n, M / b, K, …) of `dtype`."""
+    size, (filters, channels, _, _, *rest) = len(g), w.shape
+    out = np.empty((size, size, filters, channels, *rest), dtype)
     # Sums of whole arrays, block by block so that they stay in the cache: a matrix product this thin gains nothing from BLAS's threads.
     for block in range(filters):
-        taps = np.moveaxis(w[block].astype(np.float64), 0, 2)
-        by_rows = [combined(g[i], taps) for i in range(size)]
+        taps = np.moveaxis(w[block].astype(g.dtype), 0, 2)
+        by_rows = [_combined(g[i], taps) for i in range(size)]
         for i in range(size):
             for j in range(size):
-                out[i, j, block] = combined(g[j], by_rows[i])
+                out[i, j, block] = _combined(g[j], by_rows[i])
     return out
 
 
-def combined(factors: np.ndarray, arrays: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+def _combined(factors: np.ndarray, arrays: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """The sum of arrays times factors, those that are zero left out."""
-    return sum((f * a for f, a in zip(factors, arrays, strict=True) if f), start=np.zeros(()))
+    return sum((f * a for f, a in zip(factors, arrays, strict=True) if f), start=np.zeros((), factors.dtype))
