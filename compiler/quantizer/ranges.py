@@ -12,6 +12,7 @@ SMALLEST_SCALE = 2.0**-60
 """So that a product of two scales is a normal number in f32."""
 STEPS = 100  # in which the search for the least squared error narrows a range to a tenth
 LEVELS = 128  # of the distribution that entropy compares with: those of one sign
+OFTEN = 16  # times as many as half of the bins around hold, from which on a bin holds one number again and again
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,9 @@ def _entropy(histogram: Histogram, options: QuantizeOptions) -> Range:
     """The threshold of magnitudes at which the distribution of numbers loses least, by Kullback and Leibler's divergence, in few levels.
 
     Migacz, "8-bit Inference with TensorRT", GTC 2017. What lies beyond the threshold counts for the last level.
+
+    A number that comes again and again, such as what a layer makes of a blank background, is no density: the divergence from any level with other
+    numbers in it is large, and no threshold rounds it further than the others. It counts where it is cut off, and only there.
     """
     whole = _minmax(histogram, options)
     top = max(-whole.low, whole.high)
@@ -121,19 +125,27 @@ def _entropy(histogram: Histogram, options: QuantizeOptions) -> Range:
     sizes = np.abs(histogram.centres[seen])
     counts = np.bincount(np.minimum((sizes / top * bins).astype(np.int64), bins - 1), histogram.counts[seen], bins) if top else np.zeros(bins)
     counts[0] = 0  # zeros, of which relu makes many, are exact under every threshold
-    if not counts.any():
+    spread = np.where(_repeated(counts), 0, counts)
+    if not spread.any():
         return whole
     step = max(1, (bins - LEVELS) // 256)
     thresholds = range(bins, LEVELS - 1, -step)
-    best = min(thresholds, key=lambda threshold: _divergence(counts, threshold)) / bins * top
+    best = min(thresholds, key=lambda threshold: _divergence(spread, threshold, counts[threshold:].sum())) / bins * top
     return Range(max(whole.low, -best), min(whole.high, best))
 
 
-def _divergence(counts: np.ndarray, threshold: int) -> float:
-    """Kullback and Leibler's divergence of the first bins, with all beyond in the last of these, from what few levels make of them."""
+def _repeated(counts: np.ndarray) -> np.ndarray:
+    """Which bins hold numbers that come again and again: many more than those within a level of the whole range around them."""
+    around = len(counts) // LEVELS // 2
+    beside = np.lib.stride_tricks.sliding_window_view(np.pad(counts, around, mode="reflect"), 2 * around + 1)
+    return np.asarray(counts > OFTEN * (np.median(beside, axis=1) + 1))
+
+
+def _divergence(counts: np.ndarray, threshold: int, beyond: float) -> float:
+    """Kullback and Leibler's divergence of the first bins, with all `beyond` in the last of these, from what few levels make of them."""
     kept = counts[:threshold]
     clipped = kept.copy()
-    clipped[-1] += counts[threshold:].sum()
+    clipped[-1] += beyond
     if kept.sum() == 0:
         return float("inf")
     starts = np.arange(LEVELS) * threshold // LEVELS

@@ -21,11 +21,11 @@ class Verdict:
 
     @property
     def problems(self) -> list[str]:
-        """What is not as asked, in words."""
+        """What is not as asked, in words. A network that is right where that of floats is not has been lucky: then nothing is lost, but no more."""
         found = []
         if self.ours.loss > MOST_LOSS:
             found.append(f"the loss is above {MOST_LOSS} points")
-        if self.ours.loss > self.theirs.loss:
+        if self.ours.loss > max(self.theirs.loss, 0.0):
             found.append("ONNX Runtime's quantiser loses less")
         if self.ours.agreement < LEAST_AGREEMENT:
             found.append(f"agreement is below {LEAST_AGREEMENT:g} %")
@@ -33,10 +33,11 @@ class Verdict:
 
 
 def verdicts(found: Sequence[Summary]) -> list[Verdict]:
-    """A verdict for each task; the best setting is that with the least loss, and among equal ones that with the most agreement."""
+    """A verdict for each task; the best setting is that with the least loss, if there is any, and among equal ones that with the most
+    agreement."""
     return [Verdict(task, _best(found, task, "stepwell"), _best(found, task, "onnxruntime")) for task in dict.fromkeys(s.task for s in found)]
 
 
 def _best(found: Sequence[Summary], task: str, quantiser: str) -> Summary:
     own = [s for s in found if (s.task, s.quantiser, s.engine) == (task, quantiser, quantiser)]
-    return min(own, key=lambda s: (s.loss, -s.agreement))
+    return min(own, key=lambda s: (max(s.loss, 0.0), -s.agreement))

@@ -104,6 +104,20 @@ def test_losses_are_paired_and_unknown_truths_count_for_agreement_alone() -> Non
     assert verdict.problems == ["the loss is above 0.5 points", "ONNX Runtime's quantiser loses less", "agreement is below 99 %"]
 
 
+def test_luck_is_no_smaller_loss() -> None:
+    """Where no setting loses anything, the best one is that with the most agreement, and none is worse for less luck."""
+    trial = trial_of(onnx.ModelProto(), np.zeros((4, 1), np.float32), [1, 2, 3, 4])
+    floats = [1, 2, 0, 0]
+    results = [
+        judged(trial, floats, floats, "none", "floats", "stepwell"),
+        judged(trial, floats, [1, 2, 3, 0], "stepwell", "lucky", "stepwell"),
+        judged(trial, floats, [1, 2, 0, 0], "stepwell", "same", "stepwell"),
+        judged(trial, floats, [1, 2, 3, 4], "onnxruntime", "luckier", "onnxruntime"),
+    ]
+    [verdict] = verdicts(summaries(results))
+    assert (verdict.ours.setting, verdict.theirs.loss, verdict.problems) == ("same", -50, [])
+
+
 def test_folds_are_averaged() -> None:
     folds = [Result("t", fold, q, "s", "stepwell", {"accuracy": scores}, [True]) for fold, q, scores in (
         (0, "none", [1.0, 1.0]), (1, "none", [1.0, 0.0]), (0, "stepwell", [1.0, 0.0]), (1, "stepwell", [1.0, 1.0]),

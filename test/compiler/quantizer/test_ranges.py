@@ -87,6 +87,19 @@ def test_entropy_gives_up_a_few_far_values():
     assert range_of(histogram(even), QuantizeOptions(method="entropy")).high > 0.95, "nothing to give up"
 
 
+@pytest.mark.parametrize("part", [0.3, 0.9])
+def test_entropy_is_not_led_by_numbers_that_come_again_and_again(part: float):
+    """Most of what a layer makes of images with a blank background: a few numbers, small ones. The others are what matters."""
+    others = np.abs(RNG.normal(0, 2, 100_000))
+    blank = RNG.choice([0.02, 0.11, 0.13, 0.3, 0.38], int(len(others) * part / (1 - part)))
+    found = range_of(histogram(np.concatenate([others, blank])), QuantizeOptions(method="entropy"))
+    assert found.high > 0.9 * range_of(histogram(others), QuantizeOptions(method="entropy")).high
+    pixels = RNG.choice(np.arange(256) / 255, 100_000, p=np.arange(256, 0, -1) / np.arange(257).sum())
+    assert range_of(histogram(pixels), QuantizeOptions(method="entropy")).high == 1.0, "few numbers, all of which fit"
+    far = np.concatenate([np.full(50_000, 3.0), RNG.normal(0, 0.2, 50_000)])
+    assert range_of(histogram(far), QuantizeOptions(method="entropy")).high > 2.9, "what is cut off counts, how often ever it comes"
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
