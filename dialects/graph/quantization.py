@@ -31,7 +31,7 @@ class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinit
         expect_dtype("x", x, ("f32",))
         expect_same_dtype(x=x, scale=scale)
         expect_dtype("zero_point", zero_point, STORED)
-        return _fitting(x, scale, zero_point).with_dtype(zero_point.dtype)
+        return _fitting(x, scale=scale, zero_point=zero_point).with_dtype(zero_point.dtype)
 
     @staticmethod
     def reference(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsF
         expect_dtype("x", x, (*STORED, "i32"))
         expect_same_dtype(x=x, zero_point=zero_point)
         expect_dtype("scale", scale, ("f32",))
-        return _fitting(x, scale, zero_point).with_dtype(scale.dtype)
+        return _fitting(x, scale=scale, zero_point=zero_point).with_dtype(scale.dtype)
 
     @staticmethod
     def reference(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
@@ -80,9 +80,7 @@ class FakeQuantizeOp(GraphOp, name="fake_quantize", traits=[Pure, Elementwise, K
     def infer(x: TensorType, zero_point: TensorType) -> InferredTypes:
         expect_dtype("x", x, ("f32",))
         expect_dtype("zero_point", zero_point, BYTES)
-        if not compatible(x.with_shape(broadcast(x, zero_point)), x):
-            raise InferenceError(f"operand 'zero_point' ({zero_point}) must broadcast to operand 'x', got {x}")
-        return x
+        return _fitting(x, zero_point=zero_point)
 
     @staticmethod
     def reference(x: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
@@ -95,8 +93,9 @@ class FakeQuantizeOp(GraphOp, name="fake_quantize", traits=[Pure, Elementwise, K
         return (float(limits.min - limits.max), float(limits.max - limits.min))
 
 
-def _fitting(x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:
-    """The type of `x`, to which the others must broadcast. Raises InferenceError if they do not."""
-    if not compatible(x.with_shape(broadcast(x, scale, zero_point)), x):
-        raise InferenceError(f"operands 'scale' ({scale}) and 'zero_point' ({zero_point}) must broadcast to operand 'x', got {x}")
+def _fitting(x: TensorType, **others: TensorType) -> TensorType:
+    """The type of `x`, to which the other operands must broadcast. Raises InferenceError if they do not."""
+    if not compatible(x.with_shape(broadcast(x, *others.values())), x):
+        told = " and ".join(f"'{name}' ({kind})" for name, kind in others.items())
+        raise InferenceError(f"operand{'s' * (len(others) > 1)} {told} must broadcast to operand 'x', got {x}")
     return x
