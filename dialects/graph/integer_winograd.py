@@ -14,13 +14,13 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank
 from stepwell.dialects.graph.value_range import Range
-from stepwell.dialects.graph.winograd import TAPS, along_both, both_signs, constructed
+from stepwell.dialects.graph.winograd import TAPS, along_both, block_axes, both_signs, constructed
 from stepwell.dialects.support.errors import InferenceError
 
 INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
 """Where the polynomials of F(m, 3) are evaluated, beside infinity: the smallest whole numbers. Data of F(6, 3) would leave 16 bits."""
 MOST = 15  # what a row of G adds up to at most: twice that times 128, the largest weight, still fits 16 bits
-WIDTH = 16  # bits of transformed data and filters
+NARROW = ("i8", "ui8", "i16")  # what is transformed
 SUMS = 32  # bits of sums
 
 
@@ -77,20 +77,25 @@ def transformed_range(tile: int, data: Range) -> Range:
     return low, high
 
 
-def transformed_integers(w: np.ndarray, tile: int, depth: int) -> np.ndarray:
-    """Filters (M / b, K, 3, 3, a / d, b, d) of bytes as IntegerWinogradConvOp takes them, with `depth` neighbours side by side."""
+def transformed_integers(w: np.ndarray, tile: int) -> np.ndarray:
+    """Filters (M / b, K, 3, 3, a / d, b, d) of bytes as IntegerWinogradConvOp takes transformed ones."""
+    return along_both(integer_matrices(tile).g, w, np.int16)
+
+
+def with_depth(w: np.ndarray, depth: int) -> np.ndarray:
+    """Filters (…, a / d, b, d) with `depth` neighbours side by side."""
     *outside, lanes, outer, before = w.shape
     w = np.moveaxis(w, -1, -2).reshape(*outside, lanes * before // depth, depth, outer)
-    return along_both(integer_matrices(tile).g, np.moveaxis(w, -1, -2), np.int16)
+    return np.ascontiguousarray(np.moveaxis(w, -1, -2))
 
 
 class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]):
     """The 3x3 convolution with stride 1 of blocked integers `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b) of i32, by F(tile, 3) along
     both axes; H and W are multiples of `tile`.
 
-    `u` is filters G w G^T of 16 bits as (n, n, M / b, K, a / d, b, d) with n = tile + 2: the weights of each d neighbouring lanes lie side by side,
-    as instructions for dot products read them. The blocks of channels and of filters fall into `group` equal parts each; the filters of a group
-    read its K = C / a / group blocks.
+    `u` is the `transformed` filters G w G^T of 16 bits as (n, n, M / b, K, a / d, b, d) with n = tile + 2, or plain ones as (M / b, K, 3, 3, a / d,
+    b, d), which are transformed each time. The weights of each d neighbouring lanes lie side by side, as instructions for dot products read them. The
+    blocks of channels and of filters fall into `group` equal parts each; the filters of a group read its K = C / a / group blocks.
 
     All matrices are of whole numbers (`integer_matrices`), so nothing is rounded: the result is the convolution to the bit where transformed data
     fit 16 bits (`transformed_range`), and results times 2**`shift` fit 32. Elsewhere data wrap around in 16 bits, and sums and the result in 32.
@@ -104,32 +109,36 @@ class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]
     result: Result
     tile: ir.IntegerAttr
     group: ir.IntegerAttr
+    transformed: ir.BoolAttr
 
     @staticmethod
-    def infer(x: TensorType, u: TensorType, *, tile: int, group: int) -> InferredTypes:
-        expect_dtype("x", x, ("i8", "ui8", "i16"))
-        expect_dtype("u", u, ("i16",))
+    def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
+        expect_dtype("x", x, NARROW)
+        expect_dtype("u", u, ("i16",) if transformed else NARROW)
         if tile not in INTEGER_POINTS:
             raise InferenceError(f"attribute 'tile' must be one of {list(INTEGER_POINTS)}, got {tile}")
         expect_rank("x", x, 5)
         expect_rank("u", u, 7)
-        for axis in range(2):
-            expect_dim("u", u, axis, tile + TAPS - 1, f"tile {tile} and {TAPS} taps")
-        if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[2])):
+        filters, channels = block_axes(transformed)
+        for axis in set(range(4)) - {filters, channels}:
+            expect_dim("u", u, axis, tile + TAPS - 1 if transformed else TAPS, f"tile {tile} and {TAPS} taps")
+        if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[filters])):
             raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
         if x.shape[1] is not None:
-            expect_dim("u", u, 3, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
+            expect_dim("u", u, channels, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
         lanes, depth = u.shape[4], u.shape[6]
         if lanes is not None and depth is not None and x.shape[4] is not None and lanes * depth != x.shape[4]:
             raise InferenceError(f"operand 'u' ({u}) must have the lanes of operand 'x' ({x}), in groups: dimensions 4 and 6")
         sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
         if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
             raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
-        return TensorType("i32", (x.shape[0], u.shape[2], *sizes, u.shape[5]))
+        return TensorType("i32", (x.shape[0], u.shape[filters], *sizes, u.shape[5]))
 
     @staticmethod
-    def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int) -> np.ndarray:
+    def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int, transformed: bool) -> np.ndarray:
         matrices = integer_matrices(tile)
+        if not transformed:
+            u = transformed_integers(u, tile)
         a_t, _, b_t, _ = matrices
         size = tile + TAPS - 1
         filters = np.moveaxis(u, -1, -2).astype(np.int64)
@@ -144,6 +153,6 @@ class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]
         return np.ascontiguousarray(whole.reshape(n, blocks, rows * tile, columns * tile, block))
 
     @staticmethod
-    def flops(x: TensorType, u: TensorType, *, result: TensorType, **attributes: Any) -> int:
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:
         """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
-        return 2 * result.elements * TAPS * TAPS * u.static_shape[3] * u.static_shape[4] * u.static_shape[6]
+        return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4] * u.static_shape[6]

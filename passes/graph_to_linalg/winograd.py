@@ -44,14 +44,16 @@ def lower_versioned_winograd_conv(op: VersionedWinogradConvOp, operands: Operand
 def lower_integer_winograd_conv(op: IntegerWinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """The same five of whole numbers: data of 16 bits until they are multiplied, sums of 32. Results are divided at the end."""
     (x_type, u_type), result_type, values = op.operand_types(), op.result_types()[0], op.attribute_values()
-    tile, (_, _, filters, _, lanes, outer, depth) = values["tile"], u_type.static_shape
-    over = _over_tiles(b, x_type, u_type, result_type.shape, tile, values["group"], filters, outer)
+    tile, transformed, (*_, lanes, outer, depth) = values["tile"], values["transformed"], u_type.static_shape
+    over = _over_tiles(b, x_type, u_type, result_type.shape, tile, values["group"], u_type.static_shape[block_axes(transformed)[0]], outer)
     if isinstance(over, NoMatch):
         return over
     exact = integer_matrices(tile)
-    a_t, b_t = (b.constant(m.astype(kind)) for m, kind in ((exact.a_t, np.int32), (exact.b_t, np.int16)))
-    v = over.transformed(_as(b, operands[0], x_type.dtype, "i16"), b_t, "i16")
-    y = over.results(over.products(_as(b, v, "i16", "i32"), _as(b, operands[1], "i16", "i32"), "i32", [lanes, outer, depth]), a_t, "i32")
+    a_t, g, b_t = (b.constant(m.astype(kind)) for m, kind in ((exact.a_t, np.int32), (exact.g, np.int16), (exact.b_t, np.int16)))
+    v, u = over.transformed(_as(b, operands[0], x_type.dtype, "i16"), b_t, "i16"), _as(b, operands[1], u_type.dtype, "i16")
+    if not transformed:
+        u = over.transformed_filters(u, g, "i16", [lanes, outer, depth])
+    y = over.results(over.products(_as(b, v, "i16", "i32"), _as(b, u, "i16", "i32"), "i32", [lanes, outer, depth]), a_t, "i32")
     inverse, shift = (b.scalar(n, "i32") for n in (exact.inverse, exact.shift))
     return b.elementwise([y], "i32", over.whole, lambda sums: arith.ShRSIOp(arith.MulIOp(sums, inverse).result, shift).result)
 
@@ -73,7 +75,7 @@ def _of_floats(
     a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
     v, u = over.transformed(operands[0], b_t, dtype), operands[1]
     if not transformed:
-        u = over.transformed_filters(u, g, dtype)
+        u = over.transformed_filters(u, g, dtype, [over.inner, over.outer])
     return over.results(over.products(v, u, dtype, [over.inner, over.outer]), a_t, dtype)
 
 
@@ -119,14 +121,13 @@ class _OverTiles:
         sizes = [self.size, self.size, n, self.channels, rows, columns, self.inner]
         return self.stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], dtype, sizes)
 
-    def transformed_filters(self, w: ir.Value, g: ir.Value, dtype: str) -> ir.Value:
-        """G g G^T of each filter and channel."""
+    def transformed_filters(self, w: ir.Value, g: ir.Value, dtype: str, block: list[int]) -> ir.Value:
+        """G g G^T of each filter and channel, of which a block has the sizes `block`."""
         per_group = self.channels // self.group
-        i, m, c, k1, a, f, k = dims(*range(7))
-        by_rows = self.stage(g, [i, k], w, [m, c, k, k1, a, f], dtype, [self.size, self.filters, per_group, TAPS, self.inner, self.outer])
-        i, j, m, c, a, f, k = dims(*range(7))
-        sizes = [self.size, self.size, self.filters, per_group, self.inner, self.outer]
-        return self.stage(g, [j, k], by_rows, [i, m, c, k, a, f], dtype, sizes)
+        i, m, c, k1, *inside, k = dims(*range(5 + len(block)))
+        by_rows = self.stage(g, [i, k], w, [m, c, k, k1, *inside], dtype, [self.size, self.filters, per_group, TAPS, *block])
+        i, j, m, c, *inside, k = dims(*range(5 + len(block)))
+        return self.stage(g, [j, k], by_rows, [i, m, c, k, *inside], dtype, [self.size, self.size, self.filters, per_group, *block])
 
     def products(self, v: ir.Value, u: ir.Value, dtype: str, block: list[int]) -> ir.Value:
         """For each place of a tile the products of transformed data by filters, of which a block has the sizes `block`: the lanes that are summed,

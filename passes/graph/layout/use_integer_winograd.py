@@ -8,9 +8,16 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import BlockedConvOp, GraphBuilder
-from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS, SUMS, integer_matrices, transformed_integers, transformed_range
+from stepwell.dialects.graph.integer_winograd import (
+    INTEGER_POINTS,
+    SUMS,
+    integer_matrices,
+    transformed_integers,
+    transformed_range,
+    with_depth,
+)
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.graph.winograd import TAPS
 from stepwell.dialects.target.description import GENERIC
@@ -40,7 +47,8 @@ HELD = "i16"  # transformed data and filters
 class UseIntegerWinograd(IntegerProductPass):
     """Replace blocked 3x3 convolutions of narrow integers with stride 1 by Winograd ones, where these cost less and give the same bits.
 
-    rewrite: blocked_conv(cast(x), cast(w))  ->  slice(integer_winograd_conv(pad(x), G w G^T computed now))
+    rewrite: blocked_conv(cast(x), cast(w))  ->  slice(integer_winograd_conv(pad(x), w))
+    rewrite: blocked_conv(cast(x), cast(w))  ->  slice(integer_winograd_conv(pad(x), G w G^T computed now))    where w would be transformed too often
 
     F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16. All matrices are of whole
     numbers, and nothing is rounded or saturated. Transformed numbers have 16 bits: where an instruction of the target multiplies twice as many bytes,
@@ -51,7 +59,7 @@ class UseIntegerWinograd(IntegerProductPass):
     """
 
     flops_per_byte: float = 4.0
-    slack: float = 0.08
+    slack: float = 0.25
     gain: float = 1.4  # at least so many times less than the direct method must a tile cost
     most_bytes: int = 16 << 20
     tile: int = 0  # 2 or 4; 0 for the best one
@@ -94,7 +102,7 @@ class _Replacing(ProductRewriting):
         if chosen is None or not before or lanes * depth % chosen.depth:
             return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
         flops = 2.0 * (target or GENERIC).lanes(SUMS)  # in one instruction
-        numbers = Arithmetic(flops / before, flops / speed(chosen), 1, 2)
+        numbers = Arithmetic(flops / before, flops / speed(chosen), to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize)
         hints, group = hints_around(op), op.opview.attribute_values()["group"]
         images, rows, columns = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
         sizes = Sizes(images, rows, columns, channels * lanes * depth, blocks * block, group)
@@ -103,7 +111,7 @@ class _Replacing(ProductRewriting):
         data, refused = range_of(x, self.known), []
         while (variant := best(variants, self.options.slack)).tile:
             if is_exact(variant.tile, data, filters()):
-                self.replace(op, x, w, variant.tile, chosen.depth, filters)
+                self.replace(op, x, w, variant, chosen.depth, filters)
                 return None
             refused.append(f"F({variant.tile}, {TAPS})")
             variants = [[one for one in of if one.tile != variant.tile] for of in variants]
@@ -112,27 +120,42 @@ class _Replacing(ProductRewriting):
         return NoMatch(f"{sizes.filters} filters of {sizes.channels} channels on {rows}x{columns} positions do not pay for the transforms")
 
     def variants(self, sizes: Sizes, elements: int, numbers: Arithmetic) -> list[Variant]:
-        """Those whose filters are small enough, and the direct method, whose filters have so many elements."""
-        out = []
-        for tile in (t for t in INTEGER_POINTS if self.options.tile in (t, 0)):
-            stored = (tile + TAPS - 1) ** 2 * sizes.channels * sizes.filters
-            if numbers.kept * stored <= self.options.most_bytes:
-                out.append(Variant(stored, winograd_cost(tile, sizes, self.options.flops_per_byte, numbers), tile, True))
-        direct = direct_cost(sizes, self.options.flops_per_byte, numbers)
-        return [*out, Variant(elements, direct / self.options.gain, 0, False)]
+        """Those whose filters are small enough, and the direct method, whose filters have so many elements; `stored` is in bytes.
 
-    def replace(self, op: ir.Operation, x: ir.Value, w: ir.Value, tile: int, depth: int, filters: Callable[[], np.ndarray]) -> None:
-        """Put the convolution by F(tile, 3) in the place of the direct one; its filters have `depth` neighbours side by side."""
-        whole, (blocks, channels, _, _, lanes, block, before) = type_of(op.results[0]).shape, type_of(w).static_shape
+        Filters that are transformed each time are in vectors of twice as many lanes as data. In groups they are transformed at compile time, as
+        those of floats.
+        """
+        options, out = self.options, []
+        for tile in (t for t in INTEGER_POINTS if options.tile in (t, 0)):
+            size, both = tile + TAPS - 1, sizes.channels * sizes.filters
+            cost, kept = winograd_cost(tile, sizes, options.flops_per_byte, numbers), numbers.kept * size**2
+            if kept * both <= options.most_bytes:
+                out.append(Variant(kept * both, cost, tile, True))
+            if sizes.group == 1:
+                transforms = 2 * (size * TAPS**2 + size**2 * TAPS) - options.flops_per_byte * (kept - numbers.stored * TAPS**2)
+                out.append(Variant(numbers.stored * elements, cost + transforms * both, tile, False))
+        direct = direct_cost(sizes, options.flops_per_byte, numbers)
+        return [*out, Variant(numbers.stored * elements, direct / options.gain, 0, False)]
+
+    def replace(self, op: ir.Operation, x: ir.Value, w: ir.Value, variant: Variant, depth: int, filters: Callable[[], np.ndarray]) -> None:
+        """Put a variant in the place of the direct convolution; its filters have `depth` neighbours side by side."""
+        whole, (blocks, channels, _, _, lanes, block, before), tile = type_of(op.results[0]).shape, type_of(w).static_shape, variant.tile
         with ir.InsertionPoint(op), op.location:
             b, size = GraphBuilder(self.state.weights), tile + TAPS - 1
             filling = [-n % tile for n in whole[2:4] if n is not None]
             cut = any(n != 0 for n in filling)
             if cut:
                 x = b.pad(x, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
-            shape = (size, size, blocks, channels, lanes * before // depth, block, depth)
-            u = deferred_weight(b, w, shape, lambda: [transformed_integers(filters(), tile, depth)], HELD)
-            result: ir.Value = b.integer_winograd_conv(x, u, tile=tile, group=op.opview.attribute_values()["group"])
+            inside = (lanes * before // depth, block, depth)
+            if variant.transformed:
+                shape = (size, size, blocks, channels, *inside)
+                u = deferred_weight(b, w, shape, lambda: [transformed_integers(with_depth(filters(), depth), tile)], HELD)
+            elif before != depth:
+                u = deferred_weight(b, w, (blocks, channels, TAPS, TAPS, *inside), lambda: [with_depth(filters(), depth)])
+            else:
+                u = w
+            group = op.opview.attribute_values()["group"]
+            result: ir.Value = b.integer_winograd_conv(x, u, tile=tile, group=group, transformed=variant.transformed)
             if cut:
                 result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
         op.results[0].replace_all_uses_with(result)

@@ -147,8 +147,11 @@ def integer_winograd_conv(r: Random) -> Case:
     images, blocks, lanes, filters, outer = r.sizes(5, 1, 3)
     rows, columns, group = *r.sizes(2, 1, 2), r.integer(1, 2)
     x = r.array(dtype, (images, blocks * group, rows * tile + 2, columns * tile + 2, lanes * depth))
-    u = r.array("i16", (tile + 2, tile + 2, filters * group, blocks, lanes, outer, depth))
-    return Case([x, u], {"tile": tile, "group": group})
+    transformed = r.choice((True, False))
+    taps, dealt = (tile + 2, tile + 2) if transformed else (3, 3), (filters * group, blocks)
+    outside = (*taps, *dealt) if transformed else (*dealt, *taps)
+    u = r.array("i16" if transformed else r.choice(("i8", "ui8")), (*outside, lanes, outer, depth))
+    return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
 
 
 @case("packed_matmul")
