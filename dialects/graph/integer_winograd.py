@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import divides, holds
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
-from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank
+from stepwell.dialects.graph.inference import expect_dtype
 from stepwell.dialects.graph.value_range import Range
-from stepwell.dialects.graph.winograd import TAPS, along_both, block_axes, both_signs, constructed
+from stepwell.dialects.graph.winograd import TAPS, along_both, block_axes, both_signs, constructed, result_shape
 from stepwell.dialects.support.errors import InferenceError
 
 INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
 """Where the polynomials of F(m, 3) are evaluated, beside infinity: the smallest whole numbers. Data of F(6, 3) would leave 16 bits."""
-MOST = 15  # what a row of G adds up to at most: twice that times 128, the largest weight, still fits 16 bits
+MOST = 15  # what a row of G adds up to at most: the square of that times 128, the largest weight, still fits 16 bits
 NARROW = ("i8", "ui8", "i16")  # what is transformed
 SUMS = 32  # bits of sums
 
@@ -115,24 +114,11 @@ class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]
     def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
         expect_dtype("x", x, NARROW)
         expect_dtype("u", u, ("i16",) if transformed else NARROW)
-        if tile not in INTEGER_POINTS:
-            raise InferenceError(f"attribute 'tile' must be one of {list(INTEGER_POINTS)}, got {tile}")
-        expect_rank("x", x, 5)
-        expect_rank("u", u, 7)
-        filters, channels = block_axes(transformed)
-        for axis in set(range(4)) - {filters, channels}:
-            expect_dim("u", u, axis, tile + TAPS - 1 if transformed else TAPS, f"tile {tile} and {TAPS} taps")
-        if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[filters])):
-            raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
-        if x.shape[1] is not None:
-            expect_dim("u", u, channels, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
+        shape = result_shape(x, u, INTEGER_POINTS, 7, tile=tile, group=group, transformed=transformed)
         lanes, depth = u.shape[4], u.shape[6]
         if lanes is not None and depth is not None and x.shape[4] is not None and lanes * depth != x.shape[4]:
             raise InferenceError(f"operand 'u' ({u}) must have the lanes of operand 'x' ({x}), in groups: dimensions 4 and 6")
-        sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
-        if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
-            raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
-        return TensorType("i32", (x.shape[0], u.shape[filters], *sizes, u.shape[5]))
+        return TensorType("i32", shape)
 
     @staticmethod
     def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int, transformed: bool) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Convolution by Winograd's minimal filtering on channel-blocked data, and the matrices that it takes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import divides, holds
+from stepwell.dialects.core.sizes import Dim, divides, holds
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
@@ -121,22 +121,9 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
     def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
         expect_same_dtype(x=x, u=u)
-        if tile not in POINTS:
-            raise InferenceError(f"attribute 'tile' must be one of {list(POINTS)}, got {tile}")
-        expect_rank("x", x, 5)
-        expect_rank("u", u, 6)
-        filters, channels = block_axes(transformed)
-        for axis in set(range(4)) - {filters, channels}:
-            expect_dim("u", u, axis, tile + TAPS - 1 if transformed else TAPS, f"tile {tile} and {TAPS} taps")
-        if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[filters])):
-            raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
-        if x.shape[1] is not None:
-            expect_dim("u", u, channels, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
+        shape = result_shape(x, u, POINTS, 6, tile=tile, group=group, transformed=transformed)
         expect_dim("u", u, 4, x.shape[4], f"the block of operand 'x' ({x})")
-        sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
-        if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
-            raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
-        return TensorType(x.dtype, (x.shape[0], u.shape[filters], *sizes, u.shape[5]))
+        return TensorType(x.dtype, shape)
 
     @staticmethod
     def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int, transformed: bool) -> np.ndarray:
@@ -193,6 +180,27 @@ class VersionedWinogradConvOp(GraphOp, name="versioned_winograd_conv", traits=[P
     def flops(x: TensorType, u: TensorType, few: TensorType, *, result: TensorType, **attributes: Any) -> int:
         """The arithmetic of the direct convolution."""
         return WinogradConvOp.flops(x, u, result=result, transformed=True)
+
+
+def result_shape(
+    x: TensorType, u: TensorType, tiles: Collection[int], rank: int, *, tile: int, group: int, transformed: bool
+) -> tuple[Dim, ...]:  # fmt: skip
+    """The shape of a Winograd convolution by one of `tiles` with filters of `rank`. Raises InferenceError if these, lanes aside, do not fit."""
+    if tile not in tiles:
+        raise InferenceError(f"attribute 'tile' must be one of {list(tiles)}, got {tile}")
+    expect_rank("x", x, 5)
+    expect_rank("u", u, rank)
+    filters, channels = block_axes(transformed)
+    for axis in set(range(4)) - {filters, channels}:
+        expect_dim("u", u, axis, tile + TAPS - 1 if transformed else TAPS, f"tile {tile} and {TAPS} taps")
+    if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[filters])):
+        raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
+    if x.shape[1] is not None:
+        expect_dim("u", u, channels, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
+    sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
+    if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
+        raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
+    return (x.shape[0], u.shape[filters], *sizes, u.shape[5])
 
 
 def block_axes(transformed: bool) -> tuple[int, int]:
