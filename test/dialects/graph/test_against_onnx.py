@@ -26,6 +26,7 @@ ALONE = {
     "bit_cast": "no op of this opset: end_to_end/test_conversions.py compares it with ONNX's of a newer one",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **dict.fromkeys(("blocked_conv", "bordered_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
+    "integer_winograd_conv": "no such layout in ONNX: passes/graph/layout/test_use_integer_winograd.py compares it with the plain op",
     "versioned_winograd_conv": "winograd_conv with one or other filters: end_to_end/test_choices_for_free_batches.py compares it",
     **dict.fromkeys(("packed_matmul", "packed_matmul_of_bits"), PANELS),
     "pixel_shuffle": "ONNX's has neither offsets nor phases that differ by dimension: test_pixel_shuffle.py compares it where they meet",
