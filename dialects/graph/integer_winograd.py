@@ -13,7 +13,7 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dtype
 from stepwell.dialects.graph.value_range import Range
-from stepwell.dialects.graph.winograd import TAPS, along_both, block_axes, both_signs, constructed, result_shape
+from stepwell.dialects.graph.winograd import TAPS, along_both, block_axes, both_signs, by_tiles, constructed, result_shape
 from stepwell.dialects.support.errors import InferenceError
 
 INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
@@ -125,18 +125,10 @@ class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]
         matrices = integer_matrices(tile)
         if not transformed:
             u = transformed_integers(u, tile)
-        a_t, _, b_t, _ = matrices
-        size = tile + TAPS - 1
         filters = np.moveaxis(u, -1, -2).astype(np.int64)
         filters = filters.reshape(*filters.shape[:4], -1, filters.shape[-1])
-        view = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
-        v = np.einsum("ik,jl,nchwakl->ijnchwa", b_t, b_t, view, optimize=True).astype(np.int16).astype(np.int64)
-        parts = zip(np.split(filters, group, axis=2), np.split(v, group, axis=3), strict=True)
-        m = np.concatenate([np.einsum("ijmcab,ijnchwa->ijnmhwb", *part, optimize=True) for part in parts], axis=3)
-        y = np.einsum("pi,qj,ijnmhwb->nmhpwqb", a_t, a_t, m.astype(np.int32).astype(np.int64), optimize=True)
-        n, blocks, rows, _, columns, _, block = y.shape
-        whole = (y.astype(np.uint64) * np.uint64(matrices.inverse)).astype(np.uint32).view(np.int32) >> matrices.shift
-        return np.ascontiguousarray(whole.reshape(n, blocks, rows * tile, columns * tile, block))
+        y = by_tiles(x.astype(np.int64), filters, matrices.a_t, matrices.b_t, group, held=np.int16, summed=np.int32)
+        return (y.astype(np.uint64) * np.uint64(matrices.inverse)).astype(np.uint32).view(np.int32) >> matrices.shift
 
     @staticmethod
     def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:

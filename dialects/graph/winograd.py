@@ -130,14 +130,8 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
         if not transformed:
             u = transformed_filters(u, tile)
         a_t, _, b_t = (m.astype(wide(x).dtype) for m in matrices(tile))
-        size = tile + TAPS - 1
-        view = np.lib.stride_tricks.sliding_window_view(wide(x), (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
-        v = np.einsum("ik,jl,nchwakl->ijnchwa", b_t, b_t, view, optimize=True)
-        parts = zip(np.split(wide(u), group, axis=2), np.split(v, group, axis=3), strict=True)
-        m = np.concatenate([np.einsum("ijmcab,ijnchwa->ijnmhwb", *part, optimize=True) for part in parts], axis=3)
-        y = np.einsum("pi,qj,ijnmhwb->nmhpwqb", a_t, a_t, m, optimize=True)
-        n, blocks, rows, _, columns, _, block = y.shape
-        return narrow(np.ascontiguousarray(y.reshape(n, blocks, rows * tile, columns * tile, block)), x.dtype)
+        y = by_tiles(wide(x), wide(u), a_t, b_t, group)
+        return narrow(y, x.dtype)
 
     @staticmethod
     def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:
@@ -201,6 +195,23 @@ def result_shape(
     if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
         raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
     return (x.shape[0], u.shape[filters], *sizes, u.shape[5])
+
+
+def by_tiles(
+    x: np.ndarray, u: np.ndarray, a_t: np.ndarray, b_t: np.ndarray, group: int, *, held: Any = None, summed: Any = None
+) -> np.ndarray:  # fmt: skip
+    """A^T [sum over channels of U * (B^T d B)] A for all tiles d of blocked images (N, C / a, H + 2, W + 2, a), as (N, M / b, H, W, b).
+
+    U are transformed filters (n, n, M / b, K, a, b). All is computed in the type of `x`; transformed data are kept as `held`, sums as `summed`.
+    """
+    (tile, size), own = a_t.shape, x.dtype
+    view = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
+    v = np.einsum("ik,jl,nchwakl->ijnchwa", b_t, b_t, view, optimize=True).astype(held or own).astype(own)
+    parts = zip(np.split(u, group, axis=2), np.split(v, group, axis=3), strict=True)
+    m = np.concatenate([np.einsum("ijmcab,ijnchwa->ijnmhwb", *part, optimize=True) for part in parts], axis=3).astype(summed or own).astype(own)
+    y = np.einsum("pi,qj,ijnmhwb->nmhpwqb", a_t, a_t, m, optimize=True)
+    n, blocks, rows, _, columns, _, block = y.shape
+    return np.ascontiguousarray(y.reshape(n, blocks, rows * tile, columns * tile, block))
 
 
 def block_axes(transformed: bool) -> tuple[int, int]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from stepwell.dialects.core.mlir import arith, ir, vector
+from stepwell.dialects.core.mlir import ir, vector
 from stepwell.dialects.core.vectors import joined, part
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector
+from stepwell.passes.linalg_to_affine.values import extended
 from stepwell.passes.schedule.intrinsics import Use
 
 
@@ -51,12 +52,9 @@ def along(use: Use, side: int, value: ir.Value, width: int) -> list[ir.Value]:
 def widened(use: Use, side: int, value: ir.Value) -> ir.Value:
     """A vector in the element type of an operand; of floats their bits."""
     wide = ir.IntegerType.get_signless(int(use.intrinsic.operands[side][1:]))
-    if value.type.element_type == wide:
-        return value
     if not isinstance(value.type.element_type, ir.IntegerType):
         return vector.bitcast(ir.VectorType.get(value.type.shape, wide), value)
-    kind = ir.VectorType.get(value.type.shape, wide)
-    return arith.extsi(kind, value) if use.signed[side] else arith.extui(kind, value)
+    return extended(value, wide, use.signed[side])
 
 
 def interleaved(values: Sequence[ir.Value]) -> ir.Value:

@@ -1,13 +1,12 @@
 """The pass that computes 3x3 convolutions of narrow integers by Winograd's minimal filtering, to the bit, if that costs less."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import BlockedConvOp, GraphBuilder
 from stepwell.dialects.graph.integer_winograd import (
@@ -34,8 +33,8 @@ from stepwell.passes.graph.integer_products import (
     speed,
     widened,
 )
-from stepwell.passes.graph.layout.use_winograd import sink
 from stepwell.passes.graph.layout.winograd_cost import Arithmetic, Sizes, Variant, best, direct_cost, winograd_cost
+from stepwell.passes.graph.layout.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 from stepwell.passes.graph.matching import deferred_weight, source_of
 from stepwell.passes.graph.ranges import range_of
 
@@ -103,11 +102,8 @@ class _Replacing(ProductRewriting):
             return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
         flops = 2.0 * (target or GENERIC).lanes(SUMS)  # in one instruction
         numbers = Arithmetic(flops / before, flops / speed(chosen), to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize)
-        hints, group = hints_around(op), op.opview.attribute_values()["group"]
-        images, rows, columns = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
-        sizes = Sizes(images, rows, columns, channels * lanes * depth, blocks * block, group)
-        tries = [images] if isinstance(whole[0], int) else [max(1, images // FEWER), images]
-        variants = [self.variants(replace(sizes, images=n), type_of(w).elements, numbers) for n in tries]
+        likely = likely_sizes(op, channels * lanes * depth, blocks * block, op.opview.attribute_values()["group"])
+        variants = [self.variants(sizes, type_of(w).elements, numbers) for sizes in likely]
         data, refused = range_of(x, self.known), []
         while (variant := best(variants, self.options.slack)).tile:
             if is_exact(variant.tile, data, filters()):
@@ -117,7 +113,7 @@ class _Replacing(ProductRewriting):
             variants = [[one for one in of if one.tile != variant.tile] for of in variants]
         if refused:
             return NoMatch(f"with data of {data[0]} to {data[1]}, numbers of {' and '.join(refused)} may not fit their bits")
-        return NoMatch(f"{sizes.filters} filters of {sizes.channels} channels on {rows}x{columns} positions do not pay for the transforms")
+        return NoMatch(not_worth_it(likely[-1]))
 
     def variants(self, sizes: Sizes, elements: int, numbers: Arithmetic) -> list[Variant]:
         """Those whose filters are small enough, and the direct method, whose filters have so many elements; `stored` is in bytes.
@@ -142,10 +138,7 @@ class _Replacing(ProductRewriting):
         whole, (blocks, channels, _, _, lanes, block, before), tile = type_of(op.results[0]).shape, type_of(w).static_shape, variant.tile
         with ir.InsertionPoint(op), op.location:
             b, size = GraphBuilder(self.state.weights), tile + TAPS - 1
-            filling = [-n % tile for n in whole[2:4] if n is not None]
-            cut = any(n != 0 for n in filling)
-            if cut:
-                x = b.pad(x, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
+            x = filled_up(x, whole, tile, b)
             inside = (lanes * before // depth, block, depth)
             if variant.transformed:
                 shape = (size, size, blocks, channels, *inside)
@@ -155,13 +148,10 @@ class _Replacing(ProductRewriting):
             else:
                 u = w
             group = op.opview.attribute_values()["group"]
-            result: ir.Value = b.integer_winograd_conv(x, u, tile=tile, group=group, transformed=variant.transformed)
-            if cut:
-                result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
+            result = cut_back(b.integer_winograd_conv(x, u, tile=tile, group=group, transformed=variant.transformed), whole, b)
         op.results[0].replace_all_uses_with(result)
         self.replaced.append(op)
-        if cut:
-            sink(result, b)
+        sink(result, b)
 
 
 def is_exact(tile: int, data: Range, w: np.ndarray) -> bool:

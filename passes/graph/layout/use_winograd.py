@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
-from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import POINTS, TAPS, error_bound, transformed_filters
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.graph.integer_products import widened
 from stepwell.passes.graph.layout.winograd_cost import Sizes, Variant, best, direct_cost, winograd_cost
-from stepwell.passes.graph.matching import deferred_weight, is_elementwise, producer, source_of
+from stepwell.passes.graph.layout.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
+from stepwell.passes.graph.matching import deferred_weight, producer, source_of
 
 ERRORS = {tile: error_bound(tile) for tile in POINTS}
 """For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
@@ -84,24 +83,18 @@ class UseWinograd(Pass):
         whole = type_of(conv.result).shape
         if None in whole:
             return NoMatch(f"a size of its result, {type_of(conv.result)}, is not known")
-        hints = hints_around(conv.operation)
-        images, rows, columns = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
-        sizes = Sizes(images, rows, columns, channels, filters, values["group"])
-        tries = [images] if isinstance(whole[0], int) else [max(1, images // FEWER), images]
-        found = [self.variants(replace(sizes, images=n), w.elements) for n in tries]
+        likely = likely_sizes(conv.operation, channels, filters, values["group"])
+        sizes, found = likely[-1], [self.variants(of, w.elements) for of in likely]
         if len(found[0]) == 1:
             return NoMatch(f"no tile has an error of at most {self.error}")
         variant = best(found, self.slack)
         if variant.tile == 0:
-            return NoMatch(f"{filters} filters of {channels} channels on {rows}x{columns} positions do not pay for the transforms")
+            return NoMatch(not_worth_it(sizes))
         array = source_of(conv.w, b.weights)
         if array is None:
             return NoMatch("its filters are not known")
-        filling = [-n % variant.tile for n in whole[2:4] if n is not None]
-        data, cut = conv.x, any(n != 0 for n in filling)
-        if cut:
-            data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
+        data = filled_up(conv.x, whole, variant.tile, b)
 
         def transformed(tile: int, given: Callable[[], np.ndarray] = array) -> ir.Value:
             size, (blocks, inputs, _, _, inner, outer) = tile + TAPS - 1, w.static_shape
@@ -115,9 +108,7 @@ class UseWinograd(Pass):
         else:
             small, most = few
             result = b.versioned_winograd_conv(data, u, transformed(small), tile=variant.tile, few_tile=small, most=most, group=values["group"])
-        if cut:
-            result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
-        return result
+        return cut_back(result, whole, b)
 
     def _few(self, usual: Variant, found: Sequence[Variant], sizes: Sizes) -> tuple[int, int] | None:
         """A smaller tile that is better for a few of the images that are likely, and for how many at most; None if there is none.
@@ -156,33 +147,6 @@ class UseWinograd(Pass):
                 read_less = self.flops_per_byte * 4 * (size**2 - TAPS**2)
                 out.append(Variant(TAPS**2 * both, cost + (transforms - read_less) * both, tile, False))
         return [*out, Variant(elements, direct_cost(sizes, self.flops_per_byte), 0, False)]
-
-
-def sink(cut: ir.Value, b: GraphBuilder) -> None:
-    """Move a slice behind the element-wise ops that follow it, so that these still fuse with what comes before.
-
-    rewrite: f(slice(x), c, …) -> slice(f(x, c, …))  where the slice has no other user, and every c is 1 along what the slice cuts
-
-    It stays before a cast that widens, which fuses with a product that reads narrow numbers.
-    """
-    while True:
-        source, user = defining_op(cut), users(cut)
-        view: Any = user[0].opview if len(user) == 1 else None
-        if source is None or source.name != "graph.slice" or not is_elementwise(view) or widened(view.operation.results[0]) is not None:
-            return
-        op, whole = user[0], source.operands[0]
-        have, kept = type_of(whole).shape, type_of(cut).shape
-        cuts = [d - len(have) for d, (a, c) in enumerate(zip(have, kept, strict=True)) if a != c]  # counted from the end
-        others = [type_of(v).shape for v in op.operands if v != cut]
-        if type_of(op.results[0]).shape != kept or any(len(shape) >= -d and shape[d] != 1 for shape in others for d in cuts):
-            return
-        with ir.InsertionPoint(op), op.location:
-            made = b.build(type(view), *(whole if v == cut else v for v in op.operands), **view.attribute_values())
-            after = b.slice(made, **source.opview.attribute_values())
-        op.results[0].replace_all_uses_with(after)
-        op.erase()
-        source.erase()
-        cut = after
 
 
 def _told(result: ir.Value) -> str:
