@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.properties import cached_property
@@ -41,6 +41,9 @@ class FuseLoops(Pass):
     plans are weighed by likely sizes. Of plans that cost the same, one is taken whose rounds a register tile of known loops fills: images come one
     by one, not four at once. Where no contraction leads and it is the only loop, also in a few of these at once: what whole rounds leave over comes
     in the smallest steps behind them (`rest`).
+
+    What lies between the stages that are fused and needs none of them, as the transform of filters behind that of data, comes before all of them:
+    only neighbours are computed in one loop.
 
     Stages on one side of the leader, before or after it, are then fused in one more common loop if that makes none of them read anything
     again: what they hand on to each other becomes smaller still.
@@ -379,13 +382,38 @@ class Plan:
                 loops[0] = replace(loops[0], chunks=min(chunks, rounds))
                 ScheduleInfo(stage.root.operation).fused = tuple(loops)
                 found = True
+        if steps and not self._neighbours():
+            bring_together(self.fused.stages)
         return found
+
+    def _neighbours(self) -> bool:
+        """Whether nothing else lies between the stages that are fused."""
+        places = [place for place, stage in enumerate(self.group.stages) if stage in self.fused.stages]
+        return places[-1] - places[0] == len(places) - 1
 
     def _loop(self, stage: Stage, axis: Axis, step: int) -> FusedLoop:
         """A fused loop as it is for a stage; of what nobody knows to be a multiple of the step something may be left over."""
         dim, own = axis.of(stage, step)
         divides = self.leader.root.bounds[axis.leader] % step == 0
         return FusedLoop(f"loop{axis.leader}", dim, own, rest=0 if divides else axis.of(stage, axis.unit)[1])
+
+
+def bring_together(stages: Sequence[Stage]) -> None:
+    """Move what lies between the first and the last op of these stages, and needs none of them, before the first."""
+    own = {member.operation for stage in stages for member in stage.members}
+    if len({op.block for op in own}) != 1:
+        return
+    block = next(iter(own)).block
+    operations = [op.operation for op in block.operations]
+    places = [place for place, op in enumerate(operations) if op in own]
+    first, made = operations[places[0]], set(own)
+    for op in operations[places[0] : places[-1]]:
+        if op in made:
+            continue
+        if any(defining_op(value) in made for inner in (op, *ops_below(op)) for value in inner.operands):
+            made.add(op)
+        else:
+            op.move_before(first)
 
 
 def divisors(n: int) -> list[int]:

@@ -71,6 +71,19 @@ func.func private @plain(%x: tensor<1x4x18x18x8xf32>, %w: tensor<8x4x3x3x8x8xf32
 
 // -----
 
+// Few plain filters, a large image: rows of tiles are fused, and filters, which all rows read, are transformed before. Between the transforms of
+// data and the products they would make two loops of one, and all transformed data, 3.6 MB, would be stored.
+// CHECK-LABEL: func.func private @few_plain_filters
+// CHECK-COUNT-2: sched.fused = #sched.fused<[{{{.*}}loop = "inner1", step = 1 : i64}]>
+// CHECK-COUNT-5: sched.fused = #sched.fused<[{{{.*}}loop = "loop4"
+// CHECK-NOT: sched.fused
+func.func private @few_plain_filters(%x: tensor<1x16x58x58x8xf32>, %w: tensor<4x16x3x3x8x8xf32>, %out: tensor<1x4x56x56x8xf32>) -> tensor<1x4x56x56x8xf32> attributes {stepwell.kernel} {
+  %0 = "graph.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<1x16x58x58x8xf32>, tensor<4x16x3x3x8x8xf32>) -> tensor<1x4x56x56x8xf32>
+  return %0 : tensor<1x4x56x56x8xf32>
+}
+
+// -----
+
 // Attention: twelve heads are dealt out to two chunks, and in each the scores of one head at a time, 64 KB of them, stay in the second cache. The
 // pass knows neither softmax nor products: it finds that all seven stages have the loop over heads in common.
 // CHECK-LABEL: func.func private @attention

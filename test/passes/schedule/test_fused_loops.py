@@ -1,20 +1,26 @@
 """Fused loops around several ops, by results: whatever is fused, the same comes out, and buffers between them shrink to slices."""
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from integer_convolutions import draw, model
 from linalg_model import run_kernel
+from onnx import TensorProto, helper, numpy_helper
 
+import stepwell
 from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import IRError, PassError
+from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.bufferize.fused_loops import FusedLoops, Slice
 from stepwell.passes.bufferize.kernels import _pack_chunks
 from stepwell.passes.bufferize.packing import Lifetime
 from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.linalg.stages import stages_on_memrefs
+from stepwell.passes.linalg.stages import stages_on_memrefs, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.fuse_loops import FuseLoops
 
@@ -279,6 +285,29 @@ def test_chunks_that_are_in_different_ops_of_a_loop_do_not_share_memory():
     assert places[2][1] is None
     assert places[3][1].bytes == 64
     assert total == 3 * 256 + 128  # the first two share each chunk's memory, and the last lies where they were
+
+
+@pytest.mark.parametrize("floats", [False, True])
+@pytest.mark.parametrize(("filters", "channels", "size"), [(32, 128, 28), (64, 32, 14), (24, 64, 30), (256, 128, 8)])
+def test_what_is_fused_are_neighbours(filters: int, channels: int, size: int, floats: bool) -> None:
+    """Stages of one name that others lie between would be two loops, with all that the first makes stored between them."""
+    x, w = draw(np.uint8, 1, channels, size, size), draw(np.int8, filters, channels, 3, 3) // 4
+    if floats:
+        made = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+        sides = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", x.shape), ("y", None))]
+        graph = helper.make_graph([made], "g", sides[:1], sides[1:], [numpy_helper.from_array(w.astype(np.float32), "w")])
+        network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    else:
+        network = model({"x": x}, {"w": w}, ["x", "w"], {"pads": [1, 1, 1, 1]})
+    pipeline = Pipeline.default().replace("use-winograd", "use-winograd{most-bytes=0 tile=4}")
+    module = stepwell.lower(network, "scheduled", target="x86-64-v3", pipeline=pipeline).module
+    with module.context:
+        kernels = [stages_on_tensors(kernel) for kernel in ops_below(module.operation, "func.func")]
+        found = [[stage.root.fused[0].loop for stage in stages if stage.root.fused] for stages in kernels]
+    assert max(map(len, found)) >= 4  # of five stages and two of filters
+    for loops in found:
+        runs = [name for name, _ in groupby(loops) if not name.startswith("inner")]
+        assert len(runs) == len(set(runs))
 
 
 def test_without_a_target_nothing_is_fused():
