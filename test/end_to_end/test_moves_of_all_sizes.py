@@ -10,10 +10,12 @@ from onnx.reference import ReferenceEvaluator
 
 import stepwell
 from stepwell.driver.dynamic import DynamicModel
+from stepwell.importer.rules import indexing
 
 FLOAT = TensorProto.FLOAT
 SIZES = ((4, 5), (1, 3), (9, 7), (2, 16), (6, 4), (33, 64), (4, 5))
 FAR = 1 << 40
+BILLION = 10**9
 
 
 def node(op: str, inputs: str, outputs: str = "y", **attributes: Any) -> NodeProto:
@@ -38,6 +40,8 @@ IMAGE: dict[str, list[Any]] = {"x": ["n", "m", 3]}
 BOTH: dict[str, list[Any]] = {"x": ["n", 3], "p": ["m"]}
 CASES: dict[str, ModelProto] = {
     "without_ends": model([node("Slice", "x s e")], IMAGE, s=[0, -3], e=[-1, FAR]),
+    "billions": model([node("Slice", "x s e a")], IMAGE, s=[0, -BILLION], e=[BILLION, -1], a=[0, 1]),
+    "billions_reversed": model([node("Slice", "x s e a t")], IMAGE, s=[BILLION], e=[-BILLION], a=[1], t=[-1]),
     "second": model([node("Slice", "x s e a")], IMAGE, s=[1], e=[2], a=[1]),
     "reversed": model([node("Slice", "x s e a t")], IMAGE, s=[-1], e=[-FAR], a=[1], t=[-1]),
     "reversed_steps": model([node("Slice", "x s e a t")], IMAGE, s=[FAR, -1], e=[0, -FAR], a=[0, 1], t=[-2, -3]),
@@ -102,6 +106,14 @@ def test_channels_that_are_free_are_those_of_the_weights() -> None:
             np.testing.assert_allclose(compiled(floats(*shape))[0], right.run(None, {"x": floats(*shape)})[0], rtol=1e-4, atol=1e-5)
         with pytest.raises(stepwell.ModelError, match="3 and 4"):
             compiled(floats(2, 4, 5))
+
+
+def test_a_dimension_that_is_as_long_as_a_bound_that_seemed_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "LONG", 8)
+    source = model([node("Slice", "x s e a")], IMAGE, s=[0, -9], e=[10, -1], a=[0, 1])
+    compiled, right = stepwell.compile(source, specialise="never"), ReferenceEvaluator(source)
+    for shape in ((4, 5, 3), (10, 9, 3), (11, 5, 3), (5, 10, 3), (30, 40, 3)):
+        np.testing.assert_array_equal(compiled(floats(*shape))[0], right.run(None, {"x": floats(*shape)})[0])
 
 
 def test_sizes_that_a_slice_does_not_assume_get_code_of_their_own() -> None:

@@ -15,6 +15,7 @@ from stepwell.importer.rules.layout import broadcast_to
 from stepwell.importer.rules.slicing import counting, from_the_start, size_scalar, with_new_axes
 
 FAR = np.iinfo(np.int32).max  # bounds from here on, and their negatives, are beyond any dimension
+LONG = 1 << 24  # and from here on beyond a dimension that a run decides, unless that turns out to be as long
 
 
 @onnx_rule("Slice", since=1)
@@ -97,8 +98,11 @@ def symbolic_bounds(start: int | Size, end: int | Size, step: int, size: int | S
     Bounds far away mean the ends. Others are assumed to lie in the dimension, and to be in order: where they do not, the sizes get code of their own.
     """
 
+    def beyond(bound: int | Size) -> bool:
+        return isinstance(bound, int) and (abs(bound) >= FAR or (abs(bound) >= LONG and holds(size, "<=", abs(bound))))
+
     def inside(bound: int | Size, low: int, high: int | Size) -> int | Size:
-        if isinstance(bound, int) and abs(bound) >= FAR:
+        if isinstance(bound, int) and beyond(bound):
             return high if bound > 0 else low
         if isinstance(bound, int) and bound < 0:
             bound = size + bound
@@ -106,7 +110,7 @@ def symbolic_bounds(start: int | Size, end: int | Size, step: int, size: int | S
         holds(bound, "<=", high)
         return bound
 
-    if step > 0 and isinstance(start, int) and isinstance(end, int) and 0 <= start < FAR <= end:
+    if step > 0 and isinstance(start, int) and isinstance(end, int) and 0 <= start < LONG <= end and beyond(end):
         return start, -1  # whatever there is
     if step > 0:
         first = inside(start, 0, size)
