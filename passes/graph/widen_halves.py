@@ -7,7 +7,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 from stepwell.dialects.core.sizes import product
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import CastOp, ConvOp, ConvTransposeOp, GraphBuilder, GraphOp, MatmulOp
+from stepwell.dialects.graph import BatchNormOp, CastOp, ConvOp, ConvTransposeOp, GraphBuilder, GraphOp, MatmulOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.traits import Fusion, MovesData
 from stepwell.dialects.support.errors import StepwellError
@@ -92,7 +92,8 @@ class _Widening:
         """Whether an op computes in f32: a convolution, a product of many rows, or one all of whose halves are there in f32, or known."""
         if isinstance(view, (ConvOp, ConvTransposeOp)) or (self.products and is_large_product(view.operation)):
             return True
-        if not (is_elementwise(view) or view.fusion in COMPUTING or view.has_trait(MovesData) or view.operation.name == "graph.concat"):
+        together = is_elementwise(view) or view.fusion in COMPUTING or isinstance(view, BatchNormOp)  # which is yet to be taken apart
+        if not (together or view.has_trait(MovesData) or view.operation.name == "graph.concat"):
             return False
         return any(v in self.wide for v in halves) and all(v in self.wide or (is_known(v) and view.operation.name != "graph.matmul") for v in halves)
 

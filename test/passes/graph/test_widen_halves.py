@@ -29,7 +29,7 @@ def values(dtype: np.dtype, *shape: int, scale: float = 1.0) -> np.ndarray:
 
 
 def network(dtype: np.dtype, kind: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Convolutions, activations, a shortcut, a concatenation, poolings and a product of many rows, in a narrow type and in f32."""
+    """Convolutions, a normalisation, activations, a shortcut, a concatenation, poolings and a product of many rows, in a narrow type and in f32."""
     nodes, weights = [], {}
 
     def op(name: str, *inputs: str, out: str, **attributes: Any) -> str:
@@ -40,7 +40,9 @@ def network(dtype: np.dtype, kind: int) -> tuple[onnx.ModelProto, onnx.ModelProt
         weights[f"{out}.w"], weights[f"{out}.b"] = values(dtype, *shape, scale=float(np.prod(shape[1:])) ** -0.5), values(dtype, shape[0], scale=0.1)
         return op("Conv", x, f"{out}.w", f"{out}.b", out=out, **attributes)
 
-    x = op("Relu", conv("x", "stem", 24, 3, 3, 3, strides=[2, 2], pads=[1, 1, 1, 1]), out="s")
+    stem = conv("x", "stem", 24, 3, 3, 3, strides=[2, 2], pads=[1, 1, 1, 1])
+    weights |= {name: np.abs(values(dtype, 24)) for name in ("scale", "mean", "variance")}
+    x = op("Relu", op("BatchNormalization", stem, "scale", "stem.b", "mean", "variance", out="n"), out="s")
     x = op("MaxPool", x, out="pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     y = op("Relu", conv(op("Relu", conv(x, "wide", 40, 24, 1, 1), out="w"), "depth", 40, 1, 3, 3, group=40, pads=[1, 1, 1, 1]), out="d")
     x = op("Add", conv(y, "narrow", 24, 40, 1, 1), x, out="sum")

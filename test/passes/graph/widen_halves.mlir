@@ -38,3 +38,19 @@ func.func @main(%x: tensor<20x16xf16>, %y: tensor<4x16xf16>) -> (tensor<20x8xf16
   %1 = "graph.matmul"(%y, %w) : (tensor<4x16xf16>, tensor<16x8xf16>) -> tensor<4x8xf16>
   return %0, %1 : tensor<20x8xf16>, tensor<4x8xf16>
 }
+
+// -----
+
+// A normalisation of a batch goes on in f32, so that it can be folded into the convolution before it.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.conv"({{.*}} -> tensor<1x4x3x3xf32>
+// CHECK: %[[N:[0-9]+]] = "graph.batch_norm"(%[[C]], {{.*}} -> tensor<1x4x3x3xf32>
+// CHECK: "graph.relu"(%[[N]]) : (tensor<1x4x3x3xf32>)
+func.func @main(%x: tensor<1x2x3x3xf16>) -> tensor<1x4x3x3xf16> {
+  %w = "graph.constant"() {value = dense<0.3> : tensor<4x2x1x1xf16>} : () -> tensor<4x2x1x1xf16>
+  %s = "graph.constant"() {value = dense<1.5> : tensor<4xf16>} : () -> tensor<4xf16>
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x2x3x3xf16>, tensor<4x2x1x1xf16>) -> tensor<1x4x3x3xf16>
+  %1 = "graph.batch_norm"(%0, %s, %s, %s, %s) {epsilon = 1.0e-05 : f64} : (tensor<1x4x3x3xf16>, tensor<4xf16>, tensor<4xf16>, tensor<4xf16>, tensor<4xf16>) -> tensor<1x4x3x3xf16>
+  %2 = "graph.relu"(%1) : (tensor<1x4x3x3xf16>) -> tensor<1x4x3x3xf16>
+  return %2 : tensor<1x4x3x3xf16>
+}
