@@ -5,6 +5,7 @@
     .venv/bin/python scripts/bench.py --operators [REGEX]
     .venv/bin/python scripts/bench.py --int8 [NETWORK ...]
     .venv/bin/python scripts/bench.py --weights int4 [NETWORK ...]
+    .venv/bin/python scripts/bench.py --precision bf16 [NETWORK ...]
     .venv/bin/python scripts/bench.py --engines stepwell,onnxruntime,openvino,mnn,ncnn
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
@@ -53,13 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.operators is not None and any((options.networks, options.ablate, options.switch, options.profile, options.plot, options.schedule)):
         parser.error("--operators compares operators with peers: it takes no network, and none of --ablate, --switch, --profile, --plot, --schedule")
     beside = (options.operators is not None, options.ablate, options.switch, options.profile, options.plot, options.schedule, options.level)
-    fewer = [name for name, chosen in (("--int8", options.int8), ("--weights", options.weights)) if chosen]
+    kinds = {"--int8": options.int8, "--weights": options.weights, "--precision": options.precision}
+    fewer = [name for name, chosen in kinds.items() if chosen]
     if fewer and any((*beside, len(fewer) > 1)):
-        others = [name for name in ("--int8", "--weights") if name != fewer[0]]
+        others = [name for name in kinds if name != fewer[0]]
         none = ", ".join([*others, "--operators", "--from", "--ablate", "--switch", "--profile", "--plot", "--schedule"])
-        parser.error(f"{fewer[0]} compares quantised networks: it takes none of {none}")
-    if options.weights and PEERS.keys() & set(options.engines):
-        parser.error(f"--weights: {', '.join(PEERS)} take no networks with weights of few bits")
+        parser.error(f"{fewer[0]} compares networks of fewer bits: it takes none of {none}")
+    if fewer and not options.int8 and PEERS.keys() & set(options.engines):
+        parser.error(f"{fewer[0]}: {', '.join(PEERS)} take no networks with weights of few bits or of halves")
     if options.schedule and len([options.profile] if options.profile else options.networks) != 1:
         parser.error("--schedule names kernels of one network: give that")
     problem = prepare(options)
@@ -81,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compare(options: argparse.Namespace) -> int:
     """Stepwell and its peers."""
     from benchmark.jobs import Contestant
-    from benchmark.models import KNOWN, find, find_cases, find_int8, find_weights
+    from benchmark.models import KNOWN, find, find_cases, find_int8, find_precision, find_weights
     from benchmark.peers import Converter
     from benchmark.plot import plot
     from benchmark.quantised import Weights
@@ -104,17 +106,20 @@ def compare(options: argparse.Namespace) -> int:
         elif options.weights:
             how = Weights(int(options.weights.removeprefix("int")), options.block, options.zero_points, options.accuracy_level)
             networks = find_weights(options.networks, how, options.zoo, options.seed)
+        elif options.precision:
+            networks = find_precision(options.networks, options.precision, options.zoo, options.seed, shapes(options))
         else:
             networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
-        plain = Contestant("stepwell", target=options.target, plugins=plugins(options))
-        contestants = [plain if engine == "stepwell" else Contestant(engine, target=options.target) for engine in options.engines]
+        computed = "bf16" if options.precision == "bf16" else ""
+        plain = Contestant("stepwell", target=options.target, plugins=plugins(options), precision=computed)
+        contestants = [plain if engine == "stepwell" else replace(plain, engine=engine, plugins=()) for engine in options.engines]
         if options.pipeline or options.schedule:
             pipeline, schedule = given(options)
             contestants.append(replace(plain, variant=variant(options), pipeline=pipeline, schedule=schedule))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
-        if (options.int8 or options.weights) and "stepwell" in options.engines:
-            contestants.append(replace(plain, variant="floats", of_floats=True))
+        if (options.int8 or options.weights or options.precision) and "stepwell" in options.engines:
+            contestants.append(replace(plain, variant="floats", of_floats=True, precision=""))
         session = Session(contestants, options.threads, protocol, say, Converter(options.zoo / "peers"))
         comparison = session.run(networks)
     comparison.settings |= settings

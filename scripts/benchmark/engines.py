@@ -57,7 +57,7 @@ class _Stepwell:
 
             for file in of.plugins:
                 load_file(file)
-        given: dict[str, Any] = {"pipeline": of.pipeline, "schedule": of.schedule}  # another checkout may not know these
+        given: dict[str, Any] = {"pipeline": of.pipeline, "schedule": of.schedule, "precision": of.precision}  # another checkout may not know these
         how = {"disable": of.disable, "target": of.target, **{name: value for name, value in given.items() if value}}
         model: Any
         if job.level is not None:
@@ -75,6 +75,7 @@ class _Stepwell:
             raise Failure(f"the model has free dimensions; give shapes with --shape: {free}")
         self.model = model
         self.settings = {"threads": str(job.threads), "target": of.target, "OpenMP idle workers": "spin for 200 ms" if job.spin else "sleep at once"}
+        self.settings |= {"precision": of.precision} if of.precision else {}
         self.call: Callable[[Feed], Any] = model.run
 
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -117,7 +118,7 @@ class _OpenVINO:
         import openvino
 
         settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": job.threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
-        settings["INFERENCE_PRECISION_HINT"] = "f32"  # it would use bf16 where the processor has it
+        settings["INFERENCE_PRECISION_HINT"] = job.contestant.precision or "f32"  # it would use bf16 where the processor has it
         core = openvino.Core()
         if job.cache is not None:
             core.set_property({"CACHE_DIR": job.cache})

@@ -40,7 +40,9 @@ class Contestant:
     variant: str = ""
     """What tells it from stepwell as it is, where both take part."""
     of_floats: bool = False
-    """Whether it runs the network of floats that a quantised one was made from."""
+    """Whether it runs the network of floats that one of fewer bits was made from."""
+    precision: str = ""
+    """What it computes networks of floats in, where it can say so: bf16; empty for f32."""
 
     @property
     def is_ours(self) -> bool:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
     from benchmark.quantised import Weights
 
-__all__ = ["KNOWN", "OTHERS", "Network", "call_network", "feeds", "find", "find_cases", "find_int8", "find_weights"]
+__all__ = ["KNOWN", "OTHERS", "Network", "call_network", "feeds", "find", "find_cases", "find_int8", "find_precision", "find_weights"]
 
 TOLERANCE_OF_INT8 = 0.2
 """Of quantised networks: weights that are drawn carry a step in one layer through all others."""
+TOLERANCE_OF_HALVES = 2e-2
+"""Of networks that are stored in f16 or computed in bf16."""
 TOLERANCE_OF_ROUNDED = 0.05
 """Of networks with weights of few bits, where an engine may round what they are multiplied with to bytes."""
 KNOWN = (*SEVEN, "resnet50v1", "inceptionv1", "inceptionv2", "zfnet512", "bert_layer")
@@ -44,7 +46,7 @@ class Network:
     case: Case | None = None
     """What it is, where it is an operator; engines may lack operators."""
     floats: Path | None = None
-    """The file of the network of floats that it was quantised from."""
+    """The file of the network of floats that it was made from, of fewer bits."""
     allowed: float = TOLERANCE
     """`tolerance`, of what is no operator."""
 
@@ -110,6 +112,18 @@ def find_weights(names: Sequence[str], how: "Weights", folder: Path, seed: int =
 
     floats, allowed = find(names or quantised.WEIGHTS, folder, seed), TOLERANCE_OF_ROUNDED if how.accuracy else TOLERANCE
     return [_of_fewer_bits(network, str(how), how.stored, folder, allowed) for network in floats]
+
+
+def find_precision(
+    names: Sequence[str], precision: str, folder: Path, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> list[Network]:  # fmt: skip
+    """The networks of floats by name, to be computed in bf16; or stored in f16, their files in a sub-folder of `folder`. Raises as `find`."""
+    from benchmark import quantised
+
+    floats = find(names or KNOWN, folder, seed, shapes)
+    if precision == "bf16":
+        return [replace(network, allowed=TOLERANCE_OF_HALVES) for network in floats]
+    return [_of_fewer_bits(network, precision, quantised.halved, folder, TOLERANCE_OF_HALVES) for network in floats]
 
 
 def _of_fewer_bits(network: Network, kind: str, make: "Callable[[Path], onnx.ModelProto]", folder: Path, allowed: float) -> Network:

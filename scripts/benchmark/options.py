@@ -20,6 +20,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--operators", nargs="?", const="", metavar="REGEX", help="single operators in place of networks: all, or those that it is found in")
     add("--int8", action="store_true", help="networks quantised to bytes, the same files for all engines; and Stepwell with the networks of floats")
     add("--weights", choices=("int4", "int8"), help="networks whose matrices alone are stored in so many bits, the same files for all engines")
+    halves = "networks stored in f16, the same files for all engines, or of floats, which Stepwell and OpenVINO compute in bf16"
+    add("--precision", choices=("f16", "bf16"), help=f"{halves}; and Stepwell in f32")
     add("--block", type=int, choices=(16, 32, 64, 128), default=32, help="with --weights: rows of a matrix that have a scale together (default: 32)")
     add("--zero-points", action="store_true", help="with --weights: with zero points")
     add("--accuracy-level", type=int, choices=(0, 4), default=0, help="with --weights: what MatMulNBits allows; with 4 ONNX Runtime rounds to bytes")

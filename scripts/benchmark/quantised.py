@@ -1,5 +1,5 @@
 """Networks of floats as networks of fewer bits, which all engines take: in Q/DQ format by ONNX Runtime's static quantiser, with data that are drawn;
-or with weights of 8 or 4 bits alone."""
+with weights of 8 or 4 bits alone; or stored in f16."""
 
 import logging
 import tempfile
@@ -14,7 +14,7 @@ from benchmark.models import feeds
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["CALIBRATION", "INT8", "WEIGHTS", "Weights", "at_opset", "inputs_of", "quantised"]
+__all__ = ["CALIBRATION", "INT8", "WEIGHTS", "Weights", "at_opset", "halved", "inputs_of", "quantised"]
 
 INT8 = ("squeezenet", "mobilenetv2", "resnet50v1", "densenet121", "bert_layer", "sentence_encoder")
 """The networks that are compared in int8."""
@@ -76,6 +76,14 @@ class Weights:
             if node.op_type == "MatMulNBits" and self.accuracy:
                 node.attribute.append(onnx.helper.make_attribute("accuracy_level", self.accuracy))
         return made
+
+
+def halved(model: Path) -> "onnx.ModelProto":
+    """A network stored in f16, by ONNX Runtime's converter: inputs and outputs stay f32."""
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    return convert_float_to_float16(onnx.load(model), keep_io_types=True)
 
 
 def at_opset(model: "onnx.ModelProto", least: int) -> "onnx.ModelProto":

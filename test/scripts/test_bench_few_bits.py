@@ -84,6 +84,33 @@ def test_weights_of_few_bits_end_to_end(tmp_path, monkeypatch, bits, most):
     assert 4 / 32 < record["parts_of_floats"]["gemv"]["arena"] < most
 
 
+def test_halves_end_to_end(plain, tmp_path):
+    """The file's weights are f16, what goes in and out is f32; Stepwell computes it in f32."""
+    record = record_of(tmp_path, str(plain), "--precision", "f16")
+    assert record["nodes"].count("Cast") >= 2
+    [made] = (tmp_path / "zoo").rglob("plain.onnx")
+    assert {tensor.data_type for tensor in onnx.load(made).graph.initializer} == {TensorProto.FLOAT16}
+    cells = {cell["engine"]: cell for cell in record["cells"]}
+    assert set(cells) == {*ENGINES, FLOATS}
+    assert all([len(turn) for turn in cell["rounds"]] == [3, 3] for cell in cells.values())
+    assert 0 < cells["stepwell"]["error"] < 2e-3
+    assert cells[FLOATS]["error"] is None
+
+
+def test_floats_in_bf16_end_to_end(plain, tmp_path):
+    """The file is that of floats. Without instructions for bf16 only weights that few rows meet are stored in it: those of the last op."""
+    table = tmp_path / "run.json"
+    assert bench.main([str(plain), "--precision", "bf16", "--zoo", str(tmp_path / "zoo"), "--json", str(table), *QUICK]) == 0
+    assert list((tmp_path / "zoo").rglob("plain.onnx")) == []
+    cells = {cell["engine"]: cell for cell in json.loads(table.read_text())["cells"]}
+    assert set(cells) == {*ENGINES, FLOATS}
+    assert cells["stepwell"]["settings"]["precision"] == "bf16"
+    assert "precision" not in cells[FLOATS]["settings"]
+    assert 1e-4 < cells["stepwell"]["error"] < 2e-2
+    if "openvino" in cells:
+        assert cells["openvino"]["settings"]["INFERENCE_PRECISION_HINT"] == "bf16"
+
+
 def test_the_file_says_how_exact_an_engine_must_be(plain, tmp_path):
     for accuracy, allowed in ((0, TOLERANCE), (4, TOLERANCE_OF_ROUNDED)):
         [network] = find_weights([str(plain)], Weights(4, 16, accuracy=accuracy), tmp_path)
@@ -103,10 +130,12 @@ def test_networks_of_floats_are_left_as_they_are(plain):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--int8", "--weights", "int4"], "--int8 compares quantised networks: it takes none of --weights, --operators"),
-        (["--weights", "int4", "--ablate"], "--weights compares quantised networks: it takes none of --int8, --operators"),
-        (["--int8", "--profile", "squeezenet"], "--int8 compares quantised networks"),
-        (["--weights", "int8", "--engines", "stepwell,mnn"], "--weights: mnn, ncnn take no networks with weights of few bits"),
+        (["--int8", "--weights", "int4"], "--int8 compares networks of fewer bits: it takes none of --weights, --precision, --operators"),
+        (["--weights", "int4", "--ablate"], "--weights compares networks of fewer bits: it takes none of --int8, --precision, --operators"),
+        (["--int8", "--profile", "squeezenet"], "--int8 compares networks of fewer bits"),
+        (["--weights", "int8", "--engines", "stepwell,mnn"], "--weights: mnn, ncnn take no networks with weights of few bits or of halves"),
+        (["--precision", "f16", "--engines", "stepwell,ncnn"], "--precision: mnn, ncnn take no networks with weights of few bits or of halves"),
+        (["--precision", "f32"], "argument --precision: invalid choice: 'f32'"),
         (["--weights", "int3"], "argument --weights: invalid choice: 'int3'"),
     ],
 )
