@@ -255,10 +255,14 @@ class Pipeline:
         return Pipeline(stages, self.name)
 
     def with_precision(self, dtype: str, keep: Sequence[str] = ()) -> "Pipeline":
-        """This pipeline with floats stored in another type, but for the nodes `keep`: names, or patterns. Raises PipelineError if it cannot."""
+        """This pipeline with floats stored in another type, but for the nodes `keep`: names, or patterns. Other options of the pass that stores them
+        stay as they are. Raises PipelineError if it cannot."""
         # What would end a pattern, or the text, is any character of a name.
         names = ";".join("".join("?" if c in ';"' or not c.isprintable() else c for c in name) for name in keep)
-        return self.replace("narrow-floats", f"narrow-floats{{to={dtype}" + (f' keep="{names}"' if names else "") + "}")
+        place = self.find("narrow-floats")
+        options = dict(self.stages[place.stage].steps[place.index].element.options)
+        options.update(parse_options(f"to={dtype}" + (f' keep="{names}"' if names else "")))
+        return self.replace("narrow-floats", str(Element("narrow-floats", options)))
 
     def with_placed(self, classes: Mapping[str, type[Pass]]) -> "Pipeline":
         """This pipeline plus the passes among `classes` that were registered with a place.

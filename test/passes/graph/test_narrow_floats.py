@@ -144,6 +144,19 @@ def test_where_it_does_not_pay() -> None:
     assert [line for line in narrow.splitlines() if "blocked_conv" in line and "bf16" in line] == []
 
 
+def test_options_that_the_pass_was_given_stay_where_the_precision_is_asked_for() -> None:
+    made = network()
+    pipeline = stepwell.Pipeline.default().replace("narrow-floats", "narrow-floats{always=true keep=stem}")
+    for keep, left in (((), "keep=stem"), (("side",), 'keep="side"')):
+        told = pipeline.with_precision("bf16", keep).text
+        assert "always=true" in told
+        assert "to=bf16" in told
+        assert left in told
+    rounded = stepwell.lower(made, "graph-opt", target="x86-64-v3", precision="bf16", pipeline=pipeline).text()
+    assert rounded != stepwell.lower(made, "graph-opt", target="x86-64-v3", precision="bf16").text()
+    assert "xbf16>" in rounded
+
+
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
