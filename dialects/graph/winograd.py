@@ -130,8 +130,7 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
         if not transformed:
             u = transformed_filters(u, tile)
         a_t, _, b_t = (m.astype(wide(x).dtype) for m in matrices(tile))
-        y = by_tiles(wide(x), wide(u), a_t, b_t, group)
-        return narrow(y, x.dtype)
+        return narrow(by_tiles(wide(x), wide(u), a_t, b_t, group), x.dtype)
 
     @staticmethod
     def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:

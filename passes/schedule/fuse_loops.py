@@ -399,12 +399,9 @@ class Plan:
 
 
 def bring_together(stages: Sequence[Stage]) -> None:
-    """Move what lies between the first and the last op of these stages, and needs none of them, before the first."""
+    """Move what lies between the first and the last op of these stages, which are in one block, and needs none of them, before the first."""
     own = {member.operation for stage in stages for member in stage.members}
-    if len({op.block for op in own}) != 1:
-        return
-    block = next(iter(own)).block
-    operations = [op.operation for op in block.operations]
+    operations = [op.operation for op in stages[0].root.operation.block.operations]
     places = [place for place, op in enumerate(operations) if op in own]
     first, made = operations[places[0]], set(own)
     for op in operations[places[0] : places[-1]]:

@@ -98,8 +98,8 @@ def symbolic_bounds(start: int | Size, end: int | Size, step: int, size: int | S
     Bounds far away mean the ends. Others are assumed to lie in the dimension, and to be in order: where they do not, the sizes get code of their own.
     """
 
-    def beyond(bound: int | Size) -> bool:
-        return isinstance(bound, int) and (abs(bound) >= FAR or (abs(bound) >= LONG and holds(size, "<=", abs(bound))))
+    def beyond(bound: int) -> bool:
+        return abs(bound) >= FAR or (abs(bound) >= LONG and holds(size, "<=", abs(bound)))
 
     def inside(bound: int | Size, low: int, high: int | Size) -> int | Size:
         if isinstance(bound, int) and beyond(bound):
