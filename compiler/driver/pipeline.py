@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +15,7 @@ from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.passes.framework.levels import LEVELS, levels_between
-from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_options, parse_pipeline, plain_value
+from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, find_pass, passes
 from stepwell.passes.framework.upstream import close_names, did_you_mean, upstream_passes
 
@@ -260,9 +260,8 @@ class Pipeline:
         # What would end a pattern, or the text, is any character of a name.
         names = ";".join("".join("?" if c in ';"' or not c.isprintable() else c for c in name) for name in keep)
         place = self.find("narrow-floats")
-        options = dict(self.stages[place.stage].steps[place.index].element.options)
-        options.update(parse_options(f"to={dtype}" + (f' keep="{names}"' if names else "")))
-        return self.replace("narrow-floats", str(Element("narrow-floats", options)))
+        element = self.stages[place.stage].steps[place.index].element
+        return self.replace("narrow-floats", str(element.with_options(f"to={dtype}" + (f' keep="{names}"' if names else ""))))
 
     def with_placed(self, classes: Mapping[str, type[Pass]]) -> "Pipeline":
         """This pipeline plus the passes among `classes` that were registered with a place.
@@ -410,10 +409,10 @@ def _switched(step: Step, names: Collection[str]) -> Step | None:
     off = [options for name, options in cls.switches.items() if name in names] if cls is not None else []
     if None in off:
         return None
-    options = dict(step.element.options)
+    element = step.element
     for text in off:
-        options.update(parse_options(text or ""))
-    return Step(Element(step.name, options), step.path)
+        element = element.with_options(text or "")
+    return replace(step, element=element)
 
 
 def _times(count: int) -> str:

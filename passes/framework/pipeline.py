@@ -1,7 +1,7 @@
 """The textual syntax of pass pipelines, MLIR's: `builtin.module(a,func.func(b{x=1 y={z=2}}),c)`, ours and upstream's passes mixed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stepwell.dialects.support.errors import PipelineError, shown
 
@@ -17,6 +17,10 @@ class Element:
     """Values as they were written, quotes and braces included; `""` for an option without a value."""
     nested: tuple["Element", ...] | None = None
     """The pipeline in parentheses; None for a pass."""
+
+    def with_options(self, text: str) -> "Element":
+        """This element with the options in `text` in the place of its own of the same names. Raises PipelineError for no options."""
+        return replace(self, options=self.options | parse_options(text))
 
     def __str__(self) -> str:
         options = " ".join(f"{name}={value}" if value else name for name, value in self.options.items())

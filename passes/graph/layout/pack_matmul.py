@@ -161,7 +161,7 @@ class _PackedMatmuls(GraphBuilder):
         if isinstance(found, NoMatch) or type_of(op.rhs).dtype != "f32":
             return None
         name, columns = source.name, found.numbers.shape[1]
-        width = self.width or lanes * min(REGISTERS_OF_BITS, 1 << (-(-columns // lanes) - 1).bit_length())
+        width = self.width or panel_width_of_bits(columns, lanes)
         w = self.weight(name, in_blocks(found.numbers, found.block, width, found.bits))
         scale = self.weight(name, np.stack(list(in_panels(found.scale, width))))
         zero = self.weight(name, np.stack(list(in_panels(found.zero, width)))) if found.zero.ndim else self.literal(found.zero)
@@ -279,3 +279,9 @@ def panel_width(columns: int, lanes: int, registers: int = REGISTERS) -> int:
     halvings = range(registers.bit_length())
     chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))
     return lanes * registers >> chosen
+
+
+def panel_width_of_bits(columns: int, lanes: int) -> int:
+    """Columns of a panel of weights in few bits: a power of two of registers, `REGISTERS_OF_BITS` at most and no more than the columns need."""
+    needed = -(-columns // lanes)
+    return lanes * min(REGISTERS_OF_BITS, 1 << (needed - 1).bit_length())

@@ -89,6 +89,13 @@ class TestSyntax:
         assert [plain_value(v) for v in ("{a b}", "'a b'", '"a"', "a", "{", "")] == ["a b", "a b", "a", "a", "{", ""]
         assert parse_options("x=1 y={z=2} flag") == {"x": "1", "y": "{z=2}", "flag": ""}
 
+    def test_options_are_replaced_by_name(self) -> None:
+        element = Element("a", {"x": "1", "y": "2"})
+        assert str(element.with_options("y={z=3} flag")) == "a{x=1 y={z=3} flag}"
+        assert element.options == {"x": "1", "y": "2"}
+        with pytest.raises(PipelineError):
+            element.with_options("=1")
+
     @hypothesis.given(st.lists(ELEMENTS, max_size=4))
     def test_what_is_printed_reads_back(self, elements: list[Element]) -> None:
         hypothesis.assume(not (len(elements) == 1 and elements[0].nested is not None and elements[0].name == "builtin.module"))
