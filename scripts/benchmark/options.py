@@ -37,6 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--target", default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
     add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
     add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
+    add("--repeats", type=number, default=3, help="how often a turn is repeated where the machine gives less of its cores than it can (default: 3)")
     add("--warm-up", type=count, default=3, help="runs before them, at least, and for at least a tenth of a second (default: 3)")
     add("--images", type=count, default=3, help="different inputs that the runs take in turn (default: 3)")
     add("--spin", choices=("on", "off"), default="on", help="whether idle workers of an engine wait actively for more, as the engines do by default")
@@ -55,12 +56,17 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def count(text: str) -> int:
+def number(text: str, least: int = 0) -> int:
     """An option that counts something."""
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got '{text}'")
+    value = int(text) if text.isdecimal() else -1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least}, got '{text}'")
     return value
+
+
+def count(text: str) -> int:
+    """One that counts something of which there must be some."""
+    return number(text, 1)
 
 
 def counts(text: str) -> list[int]:

@@ -7,13 +7,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
-from benchmark.jobs import PEERS, Contestant, Failure, Feed, Job, Loaded
+from benchmark.cores import UNDISTURBED, Cores, Turns
+from benchmark.jobs import PEERS, Contestant, Failure, Feed, Job, Loaded, Turn
 from benchmark.models import Network, call_network
 from benchmark.peers import Converter
 from benchmark.process import EngineProcess
@@ -41,8 +42,10 @@ class Protocol:
     images: int = 3
     """Different inputs, which the runs take in turn."""
     spin: bool = True
+    repeats: int = 0
+    """How often a turn is repeated in which the machine gave less of its cores than it can. The one in which it gave most is kept."""
     pause: float = 0.5
-    """Seconds before each turn in which everything is asleep: workers of the engine before may spin a while after its last run."""
+    """Seconds around each turn in which everything is asleep: workers of the engine before may spin a while after its last run."""
     classical: bool = False
     starts: bool = True
     """Whether cold and warm starts and the overhead of a call are measured."""
@@ -59,6 +62,8 @@ class Session:
     protocol: Protocol
     say: Callable[[str], None] = lambda text: None
     """Is told what is being done."""
+    cores: Cores | None = field(default=None, init=False)
+    """Sees what the machine gives, while `run` runs, if turns are to be repeated."""
     converter: Converter | None = None
     """Makes the files of PEERS; needed where one of them takes part."""
 
@@ -69,7 +74,12 @@ class Session:
         self.versions: dict[str, str] = {}
         comparison.tolerances = {n.name: n.tolerance for n in networks}
         comparison.cases = {n.name: n.case for n in networks if n.case is not None}
-        with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as scratch, _Processes() as processes:
+        with ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepwell-bench-"))
+            processes = stack.enter_context(_Processes())
+            if self.protocol.repeats:
+                self.say("seeing what the machine gives of its cores")
+                self.cores = stack.enter_context(Cores(self.threads, Path(scratch)))
             if self.protocol.starts:
                 _compile_source()
                 self._overhead(comparison, Path(scratch))
@@ -83,6 +93,9 @@ class Session:
                     processes.close()
                     shutil.rmtree(cache, ignore_errors=True)
         comparison.settings |= {"versions": self.versions}
+        if self.cores is not None:
+            seen = {count: {"gain": self.cores.gain(count), **asdict(turns)} for count, turns in self.cores.turns.items()}
+            comparison.settings["cores"] = seen
         if self.timed:
             comparison.settings["cores kept busy by others while timing"] = round(self.foreign / self.timed, 3)
         return comparison
@@ -203,25 +216,41 @@ class Session:
 
     def _rounds(self, comparison: Comparison, network: str, live: dict[tuple[str, int], EngineProcess], rounds: int, runs: int) -> None:
         """The turns, round by round; who begins changes from round to round."""
+        time.sleep(self.protocol.pause)
         for number in range(rounds):
             keys = list(live)
             shift = number % max(1, len(keys))
             for key in keys[shift:] + keys[:shift]:
                 self.say(f"{network}: round {number + 1} of {rounds}, {key[0]} on {key[1]}")
                 cell = comparison.cell(network, *key)
-                time.sleep(self.protocol.pause)
-                before, start = busy_seconds(), time.perf_counter()
                 try:
-                    turn = live[key].turn(self.protocol.warm_up, self.protocol.warm_seconds, runs)
+                    cell.rounds.append(self._turn(live[key], key[1], runs).seconds)
                 except Failure as failure:
                     cell.fail(str(failure), self._must_run(key[0]))
                     del live[key]
-                    continue
-                after = busy_seconds()
-                if before is not None and after is not None:
-                    self.foreign += max(0.0, after - before - turn.cpu)
-                    self.timed += time.perf_counter() - start
-                cell.rounds.append(turn.seconds)
+
+    def _turn(self, process: EngineProcess, threads: int, runs: int) -> Turn:
+        """A turn and the pause after it; repeated as the protocol says where the machine gave less of its cores before or after it than it can."""
+        tries: list[tuple[float, Turn]] = []
+        given = self._share(threads)
+        while not tries or (tries[-1][0] < UNDISTURBED and len(tries) <= self.protocol.repeats):
+            before, start = busy_seconds(), time.perf_counter()
+            turn = process.turn(self.protocol.warm_up, self.protocol.warm_seconds, runs)
+            after, end = busy_seconds(), time.perf_counter()
+            if before is not None and after is not None:
+                self.foreign += max(0.0, after - before - turn.cpu)
+                self.timed += end - start
+            time.sleep(self.protocol.pause)
+            given_before, given = given, self._share(threads)
+            tries.append((min(given_before, given), turn))
+        share, kept = max(tries, key=lambda found: found[0])
+        if self.cores is not None:
+            count = self.cores.turns.setdefault(threads, Turns())
+            count.kept, count.repeated, count.disturbed = count.kept + 1, count.repeated + len(tries) - 1, count.disturbed + (share < UNDISTURBED)
+        return kept
+
+    def _share(self, threads: int) -> float:
+        return 1.0 if self.cores is None else self.cores.share(threads)
 
     def _overhead(self, comparison: Comparison, folder: Path) -> None:
         """What a call costs in each engine, on one thread. A variant is for other networks, and its calls are those of the plain one."""

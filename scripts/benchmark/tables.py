@@ -17,6 +17,7 @@ NOTHING = "–"
 LEFT = ("ONNX nodes", "shape", "from")  # columns of words
 PLAIN_WIDTH = 200  # columns where no terminal says how many there are
 NODES_SHOWN = 4
+USUAL_GAIN = 0.7  # what N threads reach of N times one in registers alone: less where many of them lower the clock
 LOW = 0.8  # ratios below this are listed once more
 LEAST_SHOWN = 50e-6  # seconds below which a run is mostly the call of it
 
@@ -167,6 +168,13 @@ def show_problems(out: Console, c: Comparison, verbose: bool = True) -> None:
     """What failed, what could not be checked (if `verbose`), and whether the machine was busy with something else."""
     for name, why in c.settings.get("not checked", {}).items() if verbose else ():
         out.print(f"not checked: {name}: {why}", style="yellow")
+    for threads, seen in c.settings.get("cores", {}).items():
+        if seen["repeated"]:
+            again = f"{plural(seen['repeated'], 'turn')} done again, as the machine gave less of its cores than it can"
+            left = f"in {seen['disturbed']} of {seen['kept']} that count it did, too"
+            out.print(f"{plural(threads, 'thread')}: {again}; {left}", style="yellow" if seen["disturbed"] else None)
+        if seen["gain"] < USUAL_GAIN * threads:
+            out.print(f"{plural(threads, 'thread')} never reached more than {seen['gain']:.2f} times the arithmetic of one", style="yellow")
     others = c.settings.get("cores kept busy by others while timing")
     if others is not None and others > 0.05:
         out.print(f"other processes kept {others:.2f} cores busy while it was timed: the figures are not to be relied on", style="yellow")

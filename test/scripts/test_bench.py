@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import networks
 import stepwell
+from benchmark.cores import Cores
 from benchmark.engines import environment
 from benchmark.jobs import Contestant, Failure, Job, TensorSpec, Turn
 from benchmark.models import Network, feeds, find, find_cases
@@ -38,7 +39,7 @@ from stepwell.passes.schedule.assign_schedules import schedules_of
 RANDOM = np.random.default_rng(11)
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = [name for name in ("stepwell", "onnxruntime", "openvino") if importlib.util.find_spec(name)]
-QUICK = ["--rounds", "2", "--runs", "3", "--pause", "0", "--spin", "off"]
+QUICK = ["--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off"]
 
 
 def array(*shape: int) -> np.ndarray:
@@ -68,7 +69,7 @@ def tiny(tmp_path_factory) -> Path:
 def test_comparison_end_to_end(tiny, tmp_path, capsys):
     table, picture = tmp_path / "run.json", tmp_path / "run.png"
     drawn = ["--plot", str(picture)] if importlib.util.find_spec("matplotlib") else []
-    status = bench.main([str(tiny), "--shape", "x=2x3x9x7", "--engines", ",".join(ENGINES), "--json", str(table), *drawn, *QUICK])
+    status = bench.main([str(tiny), "--shape", "x=2x3x9x7", "--engines", ",".join(ENGINES), "--json", str(table), *drawn, *QUICK, "--repeats", "1"])
     shown = capsys.readouterr().out
     assert status == 0, shown
     assert "1 thread: median ms" in shown
@@ -85,6 +86,9 @@ def test_comparison_end_to_end(tiny, tmp_path, capsys):
     assert set(record["call_overhead"]) == set(ENGINES)
     assert all(start["cold"] > 0 and start["warm"] > 0 for start in record["starts"])
     assert record["settings"]["protocol"]["rounds"] == 2
+    assert {threads: seen["kept"] - 2 * len(ENGINES) for threads, seen in record["settings"]["cores"].items()} == {"1": 2 * len(ENGINES), "2": 0}, (
+        "two rounds each, and those of the network that does nothing"
+    )
     assert set(record["settings"]["versions"]) == set(ENGINES)
     if drawn:
         assert picture.read_bytes().startswith(b"\x89PNG")
@@ -386,6 +390,53 @@ def test_turns_go_round_and_another_begins_each_time():
     assert " ".join(order) == "a b c b c a c a c a"  # the third round begins with c; b fails at its end and is left out from then
     assert c.cell("net", "a", 1).rounds == [[1.0, 1.0]] * 4
     assert (c.cell("net", "b", 1).lack, c.cell("net", "b", 1).rounds) == ("gone", [])
+
+
+def test_turns_are_repeated_where_the_machine_gives_less():
+    """What is kept is the turn in which it gave most, whatever its time is."""
+    numbers = iter(range(100))
+
+    class Fake:
+        def turn(self, warm_up, warm_seconds, runs):
+            return Turn([float(next(numbers))] * runs, 0.0)
+
+    class Shares(Cores):
+        """Before the first turn, behind it, and behind each repetition."""
+
+        def __init__(self, *shares: float) -> None:
+            super().__init__([2], Path())
+            self.given = list(shares)
+
+        def share(self, threads: int) -> float:
+            assert threads == 2
+            return self.given.pop(0)
+
+    session = Session([], [2], Protocol(pause=0.0, repeats=2))
+    session.foreign = session.timed = 0.0
+    whole, half = 0.97, 0.5
+    for shares, kept, counts in [
+        ((whole, whole), 0, (1, 0, 0)),
+        ((whole, half, whole, whole), 2, (1, 2, 0)),  # the second turn began where the first ended
+        ((half, whole, whole), 1, (1, 1, 0)),
+        ((half, half, 0.7, 0.6), 2, (1, 2, 1)),
+    ]:
+        numbers = iter(range(100))
+        session.cores = cores = Shares(*shares)
+        assert session._turn(Fake(), 2, 3).seconds == [float(kept)] * 3
+        assert cores.given == []
+        found = cores.turns[2]
+        assert (found.kept, found.repeated, found.disturbed) == counts
+
+
+def test_cores_are_seen_beside_each_other(tmp_path):
+    with Cores([2], tmp_path) as cores:
+        assert all(0 < cores.share(threads) <= 1 for threads in (1, 2, 2))
+        assert set(cores.best) == {1, 2}
+        assert cores.best[1] > 100, "loops of a second"
+        assert cores.gain(1) == 1
+        processes = list(cores._processes.values())
+        assert all(process.is_alive for process in processes)
+    assert not any(process.is_alive for process in processes)
 
 
 def test_an_engine_that_fails_says_so_and_the_rest_goes_on(tiny, tmp_path):

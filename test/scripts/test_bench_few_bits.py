@@ -17,7 +17,8 @@ from benchmark.results import TOLERANCE
 
 ENGINES = [name for name in ("stepwell", "onnxruntime", "openvino") if importlib.util.find_spec(name)]
 FLOATS = "stepwell with floats"
-QUICK = ["--rounds", "2", "--runs", "3", "--pause", "0", "--spin", "off", "--no-starts", "--threads", "1", "--engines", ",".join(ENGINES)]
+QUICK = ["--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off", "--no-starts", "--threads", "1"]
+QUICK += ["--engines", ",".join(ENGINES)]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from benchmark.session import Protocol, Session
 
 RANDOM = np.random.default_rng(23)
 STAND_INS = Path(__file__).resolve().parents[1] / "support" / "peers"
-QUICK = ["--no-starts", "--threads", "1", "--rounds", "2", "--runs", "3", "--pause", "0", "--spin", "off"]
+QUICK = ["--no-starts", "--threads", "1", "--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off"]
 SHAPE = (1, 3, 9, 7)
 
 
