@@ -19,7 +19,7 @@ from stepwell.dialects.target.registry import resolve
 __all__ = ["UNDISTURBED", "Cores", "Turns"]
 
 UNDISTURBED = 0.85  # of the arithmetic that as many threads reached at best
-STEPS = 1 << 19  # about a millisecond: long beside the time that a sleeping worker takes to wake
+STEPS = 1 << 21  # some milliseconds: long beside the time that a sleeping worker takes to wake, or two threads reach now more, now less
 RUNS = 3  # of the loop, the fastest of which counts: what disturbs one alone is over
 AT_FIRST = 20  # looks at each number of threads before anything is compared with the best of them
 
