@@ -16,7 +16,9 @@ from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
 
 TAPS = 3
-PART = 128  # products of one sum that are added up on their own before they are added to the others
+PARTS = {2: 512, 4: 512, 6: 128}
+"""By tile, the products of one sum that are added up on their own before they are added to the others. There are no registers for both, so that
+parts take time, and only F(6, 3) needs them for as many channels as networks have."""
 ROUNDING = 2.0**-24  # of one operation in f32, at most, as a part of its result
 SPREAD = 1.3  # how many times its standard deviation, as a part of the same for the results, the largest error of many is
 
@@ -93,10 +95,10 @@ def growth(points: Sequence[Fraction]) -> float:
 def error_bound(tile: int) -> float:
     """The largest rounding error of F(tile, 3) along both axes in f32, as a part of the results' largest magnitude, for random data.
 
-    A sum of n terms of alike sizes rounds by about `sqrt(n / 6)` of one rounding; n is at most `PART` here. The four transforms add about the square
-    root of 8 of these, and the sum of the parts, of which there are some, that of 1.
+    A sum of n terms of alike sizes rounds by about `sqrt(n / 6)` of one rounding; n is at most that of `PARTS` here. The four transforms add about
+    the square root of 8 of these, and the sum of the parts, of which there are some, that of 1.
     """
-    return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PART / 6 + 8 + 1))
+    return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PARTS[tile] / 6 + 8 + 1))
 
 
 class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):

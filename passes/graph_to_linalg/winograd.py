@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.integer_winograd import IntegerWinogradConvOp, integer_matrices
-from stepwell.dialects.graph.winograd import PART, TAPS, VersionedWinogradConvOp, WinogradConvOp, block_axes, matrices
+from stepwell.dialects.graph.winograd import PARTS, TAPS, VersionedWinogradConvOp, WinogradConvOp, block_axes, matrices
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.contraction import contract
@@ -141,7 +141,8 @@ class _OverTiles:
         v = self.b.reshape(v, _splitting(3, 7), [self.size, self.size, n, *groups, per_group, rows, columns, self.inner])
         u = self.b.reshape(u, _splitting(2, 4 + len(block)), [self.size, self.size, *groups, self.filters // group, per_group, *block])
         sizes = [self.size, self.size, n, *groups, self.filters // group, rows, columns, self.outer]
-        part = PART if dtype != "i32" and per_group * self.inner > PART else 0
+        most = 0 if dtype == "i32" else PARTS[self.tile]
+        part = most if per_group * self.inner > most else 0
         maps = [i, j, image, *of, c, ty, tx, lane], [i, j, *of, m, c, a, f, *place]
         made = self.stage(v, maps[0], u, maps[1], dtype, sizes, len(block) if place else 2, part)
         return self.b.reshape(made, _splitting(3, 7), [self.size, self.size, n, self.filters, rows, columns, self.outer])

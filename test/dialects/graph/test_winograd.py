@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.dialects.graph import BlockedConvOp, WinogradConvOp
-from stepwell.dialects.graph.winograd import PART, POINTS, error_bound, growth, matrices, transformed_filters
+from stepwell.dialects.graph.winograd import PARTS, POINTS, error_bound, growth, matrices, transformed_filters
 from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.graph.layout.use_winograd import ERRORS, UseWinograd
 
@@ -48,9 +48,10 @@ def rounded_as_compiled(x, w, tile):
 
     v = both(b_t, x.transpose(1, 2, 0, 3))
     total = np.zeros((*u.shape[:3], x.shape[-1]), f32)
-    for start in range(0, len(x), PART):
+    most = PARTS[tile]
+    for start in range(0, len(x), most):
         part = np.zeros_like(total)
-        for c in range(start, min(start + PART, len(x))):
+        for c in range(start, min(start + most, len(x))):
             part += u[:, :, :, c, None] * v[:, :, c, None]
         total += part
     return both(a_t, total)
@@ -65,6 +66,16 @@ def test_the_bound_holds_and_is_not_loose(tile, channels):
     want = np.einsum("cpqnkl,mckl->pqmn", view, w.astype(np.float64), optimize=True)
     error = np.abs(rounded_as_compiled(x, w, tile) - want).max() / np.abs(want).max()
     assert error_bound(tile) / 10 < error < error_bound(tile)
+
+
+@pytest.mark.parametrize("tile", POINTS)
+@pytest.mark.parametrize("more", [0, 8])
+def test_longer_sums_than_the_bound_counts_on_have_parts(tile, more):
+    pipeline = Pipeline.default("x86-64-v3").replace("use-winograd", f"use-winograd{{tile={tile} flops-per-byte=0 slack=0}}")
+    x, w = np.zeros((1, PARTS[tile] + more, 12, 12), np.float32), np.ones((8, PARTS[tile] + more, 3, 3), np.float32)
+    text = stepwell.compile(convolution(x, w, 1), target="x86-64-v3", pipeline=pipeline).ir("linalg")
+    assert text.count("sched.part") == int(more > 0)
+    assert not more or f"sched.part = {PARTS[tile]} : i64" in text
 
 
 def test_what_the_pass_allows_is_what_is_stated():
