@@ -160,6 +160,12 @@ def batched() -> onnx.ModelProto:
     return helper.make_model(helper.make_graph(nodes, "batched", *sides, [filters]))
 
 
+def deep() -> onnx.ModelProto:
+    """A convolution over more channels than Winograd's method sums at once."""
+    weights = {"w": floats(16, 520, 3, 3)}
+    return model([node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])], {"x": floats(1, 520, 14, 14)}, {"y": floats(1, 16, 14, 14)}, weights)
+
+
 BOUND: dict[str, Any] = {"specialise": "never", "bind": {"past": "present"}}
 
 
@@ -172,6 +178,8 @@ def texts() -> dict[str, list[str]]:
     for level, snapshot in general.snapshots.items():
         found[level].append(str(snapshot))
     for level, snapshot in stepwell.lower(batched(), LEVELS[-1], specialise="never", target="x86-64-v3").snapshots.items():
+        found[level].append(str(snapshot))
+    for level, snapshot in stepwell.lower(deep(), LEVELS[-1], target="x86-64-v3").snapshots.items():
         found[level].append(str(snapshot))
     for level, snapshot in stepwell.lower(controlled(), LEVELS[-1]).snapshots.items():
         found[level].append(str(snapshot))
@@ -214,6 +222,7 @@ def test_attributes_that_come_and_go_on_the_way_to_a_level() -> None:
     stepwell.lower(everything(), "affine", target="x86-64-v3", instrumentation=watch)
     stepwell.lower(free(), "affine", target="x86-64-v3", specialise="never", size_hints={"n": 8}, instrumentation=watch)
     stepwell.lower(batched(), "affine", target="x86-64-v3", specialise="never", instrumentation=watch)
+    stepwell.lower(deep(), "affine", target="x86-64-v3", instrumentation=watch)
     stepwell.lower(controlled(), "affine", target="x86-64-v3", instrumentation=watch)
     stepwell.lower(kept(), "affine", target="x86-64-v3", instrumentation=watch, **BOUND)
     assert watch.seen == {row.name for row in rows()} - {ControlInfo.reason.name}
