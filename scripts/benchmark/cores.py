@@ -41,7 +41,6 @@ class Cores:
     threads: Sequence[int]
     folder: Path
     """Where their code is written."""
-    target: str = "host"
     turns: dict[int, Turns] = field(default_factory=dict)
     """By number of threads, filled by who asks for `share`."""
 
@@ -50,11 +49,12 @@ class Cores:
         self._processes: dict[int, EngineProcess] = {}
 
     def __enter__(self) -> "Cores":
+        machine = resolve("host")
         with ExitStack() as stack:
             for count in dict.fromkeys((1, *self.threads)):
                 path = self.folder / f"cores{count}.mlir"
-                path.write_text(source(resolve(self.target), count, STEPS))
-                job = Job(Contestant("stepwell", target=self.target), str(path), count, spin=False, level="affine")
+                path.write_text(source(machine, count, STEPS))
+                job = Job(Contestant("stepwell"), str(path), count, spin=False, level="affine")
                 process = stack.enter_context(EngineProcess(job))
                 process.load()
                 process.feed([{}])

@@ -394,7 +394,6 @@ def test_turns_go_round_and_another_begins_each_time():
 
 def test_turns_are_repeated_where_the_machine_gives_less():
     """What is kept is the turn in which it gave most, whatever its time is."""
-    numbers = iter(range(100))
 
     class Fake:
         def turn(self, warm_up, warm_seconds, runs):
@@ -432,7 +431,7 @@ def test_cores_are_seen_beside_each_other(tmp_path):
     with Cores([2], tmp_path) as cores:
         assert all(0 < cores.share(threads) <= 1 for threads in (1, 2, 2))
         assert set(cores.best) == {1, 2}
-        assert cores.best[1] > 100, "loops of a second"
+        assert cores.best[1] > 1, "loops in a second"
         assert cores.gain(1) == 1
         processes = list(cores._processes.values())
         assert all(process.is_alive for process in processes)
