@@ -93,7 +93,8 @@ def compare(options: argparse.Namespace) -> int:
 
     images, rounds, runs = (1, 1, 100) if options.classical else (options.images, options.rounds, options.runs)
     protocol = Protocol(
-        rounds=rounds, runs=runs, repeats=options.repeats, warm_up=options.warm_up, images=images, spin=options.spin == "on", pause=options.pause,
+        rounds=rounds, processes=options.processes, runs=runs, repeats=options.repeats, warm_up=options.warm_up,
+        images=images, spin=options.spin == "on", pause=options.pause,
         classical=options.classical, starts=not options.no_starts and options.operators is None, keep=options.operators is not None,
     )  # fmt: skip
     settings = describe(protocol)
@@ -152,8 +153,8 @@ def ablate(options: argparse.Namespace) -> int:
     base = Contestant("stepwell", target=options.target, plugins=plugins(options), pipeline=pipeline, schedule=schedule)
     contestants = [base, *(replace(base, disable=(name,)) for name in options.switch or known)]
     protocol = Protocol(
-        rounds=options.rounds, runs=options.runs, repeats=options.repeats, warm_up=options.warm_up, images=options.images,
-        spin=options.spin == "on", pause=options.pause, starts=False,
+        rounds=options.rounds, processes=options.processes, runs=options.runs, repeats=options.repeats, warm_up=options.warm_up,
+        images=options.images, spin=options.spin == "on", pause=options.pause, starts=False,
     )  # fmt: skip
     settings = describe(protocol)
     with progress() as say:

@@ -7,7 +7,7 @@ busy processes shows that, as it is not this system's doing.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -16,22 +16,12 @@ from benchmark.peak import source
 from benchmark.process import EngineProcess
 from stepwell.dialects.target.registry import resolve
 
-__all__ = ["UNDISTURBED", "Cores", "Turns"]
+__all__ = ["UNDISTURBED", "Cores"]
 
 UNDISTURBED = 0.85  # of the arithmetic that as many threads reached at best
 STEPS = 1 << 21  # some milliseconds: long beside the time that a sleeping worker takes to wake, or two threads reach now more, now less
 RUNS = 3  # of the loop, the fastest of which counts: what disturbs one alone is over
 AT_FIRST = 20  # looks at each number of threads before anything is compared with the best of them
-
-
-@dataclass
-class Turns:
-    """How many turns there were on some threads."""
-
-    kept: int = 0
-    repeated: int = 0
-    disturbed: int = 0
-    """Of those that were kept: the machine gave less than UNDISTURBED before or after them, however often they were repeated."""
 
 
 @dataclass
@@ -41,8 +31,6 @@ class Cores:
     threads: Sequence[int]
     folder: Path
     """Where their code is written."""
-    turns: dict[int, Turns] = field(default_factory=dict)
-    """By number of threads, filled by who asks for `share`."""
 
     def __post_init__(self) -> None:
         self.best: dict[int, float] = {}

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import numpy as np
 
-from benchmark.cores import UNDISTURBED, Cores, Turns
+from benchmark.cores import UNDISTURBED, Cores
 from benchmark.jobs import PEERS, Contestant, Failure, Feed, Job, Loaded, Turn
 from benchmark.models import Network, call_network
 from benchmark.peers import Converter
@@ -35,6 +35,8 @@ class Protocol:
     """How it is timed."""
 
     rounds: int = 10
+    processes: int = 1
+    """How many processes of each engine, one after the other, the rounds are shared out to: where code and data lie in one of them is chance."""
     runs: int = 10
     """Timed runs in one turn of an engine."""
     warm_up: int = 3
@@ -54,6 +56,16 @@ class Protocol:
 
 
 @dataclass
+class Turns:
+    """How many turns there were on some threads."""
+
+    kept: int = 0
+    repeated: int = 0
+    disturbed: int = 0
+    """Of those that were kept: the machine gave less than UNDISTURBED before or after them, however often they were repeated."""
+
+
+@dataclass
 class Session:
     """Runs networks in contestants on numbers of threads, and fills a Comparison."""
 
@@ -64,6 +76,8 @@ class Session:
     """Is told what is being done."""
     cores: Cores | None = field(default=None, init=False)
     """Sees what the machine gives, while `run` runs, if turns are to be repeated."""
+    turns: dict[int, Turns] = field(default_factory=dict, init=False)
+    """By number of threads."""
     converter: Converter | None = None
     """Makes the files of PEERS; needed where one of them takes part."""
 
@@ -94,7 +108,7 @@ class Session:
                     shutil.rmtree(cache, ignore_errors=True)
         comparison.settings |= {"versions": self.versions}
         if self.cores is not None:
-            seen = {count: {"gain": self.cores.gain(count), **asdict(turns)} for count, turns in self.cores.turns.items()}
+            seen = {count: {"gain": self.cores.gain(count), **asdict(turns)} for count, turns in self.turns.items()}
             comparison.settings["cores"] = seen
         if self.timed:
             comparison.settings["cores kept busy by others while timing"] = round(self.foreign / self.timed, 3)
@@ -132,12 +146,14 @@ class Session:
                 self._failed_to_start(start, contestant.label, failure)
 
     def _network(self, comparison: Comparison, network: Network, cache: Path, processes: "_Processes") -> None:
-        """Load, check and time a network in all contestants."""
-        live: dict[tuple[str, int], EngineProcess] = {}
+        """Load, check and time a network in all contestants, in as many processes of each as the protocol says."""
         given: list[Feed] = []
-        outputs: dict[tuple[str, int], Outputs] = {}
-        for contestant in self._able(network):
-            for threads in self.threads:
+        takes_part = [(contestant, threads) for contestant in self._able(network) for threads in self.threads]
+        rounds, parts = self.protocol.rounds, min(self.protocol.processes, self.protocol.rounds)
+        for part in range(parts):
+            outputs: dict[tuple[str, int], Outputs] = {}
+            live: dict[tuple[str, int], EngineProcess] = {}
+            for contestant, threads in takes_part:
                 key = contestant.label, threads
                 cell = comparison.cell(network.name, *key)
                 self.say(f"{network.name}: loading {contestant.label} on {threads}")
@@ -154,9 +170,12 @@ class Session:
                     live[key] = process
                 except Failure as failure:
                     cell.fail(str(failure), is_fault=network.case is None and self._must_run(contestant.label))
-        self._check(comparison, network, given, outputs)
-        live = {key: process for key, process in live.items() if not comparison.cell(network.name, *key).lack}
-        self._rounds(comparison, network.name, live, self.protocol.rounds, self.protocol.runs)
+            self._check(comparison, network, given, outputs)
+            live = {key: process for key, process in live.items() if not comparison.cell(network.name, *key).lack}
+            self._rounds(comparison, network.name, live, range(rounds * part // parts, rounds * (part + 1) // parts), self.protocol.runs)
+            if part + 1 < parts:
+                takes_part = [(contestant, threads) for contestant, threads in takes_part if (contestant.label, threads) in live]
+                processes.close()
         for key, process in live.items():
             cell = comparison.cell(network.name, *key)
             try:
@@ -197,7 +216,8 @@ class Session:
             if any(c.label == key[0] and c.of_floats for c in self.contestants):
                 continue  # it computes something else
             try:
-                cell.error = None if want is None else max((_error(g, w) for g, w in zip(got, want, strict=True)), default=0.0)
+                if want is not None:
+                    cell.error = max([cell.error or 0.0, *(_error(g, w) for g, w in zip(got, want, strict=True))])
             except Failure as failure:
                 cell.failure = str(failure)
             if not self._is_ours(key[0]) and (cell.failure or comparison.is_wrong(network.name, cell)):
@@ -214,14 +234,14 @@ class Session:
         """Remember it, of what must run; that another takes no part is remembered where it is loaded to be timed."""
         start.failure = str(failure) if self._must_run(label) else None
 
-    def _rounds(self, comparison: Comparison, network: str, live: dict[tuple[str, int], EngineProcess], rounds: int, runs: int) -> None:
+    def _rounds(self, comparison: Comparison, network: str, live: dict[tuple[str, int], EngineProcess], rounds: range, runs: int) -> None:
         """The turns, round by round; who begins changes from round to round."""
         time.sleep(self.protocol.pause)
-        for number in range(rounds):
+        for number in rounds:
             keys = list(live)
             shift = number % max(1, len(keys))
             for key in keys[shift:] + keys[:shift]:
-                self.say(f"{network}: round {number + 1} of {rounds}, {key[0]} on {key[1]}")
+                self.say(f"{network}: round {number + 1} of {self.protocol.rounds}, {key[0]} on {key[1]}")
                 cell = comparison.cell(network, *key)
                 try:
                     cell.rounds.append(self._turn(live[key], key[1], runs).seconds)
@@ -244,9 +264,8 @@ class Session:
             given_before, given = given, self._share(threads)
             tries.append((min(given_before, given), turn))
         share, kept = max(tries, key=lambda found: found[0])
-        if self.cores is not None:
-            count = self.cores.turns.setdefault(threads, Turns())
-            count.kept, count.repeated, count.disturbed = count.kept + 1, count.repeated + len(tries) - 1, count.disturbed + (share < UNDISTURBED)
+        count = self.turns.setdefault(threads, Turns())
+        count.kept, count.repeated, count.disturbed = count.kept + 1, count.repeated + len(tries) - 1, count.disturbed + (share < UNDISTURBED)
         return kept
 
     def _share(self, threads: int) -> float:
@@ -268,7 +287,7 @@ class Session:
                     live[contestant.label, 1] = process
                 except Failure as failure:
                     self._failed_to_start(comparison.starts.setdefault(("call", contestant.label), Start()), contestant.label, failure)
-            self._rounds(aside, network.name, live, min(5, self.protocol.rounds), CALLS)
+            self._rounds(aside, network.name, live, range(min(5, self.protocol.rounds)), CALLS)
         for label, _ in live:
             statistic = aside.statistic(network.name, label, 1)
             if statistic is not None:

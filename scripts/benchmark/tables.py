@@ -158,7 +158,8 @@ def show_protocol(out: Console, c: Comparison) -> None:
     """How it was timed, in a line or two."""
     p = c.settings["protocol"]
     inputs = plural(p["images"], "image")
-    out.print(f"{plural(p['rounds'], 'round')} of {plural(p['runs'], 'run')} of {inputs} in turn, one process for each engine and number of threads")
+    processes = "one process" if p["processes"] == 1 else f"{p['processes']} processes, one after the other,"
+    out.print(f"{plural(p['rounds'], 'round')} of {plural(p['runs'], 'run')} of {inputs} in turn, {processes} for each engine and number of threads")
     engines = {contestant.label: contestant.engine for contestant in c.contestants}
     for name, settings in {engines[label]: cell.settings for (_, label, _), cell in c.cells.items() if cell.settings}.items():
         out.print(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items() if 'thread' not in key.lower())}")

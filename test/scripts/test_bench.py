@@ -21,7 +21,7 @@ import networks
 import stepwell
 from benchmark.cores import Cores
 from benchmark.engines import environment
-from benchmark.jobs import Contestant, Failure, Job, TensorSpec, Turn
+from benchmark.jobs import Contestant, Failure, Job, Loaded, TensorSpec, Turn
 from benchmark.models import Network, feeds, find, find_cases
 from benchmark.operators import select
 from benchmark.operators.case import given, op
@@ -386,10 +386,35 @@ def test_turns_go_round_and_another_begins_each_time():
     c = Comparison(["net"], contestants, [1])
     session = Session(contestants, [1], Protocol(pause=0.0))
     session.foreign = session.timed = 0.0
-    session._rounds(c, "net", {(name, 1): Fake(name) for name in "abc"}, 4, 2)
+    session._rounds(c, "net", {(name, 1): Fake(name) for name in "abc"}, range(4), 2)
     assert " ".join(order) == "a b c b c a c a c a"  # the third round begins with c; b fails at its end and is left out from then
     assert c.cell("net", "a", 1).rounds == [[1.0, 1.0]] * 4
     assert (c.cell("net", "b", 1).lack, c.cell("net", "b", 1).rounds) == ("gone", [])
+
+
+def test_rounds_are_shared_out_to_processes(tiny, tmp_path, monkeypatch):
+    """Each loads the network anew. One that fails in a later process is left out from then on, and its fault is told."""
+    started: list[EngineProcess] = []
+
+    class Watched(EngineProcess):
+        def __init__(self, job: Job) -> None:
+            super().__init__(job)
+            started.append(self)
+
+        def load(self, job: Job | None = None) -> Loaded:
+            if self.job.contestant.engine == "stepwell" and len(started) > 4:
+                raise Failure("it does not start again")
+            return super().load(job)
+
+    monkeypatch.setattr("benchmark.session.EngineProcess", Watched)
+    contestants = [Contestant("stepwell"), Contestant("onnxruntime")]
+    protocol = Protocol(rounds=5, processes=3, runs=2, pause=0.0, spin=False, starts=False)
+    found = Session(contestants, [1], protocol).run([Network("tiny", tiny, {"x": (1, 3, 9, 7)})])
+    ours, reference = (found.cell("tiny", contestant.label, 1) for contestant in contestants)
+    assert [process.job.contestant.label for process in started] == ["stepwell", "onnxruntime"] * 3
+    assert [len(turn) for turn in reference.rounds] == [2] * 5
+    assert reference.memory["before"] > 0
+    assert (len(ours.rounds), ours.failure, ours.error) == (3, "it does not start again", pytest.approx(0, abs=1e-5))
 
 
 def test_turns_are_repeated_where_the_machine_gives_less():
@@ -410,8 +435,6 @@ def test_turns_are_repeated_where_the_machine_gives_less():
             assert threads == 2
             return self.given.pop(0)
 
-    session = Session([], [2], Protocol(pause=0.0, repeats=2))
-    session.foreign = session.timed = 0.0
     whole, half = 0.97, 0.5
     for shares, kept, counts in [
         ((whole, whole), 0, (1, 0, 0)),
@@ -420,10 +443,12 @@ def test_turns_are_repeated_where_the_machine_gives_less():
         ((half, half, 0.7, 0.6), 2, (1, 2, 1)),
     ]:
         numbers = iter(range(100))
+        session = Session([], [2], Protocol(pause=0.0, repeats=2))
+        session.foreign = session.timed = 0.0
         session.cores = cores = Shares(*shares)
         assert session._turn(Fake(), 2, 3).seconds == [float(kept)] * 3
         assert cores.given == []
-        found = cores.turns[2]
+        found = session.turns[2]
         assert (found.kept, found.repeated, found.disturbed) == counts
 
 
