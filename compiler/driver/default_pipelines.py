@@ -22,7 +22,7 @@ affine(bufferize, func.func(lower-to-affine), merge-versions, skip-joined, canon
 llvm(
   bare-arguments,
   per-function(
-    expand-math, select-bounds, lower-affine, boolean-vectors, select-bf16, bf16-as-integers, convert-scf-to-openmp, choose-threads,
+    expand-math, select-bounds, lower-affine, boolean-vectors, select-bf16, bf16-as-integers, convert-scf-to-openmp, choose-threads, guide-loops,
     // This canonicalisation removes the memref.alloca_scope that convert-scf-to-openmp makes.
     canonicalize, cse, limit-unrolling, convert-scf-to-cf, convert-math-to-llvm,
     // Calls of libm on vectors take them apart, so vectors are converted afterwards.

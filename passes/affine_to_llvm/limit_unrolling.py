@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below
+from stepwell.passes.affine_to_llvm.trip_counts import trip_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 ANNOTATION = "loop_annotation"  # as the llvm dialect spells it; the conversions carry it from the loop to its last branch
@@ -40,18 +41,6 @@ class LimitUnrolling(Pass):
                 state.count(self.name)
 
 
-def iterations(loop: ir.Operation) -> int | None:
-    """The trip count of a loop; None if it is not constant."""
-    bounds = []
-    for value in list(loop.operands)[:3]:
-        made = defining_op(value)
-        if made is None or made.name != "arith.constant":
-            return None
-        bounds.append(ir.IntegerAttr(made.attributes["value"]).value)
-    low, high, step = bounds
-    return max(0, -(-(high - low) // step))
-
-
 def _is_chunk(loop: ir.Operation) -> bool:
     """Whether a loop is over a thread's share, which begins anywhere: it is outermost, and LLVM leaves it alone."""
     first = defining_op(loop.operands[0])
@@ -59,7 +48,7 @@ def _is_chunk(loop: ir.Operation) -> bool:
 
 
 def _trips(loop: ir.Operation) -> float:
-    trips = iterations(loop)
+    trips = trip_count(list(loop.operands)[:3])
     return inf if trips is None else max(trips, 1)
 
 
