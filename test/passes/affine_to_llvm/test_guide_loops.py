@@ -1,0 +1,57 @@
+"""Large loops, dealt out in chunks: every iteration is run once, by whichever thread, and gives what it gives on one thread."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import stepwell
+
+RANDOM = np.random.default_rng(29)
+
+
+def array(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def network(rows: int | str) -> onnx.ModelProto:
+    """A product, of which no number of rows or panels is a multiple of another, and what lies behind it; rows may be free."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Tanh", ["p"], ["t"]), helper.make_node("MatMul", ["t", "v"], ["y"])]
+    value = helper.make_tensor_value_info
+    weights = [numpy_helper.from_array(array(301, 517), "w"), numpy_helper.from_array(array(517, 89), "v")]
+    given, made = [value("x", TensorProto.FLOAT, [rows, 301])], [value("y", TensorProto.FLOAT, [rows, 89])]
+    graph = helper.make_graph(nodes, "products", given, made, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def convolution(rows: int | str) -> onnx.ModelProto:
+    """Dimensions of channels and rows are dealt out together; the number of images may be free."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1])
+    value = helper.make_tensor_value_info
+    given, made = [value("x", TensorProto.FLOAT, [rows, 19, 61, 43])], [value("y", TensorProto.FLOAT, [rows, 56, 31, 22])]
+    graph = helper.make_graph([node], "convolution", given, made, [numpy_helper.from_array(array(56, 19, 3, 3), "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["known", "free"])
+@pytest.mark.parametrize(("make", "shape", "terms"), [(network, (123, 301), 818), (convolution, (3, 19, 61, 43), 171)], ids=["products", "convolution"])
+def test_any_number_of_threads_gives_the_same(make, shape, terms, free):
+    model = make("n" if free else shape[0])
+    compiled = stepwell.compile(model, threads=1)
+    assert "schedule(guided" in compiled.ir("llvm")
+    x = array(*shape)
+    (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (alone,) = compiled(x)
+    np.testing.assert_allclose(alone, want, rtol=0, atol=terms * np.finfo(np.float32).eps * np.abs(want).max())
+    for threads in (2, 3):
+        model_on = stepwell.compile(model, threads=threads)
+        for _ in range(20):
+            (got,) = model_on(x)
+            np.testing.assert_array_equal(got, alone)
+
+
+def test_it_can_be_switched_off():
+    off = stepwell.compile(network(123), threads=2, disable=["guide-loops"])
+    assert "omp.wsloop" in off.ir("llvm")
+    assert "guided" not in off.ir("llvm")
