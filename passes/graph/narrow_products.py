@@ -74,12 +74,11 @@ def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> 
 def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
     """The casts before a product of integers or bf16 that it can take into its body, so that one intrinsic of the target computes both; else none.
 
-    And that of the image of a convolution by channel, whose sums of integers are floats.
+    And those of a convolution by channel, whose sums of integers are floats.
     """
     if isinstance(root.opview, BlockedDepthwiseConvOp):
-        cast = producer(root.operands[0], "cast")
-        taken = cast is not None and type_of(cast.x).dtype in (*NARROW, HALF) and has_one_use(root.operands[0]) and cast.operation.block == root.block
-        return [cast.operation] if taken else []
+        made = [cast for value in root.operands if has_one_use(value) and (cast := producer(value, "cast")) is not None]
+        return [cast.operation for cast in made if type_of(cast.x).dtype in (*NARROW, HALF) and cast.operation.block == root.block]
     if not multiplies_narrow(root.opview) or one_channel(root.opview):
         return []
     casts = [cast for value in root.operands if (cast := widened(value)) is not None and has_one_use(value)]

@@ -1,12 +1,13 @@
 """Layout rules of our ops, and the one rule of all element-wise ops, plugins' included."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, known
+from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph import (
     AvgPoolOp,
@@ -23,12 +24,13 @@ from stepwell.dialects.graph import (
 )
 from stepwell.dialects.graph.traits import KeepsFinite
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.graph.integer_products import fastest, kind_of, widened
+from stepwell.passes.graph.integer_products import fastest, holds, kind_of, widened
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, channels_of, layout_rule
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, take
 from stepwell.passes.graph.layout.channel_readers import channel_shuffle, is_depthwise
 from stepwell.passes.graph.matching import deferred_weight
 
+FEW_PLACES = 64  # of an image, up to which filters by channel that hold bytes are kept as these, and widened where they are read
 FEW_CHANNELS = 4  # a convolution reads a plain image with up to this many channels as it is
 PLAIN = NoMatch("what it reads is not channel-blocked")
 
@@ -52,7 +54,7 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
         if image is None:
             return NoMatch(f"it works by channel, and {PLAIN.reason}")
         by_lane = np.moveaxis(take(weights[:, 0], 0, image.lanes), 1, -1)
-        return BlockedValue(b.blocked_depthwise_conv(image.value, b.weights_of(op.w, by_lane), **attributes), image.lanes)
+        return BlockedValue(b.blocked_depthwise_conv(image.value, _taps(op, by_lane, b), **attributes), image.lanes)
     group, channels = values["group"], channels_of(op.x)
     lanes = _lanes_of_result(op, len(weights), b)
     if isinstance(lanes, NoMatch):
@@ -87,6 +89,15 @@ def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray | NoMatch:
             return ordered
         b.state.decline("order-for-readers", op, ordered)
     return lanes
+
+
+def _taps(op: ConvOp, by_lane: np.ndarray, b: Layout) -> ir.Value:
+    """The filters of a convolution by channel: in the type it is computed in, or, if they hold bytes and are read at few places, widened bytes."""
+    places = type_of(op.operation.results[0]).shape[2:]
+    few = known(places) and prod(known_sizes(places)) <= FEW_PLACES
+    if not few or not np.array_equal(by_lane, np.rint(by_lane)) or not holds("i8", by_lane.min(), by_lane.max()):
+        return b.weights_of(op.w, by_lane)
+    return b.cast(b.weights_of(op.w, by_lane.astype(np.int8)), to=type_of(op.w).dtype, saturate=True)
 
 
 def _conv_of_narrow(op: Any, weights: np.ndarray, attributes: dict[str, Any], b: Layout) -> BlockedValue | NoMatch:

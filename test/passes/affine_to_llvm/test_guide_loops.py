@@ -35,7 +35,7 @@ def convolution(rows: int | str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["known", "free"])
-@pytest.mark.parametrize(("make", "shape", "terms"), [(network, (123, 301), 818), (convolution, (3, 19, 61, 43), 171)], ids=["products", "convolution"])
+@pytest.mark.parametrize(("make", "shape", "terms"), [(network, (123, 301), 818), (convolution, (3, 19, 61, 43), 171)], ids=["product", "conv"])
 def test_any_number_of_threads_gives_the_same(make, shape, terms, free):
     model = make("n" if free else shape[0])
     compiled = stepwell.compile(model, threads=1)

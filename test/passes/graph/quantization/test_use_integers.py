@@ -79,6 +79,22 @@ def test_convolutions_are_of_bytes(pretended: str) -> None:
     assert len(used) == len(products) == 5  # and the product at the end
 
 
+@pytest.mark.parametrize(("places", "kept"), [((7, 9), "i8"), ((7, 10), "f32")])
+def test_filters_by_channel_are_bytes_where_places_are_few(places: tuple[int, int], kept: str) -> None:
+    """They are widened in the kernel, where each is read less often than that costs; the sums are the same."""
+    net = Net(5)
+    inner = net.quantised(net.conv(net.quantised("x", 0.02, 100), 0.02, 32, 8, 1, 1), 0.04, 90)
+    made = net.model(net.quantised(net.conv(inner, 0.04, 32, 1, 3, 3, group=32, pads=[1, 1, 1, 1]), 0.06, 120), (1, 8, *places))
+    kernels = stepwell.lower(made, "graph-opt", target="x86-64-v3").text().split("func.func private")
+    [kernel] = [kernel for kernel in kernels if '"graph.blocked_depthwise_conv"' in kernel]
+    assert re.findall(r"tensor<4x3x3x8x(\w+)>", kernel.splitlines()[0]) == [kept]
+    x = np.random.default_rng(3).normal(size=(1, 8, *places)).astype(np.float32)
+    [want] = ReferenceEvaluator(made).run(None, {"x": x})
+    got = stepwell.compile(made, target="x86-64-v3", threads=1).run({"x": x})["y"]
+    assert np.mean(got == want) >= 0.999
+    np.testing.assert_allclose(got, want, rtol=0, atol=0.06 * 1.001)
+
+
 # --- one op between quantisations
 
 
