@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from math import prod
 
-from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.mlir import arith, ir, ops_below
+from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.passes.affine_to_llvm.openmp_operands import groups_of_operands, with_operand
 from stepwell.passes.affine_to_llvm.trip_counts import trip_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
-_SEGMENTS = "operandSegmentSizes"
 _REDUCTIONS = 5  # of the groups of operands of omp.wsloop
 _CHUNK = 6
-_REGISTER = 32  # bytes: what an operation is counted in
+_REGISTER = 256  # bits: what an operation is counted in
 _FEW = 4  # iterations: a round for each thread, with an own part of the workspace
 _ARITHMETIC = ("arith.", "math.", "vector.", "x86vector.", "memref.load", "memref.store")
 
@@ -33,42 +34,33 @@ class GuideLoops(Pass):
     pieces: int = 64  # as many chunks as there are at most, but for the first ones
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for loop in list(ops_below(op, "omp.wsloop")):
+        for loop in ops_below(op, "omp.wsloop"):
             nest = loop.regions[0].blocks[0].operations[0].operation
             bounds = _bounds(nest)
             counts = [trip_count(bound) for bound in bounds]
-            work = prod(map(_at_least, counts)) * _work(nest.regions[0].blocks[0])
-            is_short = None not in counts and prod(map(_at_least, counts)) < _FEW
-            if work < self.work or is_short or list(loop.attributes[_SEGMENTS])[_REDUCTIONS]:
+            iterations = prod(map(_at_least, counts))
+            work = iterations * _work(nest.regions[0].blocks[0])
+            is_short = None not in counts and iterations < _FEW
+            if work < self.work or is_short or groups_of_operands(loop)[_REDUCTIONS]:
                 continue
             state.did(self.name, loop, f"threads take chunks of it, as it is {work:.0f} operations on registers or more")
-            self._guide(loop, bounds)
+            with ir.InsertionPoint(loop), loop.location:
+                chunk, guided = self._chunk(bounds), ir.Attribute.parse("#omp<schedulekind guided>")
+            with_operand(loop, _CHUNK, chunk, {"schedule_kind": guided})
             state.count(self.name)
 
-    def _guide(self, loop: ir.Operation, bounds: list[list[ir.Value]]) -> None:
-        attributes = {name: loop.attributes[name] for name in loop.attributes}
-        sizes = list(attributes[_SEGMENTS])
-        sizes[_CHUNK] = 1
-        index = ir.IndexType.get()
-        with ir.InsertionPoint(loop), loop.location:
+    def _chunk(self, bounds: list[list[ir.Value]]) -> ir.Value:
+        """How many iterations a chunk has at least; constant bounds are folded by the canonicalisation that follows."""
+        iterations = _number(1)
+        for low, high, step in bounds:
+            iterations = arith.MulIOp(iterations, arith.CeilDivSIOp(arith.SubIOp(high, low).result, step).result).result
+        chunk = arith.MaxSIOp(arith.DivSIOp(iterations, _number(self.pieces)).result, _number(1)).result
+        return arith.IndexCastOp(ir.IntegerType.get_signless(64), chunk).result
 
-            def make(name: str, *operands: ir.Value) -> ir.Value:
-                return ir.Operation.create(name, results=[index], operands=list(operands)).result
 
-            def number(value: int) -> ir.Value:
-                return ir.Operation.create("arith.constant", results=[index], attributes={"value": ir.IntegerAttr.get(index, value)}).result
-
-            iterations = number(1)
-            for low, high, step in bounds:
-                iterations = make("arith.muli", iterations, make("arith.ceildivsi", make("arith.subi", high, low), step))
-            chunk = make("arith.maxsi", make("arith.divsi", iterations, number(self.pieces)), number(1))
-            narrow = ir.Operation.create("arith.index_cast", results=[ir.IntegerType.get_signless(64)], operands=[chunk]).result
-            attributes[_SEGMENTS] = ir.DenseI32ArrayAttr.get(sizes)
-            attributes["schedule_kind"] = ir.Attribute.parse("#omp<schedulekind guided>")
-            made = ir.Operation.create("omp.wsloop", operands=[*loop.operands, narrow], attributes=attributes, regions=1)
-        for block in list(loop.regions[0].blocks):
-            block.append_to(made.regions[0])
-        loop.erase()
+def _number(value: int) -> ir.Value:
+    index = ir.IndexType.get()
+    return arith.ConstantOp(index, ir.IntegerAttr.get(index, value)).result
 
 
 def _bounds(nest: ir.Operation) -> list[list[ir.Value]]:
@@ -98,8 +90,4 @@ def _at_least(count: int | None) -> int:
 def _registers(operation: ir.Operation) -> float:
     """How many registers the largest value is that an operation makes or stores."""
     vectors = [value.type for value in (*operation.results, *operation.operands) if isinstance(value.type, ir.VectorType)]
-    return max((prod(vector.shape) * _bytes(vector.element_type) / _REGISTER for vector in vectors), default=1.0)
-
-
-def _bytes(element: ir.Type) -> float:
-    return 8.0 if isinstance(element, ir.IndexType) else element.width / 8
+    return max((prod(vector.shape) * element_bits(vector.element_type) / _REGISTER for vector in vectors), default=1.0)
