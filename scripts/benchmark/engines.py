@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmark.jobs import Failure, Feed, Job, TensorSpec
 from benchmark.peer_engines import Mnn, Ncnn, import_mnn, import_ncnn
+from benchmark.system import multiplies_bytes
 
 __all__ = ["CONTROLLED", "IMPORTS", "Engine", "environment", "load"]
 
@@ -98,10 +99,13 @@ class _OnnxRuntime:
         spinning = "1" if job.spin else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         options.add_session_config_entry("session.inter_op.allow_spinning", spinning)
-        options.add_session_config_entry("session.x64quantprecision", "1")  # else sums of bytes saturate on AVX2
+        # Without VNNI its sums of bytes would saturate. With it they are exact anyway, and this would keep it from using it.
+        exact = "0" if multiplies_bytes() else "1"
+        options.add_session_config_entry("session.x64quantprecision", exact)
         self.session = onnxruntime.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
         self.shapes = job.shapes
         self.settings = {"intra_op_num_threads": str(job.threads), "session.intra_op.allow_spinning": spinning, "optimisation": "all"}
+        self.settings["session.x64quantprecision"] = exact
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(_spec(i.name, i.shape, _ONNXRUNTIME_DTYPES.get(i.type, i.type), self.shapes) for i in self.session.get_inputs())

@@ -5,7 +5,9 @@ import platform
 import time
 from pathlib import Path
 
-__all__ = ["busy_seconds", "describe_machine", "foreign_load", "memory", "resident"]
+__all__ = ["busy_seconds", "describe_machine", "foreign_load", "memory", "multiplies_bytes", "resident"]
+
+PROCESSORS = Path("/proc/cpuinfo")
 
 
 def memory() -> dict[str, int]:
@@ -41,11 +43,20 @@ def foreign_load(seconds: float = 1.0) -> float | None:
     return None if before is None or after is None else max(0.0, after - before) / seconds
 
 
+def multiplies_bytes(processors: Path = PROCESSORS) -> bool:
+    """Whether this processor is of x86 and has instructions that multiply bytes and sum in 32 bits without saturating: VNNI."""
+    try:
+        flags = next((line for line in processors.read_text().splitlines() if line.startswith("flags")), "")
+    except OSError:
+        return False
+    return not {"avx512_vnni", "avx_vnni"}.isdisjoint(flags.split())
+
+
 def describe_machine() -> dict[str, str]:
     """The processor, the number of cores that this process may use, the system and Python."""
     model = platform.processor() or platform.machine()
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in PROCESSORS.read_text().splitlines():
             if line.startswith("model name"):
                 model = line.split(":", 1)[1].strip()
                 break

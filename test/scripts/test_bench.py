@@ -30,6 +30,7 @@ from benchmark.process import EngineProcess
 from benchmark.profile import profile
 from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
 from benchmark.session import Protocol, Session, scaled_error
+from benchmark.system import multiplies_bytes
 from stepwell.analysis.replay import launches_of
 from stepwell.cli.session import save_ir
 from stepwell.dialects.target.host import host, runs_here
@@ -551,3 +552,15 @@ def test_bert_layer_is_one_and_agrees_with_onnxruntime(zoo):
             results.append(got)
         np.testing.assert_array_equal(*results, err_msg="results depend on the number of threads")
         assert want.std() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [("fpu avx2 avx512f avx512_vnni", True), ("fpu avx2 avx_vnni", True), ("fpu avx2 avx512f avx512_4vnniw", False), ("", False)],
+)
+def test_peers_sum_bytes_exactly_in_the_fastest_way(flags: str, expected: bool, tmp_path: Path) -> None:
+    """ONNX Runtime is held to exact sums where it would saturate, and nowhere else: that would keep it from its best instruction."""
+    described = tmp_path / "cpuinfo"
+    described.write_text(f"processor\t: 0\nmodel name\t: some\nflags\t\t: {flags}\n\nprocessor\t: 1\n")
+    assert multiplies_bytes(described) == expected
+    assert not multiplies_bytes(tmp_path / "none")
