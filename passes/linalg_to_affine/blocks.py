@@ -29,7 +29,8 @@ def neighbours(use: Use, side: int, values: Sequence[ir.Value]) -> list[ir.Value
     if not isinstance(first.type, ir.VectorType):
         return everywhere(use, side, vector.FromElementsOp(ir.VectorType.get([chosen.depth], first.type), list(values)).result)
     count = first.type.shape[0] // chosen.lanes
-    return [widened(use, side, interleaved([part(v, i, chosen.lanes) for v in values])) for i in range(count)]
+    numbers = [as_bits(use, side, v) for v in values]
+    return [widened(use, side, interleaved([part(v, i, chosen.lanes) for v in numbers])) for i in range(count)]
 
 
 def everywhere(use: Use, side: int, group: ir.Value) -> list[ir.Value]:
@@ -45,16 +46,25 @@ def everywhere(use: Use, side: int, group: ir.Value) -> list[ir.Value]:
 def along(use: Use, side: int, value: ir.Value, width: int) -> list[ir.Value]:
     """An operand whose elements lie along the summed dimension itself: `width` successive ones, or one that is the same for all."""
     step = use.intrinsic.lanes * use.intrinsic.depth
-    whole = as_vector(value, width)
+    whole = as_bits(use, side, as_vector(value, width))
     return [widened(use, side, part(whole, i, step)) for i in range(width // step)]
+
+
+def as_bits(use: Use, side: int, value: ir.Value) -> ir.Value:
+    """A vector of integers as it is; of floats their bits, before anything moves them: LLVM has shuffles of bf16 that it then cannot lower."""
+    if isinstance(value.type.element_type, ir.IntegerType):
+        return value
+    return vector.bitcast(ir.VectorType.get(value.type.shape, operand_element(use, side)), value)
+
+
+def operand_element(use: Use, side: int) -> ir.Type:
+    """What the elements of an operand are."""
+    return ir.IntegerType.get_signless(int(use.intrinsic.operands[side][1:]))
 
 
 def widened(use: Use, side: int, value: ir.Value) -> ir.Value:
     """A vector in the element type of an operand; of floats their bits."""
-    wide = ir.IntegerType.get_signless(int(use.intrinsic.operands[side][1:]))
-    if not isinstance(value.type.element_type, ir.IntegerType):
-        return vector.bitcast(ir.VectorType.get(value.type.shape, wide), value)
-    return extended(value, wide, use.signed[side])
+    return extended(as_bits(use, side, value), operand_element(use, side), use.signed[side])
 
 
 def interleaved(values: Sequence[ir.Value]) -> ir.Value:
