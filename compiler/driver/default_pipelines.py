@@ -22,7 +22,8 @@ affine(bufferize, func.func(lower-to-affine), merge-versions, skip-joined, canon
 llvm(
   bare-arguments,
   per-function(
-    expand-math, select-bounds, lower-affine, boolean-vectors, select-bf16, bf16-as-integers, convert-scf-to-openmp, choose-threads, guide-loops,
+    expand-math, select-bounds, round-in-conversion, lower-affine, boolean-vectors, select-bf16, bf16-as-integers,
+    convert-scf-to-openmp, choose-threads, guide-loops,
     // This canonicalisation removes the memref.alloca_scope that convert-scf-to-openmp makes.
     canonicalize, cse, limit-unrolling, convert-scf-to-cf, convert-math-to-llvm,
     // Calls of libm on vectors take them apart, so vectors are converted afterwards.
@@ -30,7 +31,7 @@ llvm(
     arith-expand{include-bf16=true}, finalize-memref-to-llvm, convert-arith-to-llvm, convert-ub-to-llvm,
     // Functions before OpenMP, whose conversion would give them descriptors.
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}, convert-openmp-to-llvm, convert-cf-to-llvm, convert-index-to-llvm,
-    reconcile-unrealized-casts, canonicalize, cse, pack-arguments, split-main,
+    reconcile-unrealized-casts, canonicalize, cse, hide-indices, pack-arguments, split-main,
     ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}, set-target
   )
 )

@@ -84,15 +84,36 @@ def _saturated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Val
 
 
 def _saturated_through_i32(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
-    """`_saturated` for a type whose ends are floats exactly: bound the float, convert it to i32, and cut that.
+    """`_saturated` for a type whose ends are floats exactly: bound the float, convert it to i32, and cut that."""
+    integer = arith.FPToSIOp(element("i32"), bounded(s, x, target, None)).result
+    return _zero_for_nan(b, s, x, integer, target)
 
-    Each bound is a comparison and a select of the same two values, which is one instruction of x86. NaN fails the first comparison and becomes
-    the lower end, which is 0 if the target is unsigned.
+
+def rounded(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str, zero: ir.Value | None) -> ir.Value:
+    """The integer of the target's range, of up to 16 bits, that is nearest to `x + zero`, halfway the even one; `zero` for NaN is 0.
+
+    Bounds are whole numbers, so that it makes no difference whether a number is bounded before it is rounded; rounding and conversion are one
+    instruction then (see round-in-conversion).
     """
-    low, high = s.const(float(lowest(target))), s.const(float(highest(target)))
-    bounded = s.select(s.compare("gt", x, low), x, low)
-    bounded = s.select(s.compare("lt", bounded, high), bounded, high)
-    integer = arith.FPToSIOp(element("i32"), bounded).result
+    shift = None if zero is None else cast(b, zero, target, s.dtype, False)
+    integer = arith.FPToSIOp(element("i32"), s.call(math.RoundEvenOp, bounded(s, x, target, shift))).result
+    if zero is not None:
+        integer = arith.AddIOp(integer, cast(b, zero, target, "i32", False)).result
+    return _zero_for_nan(b, s, x, integer, target)
+
+
+def bounded(s: Scalars, x: ir.Value, target: str, shift: ir.Value | None) -> ir.Value:
+    """`x` within the ends of `target`, less `shift` if there is one; the lower end for NaN.
+
+    Each bound is a comparison and a select of the same two values, which is one instruction of x86.
+    """
+    low, high = (s.const(float(end)) if shift is None else s.sub(s.const(float(end)), shift) for end in (lowest(target), highest(target)))
+    above = s.select(s.compare("gt", x, low), x, low)
+    return s.select(s.compare("lt", above, high), above, high)
+
+
+def _zero_for_nan(b: LinalgBuilder, s: Scalars, x: ir.Value, integer: ir.Value, target: str) -> ir.Value:
+    """`integer` cut to the target, 0 where `x` is NaN, of which the lower end was made: that is 0 if the target is unsigned."""
     if not is_unsigned(target):
         integer = s.select(s.compare("ne", x, x), b.scalar(0, "i32"), integer)
     return arith.TruncIOp(element(target), integer).result

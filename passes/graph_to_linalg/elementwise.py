@@ -8,7 +8,7 @@ from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math, scf
 from stepwell.dialects.core.types import TensorType, is_unsigned, type_of
 from stepwell.dialects.graph import GraphOp
-from stepwell.passes.graph_to_linalg.casts import cast
+from stepwell.passes.graph_to_linalg.casts import bounded, cast, rounded
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, element, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
@@ -229,13 +229,12 @@ def lower_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
 
 @lowering(graph.QuantizeOp)
 def lower_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic: a quotient, rounded, and the zero point, all in f32, which holds every sum that does not saturate."""
+    """One generic: a quotient within the bounds of the type less the zero point, rounded to an integer, and the zero point."""
     s, result = Scalars(b, "f32"), op.result_types()[0]
 
     def body(x: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
-        whole = s.call(math.RoundEvenOp, x if _is_constant(scale, 1.0) else s.div(x, scale))
-        shifted = whole if _is_constant(zero, 0) else s.add(whole, cast(b, zero, result.dtype, "f32", False))
-        return cast(b, shifted, "f32", result.dtype, True)
+        quotient = x if _is_constant(scale, 1.0) else s.div(x, scale)
+        return rounded(b, s, quotient, result.dtype, None if _is_constant(zero, 0) else zero)
 
     return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
 
@@ -255,22 +254,17 @@ def lower_dequantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Va
 
 @lowering(graph.FakeQuantizeOp)
 def lower_fake_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic: a number rounded, within the bounds of the type less the zero point. Each bound is one instruction of x86, as in a cast."""
+    """One generic: a number within the bounds of the type less the zero point, rounded."""
     result, zero_point = op.operand_types()
     s = Scalars(b, "f32")
 
     def body(x: ir.Value, zero: ir.Value) -> ir.Value:
         shift = None if _is_constant(zero, 0) else cast(b, zero, zero_point.dtype, "f32", False)
-        low, high = (s.const(float(extreme(zero_point.dtype))) for extreme in (lowest, highest))
-        if shift is not None:
-            low, high = s.sub(low, shift), s.sub(high, shift)
-        whole = s.call(math.RoundEvenOp, x)
-        bounded = s.select(s.compare("gt", whole, low), whole, low)  # NaN becomes the lower bound: 0 where the type is unsigned
-        bounded = s.select(s.compare("lt", bounded, high), bounded, high)
+        whole = s.call(math.RoundEvenOp, bounded(s, x, zero_point.dtype, shift))
         if is_unsigned(zero_point.dtype):
-            return bounded
+            return whole
         nothing = s.const(0) if shift is None else s.sub(s.const(0), shift)
-        return s.select(s.compare("ne", x, x), nothing, bounded)
+        return s.select(s.compare("ne", x, x), nothing, whole)
 
     return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
 

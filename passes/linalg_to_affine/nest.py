@@ -341,14 +341,16 @@ class NestEmitter(LoopNest):
         """As `_step`, by an intrinsic, which takes in several iterations at once; `acc` are registers of two dimensions if it works on these."""
         if use.intrinsic.tile is not None:
             return self.tiles.step(self, acc)
+        keys = [[(side, str(self.address(self.root.inputs[index], point))) for side, index in enumerate(use.sides)] for point in points]
+        most = max(range(len(use.sides)), key=lambda side: len({key[side] for key in keys}))
+        first = {key: n for n, key in reversed(list(enumerate(key[most] for key in keys)))}
         operands: dict[tuple[int, str], list[ir.Value]] = {}
-        results: list[Any] = []
-        for point, total in zip(points, acc, strict=True):
-            keys = [(side, str(self.address(self.root.inputs[index], point))) for side, index in enumerate(use.sides)]
-            for key in keys:
+        results = list(acc)
+        for n in sorted(range(len(points)), key=lambda n: first[keys[n][most]]):
+            for key in keys[n]:
                 if key not in operands:
-                    operands[key] = self._operand(use, key[0], point, width)
-            results.append(emit_block(use, total, [operands[key] for key in keys]))
+                    operands[key] = self._operand(use, key[0], points[n], width)
+            results[n] = emit_block(use, acc[n], [operands[key] for key in keys[n]])
         return results
 
     def _operand(self, use: Use, side: int, point: Offsets, width: int) -> list[ir.Value]:

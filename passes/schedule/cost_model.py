@@ -39,6 +39,7 @@ WRITTEN_OUT = 8  # rounds of an innermost loop around a register tile that LLVM 
 UNROLLED = 32  # rounds of all summed loops that LLVM writes out
 AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
 ROOMY = 0.625  # of the registers that accumulators may take before LLVM moves them about to have room for what it loads
+IN_TURN = 2  # registers for what a tile multiplies its vectors by, one after the other
 CROWDED = 0.5  # of them, where it also keeps elements of windows that overlap some rounds later
 TIGHT = 1.15  # how much longer a tile with more of them takes
 WINDOW = 256.0  # instructions that a core looks ahead: short tiles run side by side, and wait for nothing
@@ -176,7 +177,8 @@ class CostModel:
             total += count * pieces * (once + again)
         accumulators = prod(full.values()) * self.vectors(nest.width, self.bytes)
         tiled = nest.intrinsic in self.uses and self.uses[nest.intrinsic].intrinsic.tile is not None  # in registers of its own
-        if not tiled and self.reductions and nest.vector >= 0 and accumulators > room(self.op, nest.vector, self.target.vector_registers):
+        registers = room(self.op, nest.vector, self.target.vector_registers, self.uses.get(nest.intrinsic), self.vectors(nest.width, self.bytes))
+        if not tiled and self.reductions and nest.vector >= 0 and accumulators > registers:
             total *= TIGHT
         return total
 
@@ -340,12 +342,15 @@ class _Reach:
         return total / extent * max(extent * self.bytes, min(LINE, self._results[-1][0] * self.bytes)) if self._results else self.bytes
 
 
-def room(op: Structured, vector: int, registers: int) -> int:
+def room(op: Structured, vector: int, registers: int, use: Use | None = None, vectors: int = 1) -> int:
     """How many registers the accumulators of a tile may take without LLVM spilling or moving values.
 
     There are fewer if a short innermost loop goes over overlapping windows: LLVM unrolls it, loads the overlap once, and keeps it in
-    registers for the next window.
+    registers for the next window. There are more if an intrinsic is one instruction, which changes its accumulator and leaves nothing else
+    behind: the `vectors` of a round are kept then, and what they are multiplied by goes through two registers.
     """
+    if use is not None and use.intrinsic.instructions == 1:
+        return registers - vectors - IN_TURN
     inner = next((d for d in reversed(op.reduction_dims) if op.sizes[d] > 1 and d != vector), None)
     if inner is None or op.sizes[inner] > WRITTEN_OUT:
         return int(ROOMY * registers)

@@ -207,7 +207,6 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     rows = rows_of_constant(op, vector)
     if rows is not None and op.sizes[rows] <= (target or GENERIC).vector_registers:  # its rows share sums, of which single registers hold the most
         return nest(op, vectors_outside(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
-    accumulators = room(op, vector, (target or GENERIC).vector_registers)
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
         alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
@@ -224,6 +223,8 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if vectors == 1 and wider:
         unroll[wider[-1]] = vectors = 2
     dim = max(reused, key=lambda d: (op.sizes[d], d))
+    intrinsic = in_groups(op, target, vector, width)
+    accumulators = room(op, vector, (target or GENERIC).vector_registers, available(op, target).get(intrinsic), vectors)
     limit, panel = accumulators // vectors, panels(op, target, vector, dim)
     if dim in op.open and limit >= COMMON_FACTOR and op.sizes[dim] > limit:
         unroll[dim] = limit - limit % COMMON_FACTOR
@@ -231,10 +232,13 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         unroll[dim] = -(-op.sizes[dim] // -(-op.sizes[dim] // limit))  # as large as each other: what is left over would wait for memory
     else:
         unroll[dim] = tile_step(op.sizes[dim], limit, vectors)
+    others = [d for d in reused if d != dim and d not in op.open]
+    if intrinsic != NONE and others and limit // unroll[dim] > 1:  # what is left of the registers, for as many rows: each reads the vectors once less
+        unroll[others[-1]] = tile_step(op.sizes[others[-1]], limit // unroll[dim], unroll[dim] * vectors)
     beside = INDEPENDENT_FOLDS // (unroll[dim] * vectors)
     if beside > 1 and wider and wider[-1] not in unroll:  # so few sums would wait for each other; and several panels are as many streams of memory
         unroll[wider[-1]], panel = tile_step(op.sizes[wider[-1]], beside, unroll[dim] * vectors), None
-    chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=in_groups(op, target, vector, width))
+    chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
     return chosen if panel is None else replace(chosen, prefetch=1, along=panel)
 
 

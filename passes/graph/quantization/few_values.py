@@ -1,4 +1,4 @@
-"""Which values a tensor's elements can have at all, where they follow from a byte: 256 of them, so that a rewrite can be tried on each."""
+"""Which values a tensor's elements can have at all, where they follow from one byte or two: so few that a rewrite can be tried on each."""
 
 from math import prod
 from typing import Any
@@ -13,40 +13,56 @@ from stepwell.dialects.graph.quantization import BYTES
 from stepwell.passes.graph.matching import is_elementwise
 from stepwell.passes.graph.quantization.quantized import known
 
-OPS_BACK = 16  # that lead from a byte to a value
+OPS_BACK = 16  # that lead from bytes to a value, one behind the other
 MOST = 1 << 20  # elements of an array of values
 EXACT = ("abs", "add", "cast", "clamp", "dequantize", "div", "maximum", "minimum", "mul", "neg", "quantize", "relu", "round", "sub")
 """Ops that give the same bits everywhere: IEEE 754 says how they round."""
 
 
 def few_values(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
-    """All values that elements of `value` can have, [256, *shape], where `shape` broadcasts to that of `value`; None where they are not known.
+    """All values that elements of `value` can have, [n, *shape], where `shape` broadcasts to that of `value`; None where they are not known.
 
-    Along the first axis are those that follow from the bytes, or from the results of a `fake_quantize`, in order.
+    Along the first axis are those that follow from the bytes, or from the results of a `fake_quantize`, in order: 256 from one, 65,536 from two of
+    them, which are taken to be any pair.
     """
-    path: list[tuple[ir.Operation, list[np.ndarray | None]]] = []
-    numbers = _from_byte(value, weights)
-    while numbers is None and len(path) < OPS_BACK:
-        op = defining_op(value)
-        if op is None or not is_elementwise(op.opview) or op.opview.mnemonic() not in EXACT:
-            return None
-        operands = [known(v, weights) for v in op.operands]
-        unknown = [v for v, array in zip(op.operands, operands, strict=True) if array is None]
-        if len(unknown) != 1:
-            return None
-        path.append((op, operands))
-        [value] = unknown
-        numbers = _from_byte(value, weights)
-    for op, operands in reversed(path):
-        if numbers is None:
-            return None
-        arrays = [numbers if array is None else array for array in operands]
-        if prod(np.broadcast_shapes(*(array.shape for array in arrays))) > MOST:
-            return None
-        view: Any = op.opview
-        with np.errstate(all="ignore"):
-            numbers = type(view).reference(*arrays, **view.attribute_values())
-    return numbers
+    return _values(value, weights, OPS_BACK)
+
+
+def _values(value: ir.Value, weights: WeightTable, left: int) -> np.ndarray | None:
+    """As `few_values`, by up to `left` ops in a row."""
+    numbers, op = _from_byte(value, weights), defining_op(value)
+    if numbers is not None:
+        return numbers
+    if op is None or not left or not is_elementwise(op.opview) or op.opview.mnemonic() not in EXACT:
+        return None
+    operands = [known(v, weights) for v in op.operands]
+    unknown = [n for n, array in enumerate(operands) if array is None]
+    if len(unknown) not in (1, 2):
+        return None
+    found = [_values(op.operands[n], weights, left - 1) for n in unknown]
+    if any(array is None for array in found):
+        return None
+    rank = type_of(value).rank
+    rows = [_aligned(array, rank) for array in found if array is not None]
+    if prod(len(array) for array in rows) * max(prod(array.shape[1:]) for array in rows) > MOST:
+        return None
+    if len(rows) == 2:
+        first, second = rows
+        rows = [np.repeat(first, len(second), axis=0), np.tile(second, (len(first), *[1] * rank))]
+    arrays = list(operands)
+    for n, array in zip(unknown, rows, strict=True):
+        arrays[n] = array
+    if prod(np.broadcast_shapes(*(array.shape for array in arrays if array is not None))) > MOST:
+        return None
+    view: Any = op.opview
+    with np.errstate(all="ignore"):
+        result: np.ndarray = type(view).reference(*arrays, **view.attribute_values())
+    return result
+
+
+def _aligned(numbers: np.ndarray, rank: int) -> np.ndarray:
+    """Values of a tensor, behind their first axis, as those of one of a higher rank that it broadcasts to."""
+    return numbers.reshape(len(numbers), *[1] * (rank + 1 - numbers.ndim), *numbers.shape[1:])
 
 
 def _from_byte(value: ir.Value, weights: WeightTable) -> np.ndarray | None:

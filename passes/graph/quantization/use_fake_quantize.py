@@ -18,23 +18,30 @@ from stepwell.passes.graph.quantization.scales import reciprocal
 
 @pattern(QuantizeOp)
 def multiply_where_it_is_the_same(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   exact: where x follows from a byte, and all 256 give the same
+    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   exact: where x follows from one byte or two, and all of them give the same
 
-    A quotient takes as long as several products.
+    A quotient takes as long as several products. Where one of the many pairs of bytes is so near to halfway between two steps that it would be
+    rounded to the other one, a neighbour of the reciprocal may do.
     """
     inverse, scale, zero = reciprocal(op.scale, rw), known(op.scale, rw.weights), known(op.zero_point, rw.weights)
     if inverse is None or scale is None or zero is None:
         return NoMatch("its scale or zero point is not known, or the scale is 1, or has no reciprocal")
     values = few_values(op.x, rw.weights)
     if values is None:
-        return NoMatch("what it quantises does not follow from one byte")
+        return NoMatch("what it quantises does not follow from one byte or two")
     one = np.ones((), np.float32)
+    fewest = values.size
     with np.errstate(all="ignore"):
-        same = QuantizeOp.reference(values, scale, zero) == QuantizeOp.reference(values * inverse, one, zero)
-    if not bool(np.all(same)):
-        return NoMatch(f"{int(np.sum(~same))} of {same.size} results would be others")
+        wanted = QuantizeOp.reference(values, scale, zero)
+        for factor in (inverse, np.nextafter(inverse, np.float32(np.inf)), np.nextafter(inverse, np.float32(0))):
+            others = int(np.sum(wanted != QuantizeOp.reference(values * factor, one, zero)))
+            if not others:
+                break
+            fewest = min(fewest, others)
+        else:
+            return NoMatch(f"{fewest} of {wanted.size} results would be others")
     with op.location:
-        value: ir.Value = rw.quantize(rw.mul(op.x, parameter(rw, op.scale, inverse)), rw.literal(one), op.zero_point)
+        value: ir.Value = rw.quantize(rw.mul(op.x, parameter(rw, op.scale, factor)), rw.literal(one), op.zero_point)
     return value
 
 

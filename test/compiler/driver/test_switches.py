@@ -68,6 +68,7 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "version-winograd": "version-winograd", "version-few-rows": "version-few-rows", "version-kernels": "version-kernels",
         "fuse-loops": "fuse-loops",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "guide-loops": "guide-loops", "limit-unrolling": "limit-unrolling",
+        "round-in-conversion": "round-in-conversion", "hide-indices": "hide-indices",
     }  # fmt: skip
     assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")
 

@@ -61,3 +61,40 @@ def test_few_values_are_all_values() -> None:
     assert rounded is not None
     np.testing.assert_array_equal(rounded[:, 0, :, 0], (np.arange(256) - 9).astype(F)[:, None] + FACTORS[:, 0])
     assert none is None, "exponentials are not the same everywhere"
+
+
+def test_few_values_of_two_bytes_are_those_of_all_pairs() -> None:
+    """Also where the operands have different ranks."""
+    with make_context(), ir.Location.name("n"):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            inputs = [TensorType("i8", (2, 3)).to_mlir(), *[TensorType("ui8", (3,)).to_mlir()] * 2]
+            block = func.FuncOp("main", ir.FunctionType.get(inputs, [])).add_entry_block()
+            with ir.InsertionPoint(block):
+                b, (x, y, z) = GraphBuilder(WeightTable()), block.arguments
+                scale, zero, other = b.weight("s", np.array(0.3, F)), b.weight("z", np.array(-5, np.int8)), b.weight("u", np.array(9, np.uint8))
+                long, short = b.dequantize(x, scale, zero), b.dequantize(y, scale, other)
+                found = few_values(b.relu(b.sub(long, short)), b.weights)
+                three = few_values(b.add(b.add(long, short), b.dequantize(z, scale, other)), b.weights)
+    assert found is not None
+    assert found.shape == (1 << 16, 1, 1)
+    first, second = (np.arange(-128, 128) + 5).astype(F) * F(0.3), (np.arange(256) - 9).astype(F) * F(0.3)
+    np.testing.assert_array_equal(found.reshape(256, 256), np.maximum(first[:, None] - second, 0))
+    assert three is None, "there are too many"
+
+
+@pytest.mark.parametrize("activations", [np.uint8, np.int8])
+def test_sums_of_two_bytes_are_quantised_to_the_same_bits(activations: Any) -> None:
+    """The end of a residual block: all pairs of bytes, natively, as with a quotient."""
+    net = Net(8, activations)
+    low = -128 if activations is np.int8 else 0
+    other = net.op("Sub", [net.op("Transpose", ["x"]), net.weight(np.array(137, F))])
+    first, second = net.quantised("x", 1, low + 3), net.quantised(other, 1, low + 140)
+    added = net.op("Add", [net.op("Mul", [first, net.weight(F(0.0213))]), net.op("Mul", [second, net.weight(F(0.0371))])])
+    made = net.model(net.quantised(net.op("Relu", [added]), 0.0173, low), (256, 1))
+    x = (np.arange(256) - 3).astype(F).reshape(256, 1)
+    assert stepwell.lower(made, "graph-opt").text().count("graph.div") == 0
+    want = stepwell.compile(made, disable=["use-fake-quantize"], threads=1).run({"x": x})["y"]
+    assert want.shape == (256, 256)
+    assert len(np.unique(want)) > 100
+    np.testing.assert_array_equal(stepwell.compile(made, threads=2).run({"x": x})["y"], want)

@@ -1,0 +1,40 @@
+"""The pass that rounds and converts to an integer in one instruction."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.mlir import defining_op, ir, llvm
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, apply_patterns, pattern
+
+
+@pattern("arith.fptosi")
+def round_in_conversion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: fptosi(roundeven(x)) : f32 -> i32  ->  llvm.lrint(x)   exact; what i32 does not hold is undefined in both"""
+    [x], [result] = op.operation.operands, op.operation.results
+    whole = defining_op(x)
+    if whole is None or whole.name != "math.roundeven":
+        return NoMatch("what it converts is not rounded to even")
+    source, target = (getattr(v.type, "element_type", v.type) for v in (x, result))
+    if not isinstance(source, ir.F32Type) or target != ir.IntegerType.get_signless(32):
+        return NoMatch("it does not convert f32 to i32")
+    value: ir.Value = llvm.call_intrinsic(result.type, "llvm.lrint", [whole.operands[0]], [], [])
+    return value
+
+
+@register_pass("round-in-conversion", level="affine", optional=True)
+@dataclass
+class RoundInConversion(Pass):
+    """Round to even by the conversion to an integer, which does so anyway.
+
+    rewrite: fptosi(roundeven(x))  ->  llvm.lrint(x)
+
+    `cvtps2dq` of x86 rounds as the mode says that a program starts with and Stepwell leaves as it is: to even. Apart, the two are three
+    operations of Intel's processors. On other machines LLVM has patterns of its own for the two.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if not state.machine.triple.startswith(("x86", "i386", "i686")):
+            state.decline(self.name, op, NoMatch(f"LLVM has a pattern for both on {state.machine.triple}"))
+            return
+        apply_patterns(op, [round_in_conversion], state)
