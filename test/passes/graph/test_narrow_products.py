@@ -115,8 +115,8 @@ def test_conv_integer(case: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_lies_between_two_layers_is_stored_narrow(target: str) -> None:
-    """The second product reads bytes; the cast that widens them stays out of the kernel of the first."""
-    x, v, w = draw(np.uint8, (1, 10, 6, 5)), draw(np.int8, (9, 10, 1, 1)), draw(np.int8, (4, 9, 1, 1))
+    """The second product reads bytes; the cast that widens them stays out of the kernel of the first. They fill blocks of channels of any target."""
+    x, v, w = draw(np.uint8, (1, 16, 6, 5)), draw(np.int8, (32, 16, 1, 1)), draw(np.int8, (16, 32, 1, 1))
     scaled = convolved(x, v).astype(np.float32) * np.float32(2**-7)
     want = convolved(np.clip(scaled, 0, 255).astype(np.uint8), w)
     nodes = [
@@ -129,7 +129,7 @@ def test_what_lies_between_two_layers_is_stored_narrow(target: str) -> None:
     check(proto, x, want, target, products=2)
     if target != NONE:  # a call, and the kernel that gives it, in blocks of channels
         text = stepwell.lower(proto, "graph-opt", target=target).text()
-        assert len(re.findall(r"-> tensor<1x\dx6x5x\dxui8>", text)) >= 2
+        assert len(re.findall(r"-> tensor<1x\d+x6x5x\d+xui8>", text)) >= 2
 
 
 def test_a_zero_point_that_does_not_fit_is_told() -> None:
