@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, llvm, ops_below
+from stepwell.dialects.core.mlir import ir, llvm, ops_below, use_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 SAME = "=r,0"  # a value in some register, which is the one that it was in before
@@ -28,7 +28,7 @@ class HideIndices(Pass):
                 continue
             first = block.operations[0]
             for index in block.arguments:
-                if not list(index.uses):
+                if not use_count(index):
                     continue
                 with ir.InsertionPoint(first), nest.location:
                     hidden = llvm.InlineAsmOp(index.type, [index], "", SAME)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any
 
@@ -342,11 +342,14 @@ class NestEmitter(LoopNest):
         if use.intrinsic.tile is not None:
             return self.tiles.step(self, acc)
         keys = [[(side, str(self.address(self.root.inputs[index], point))) for side, index in enumerate(use.sides)] for point in points]
+        # What there is most of is taken one after the other, so that only the other operand stays in registers.
         most = max(range(len(use.sides)), key=lambda side: len({key[side] for key in keys}))
-        first = {key: n for n, key in reversed(list(enumerate(key[most] for key in keys)))}
+        alike: dict[tuple[int, str], list[int]] = {}
+        for n, both in enumerate(keys):
+            alike.setdefault(both[most], []).append(n)
         operands: dict[tuple[int, str], list[ir.Value]] = {}
         results = list(acc)
-        for n in sorted(range(len(points)), key=lambda n: first[keys[n][most]]):
+        for n in chain.from_iterable(alike.values()):
             for key in keys[n]:
                 if key not in operands:
                     operands[key] = self._operand(use, key[0], points[n], width)

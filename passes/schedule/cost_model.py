@@ -177,9 +177,10 @@ class CostModel:
             total += count * pieces * (once + again)
         accumulators = prod(full.values()) * self.vectors(nest.width, self.bytes)
         tiled = nest.intrinsic in self.uses and self.uses[nest.intrinsic].intrinsic.tile is not None  # in registers of its own
-        registers = room(self.op, nest.vector, self.target.vector_registers, self.uses.get(nest.intrinsic), self.vectors(nest.width, self.bytes))
-        if not tiled and self.reductions and nest.vector >= 0 and accumulators > registers:
-            total *= TIGHT
+        if not tiled and self.reductions and nest.vector >= 0:
+            kept, use = self.vectors(nest.width, self.bytes), self.uses.get(nest.intrinsic)
+            if accumulators > room(self.op, nest.vector, self.target.vector_registers, use, kept):
+                total *= TIGHT
         return total
 
     def _tiles(self, nest: Nest, full: Steps) -> Iterator[tuple[int, Steps, int]]:
