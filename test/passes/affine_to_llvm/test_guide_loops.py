@@ -7,8 +7,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell import Pipeline
 
 RANDOM = np.random.default_rng(29)
+GUIDED = Pipeline.default().replace("guide-loops", "guide-loops{work=100000}")  # by default such small loops have equal shares
 
 
 def array(*shape: int) -> np.ndarray:
@@ -38,20 +40,27 @@ def convolution(rows: int | str) -> onnx.ModelProto:
 @pytest.mark.parametrize(("make", "shape", "terms"), [(network, (123, 301), 818), (convolution, (3, 19, 61, 43), 171)], ids=["product", "conv"])
 def test_any_number_of_threads_gives_the_same(make, shape, terms, free):
     model = make("n" if free else shape[0])
-    compiled = stepwell.compile(model, threads=1)
+    compiled = stepwell.compile(model, threads=1, pipeline=GUIDED)
     assert "schedule(guided" in compiled.ir("llvm")
     x = array(*shape)
     (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     (alone,) = compiled(x)
     np.testing.assert_allclose(alone, want, rtol=0, atol=terms * np.finfo(np.float32).eps * np.abs(want).max())
     for threads in (2, 3):
-        model_on = stepwell.compile(model, threads=threads)
+        model_on = stepwell.compile(model, threads=threads, pipeline=GUIDED)
         for _ in range(20):
             (got,) = model_on(x)
             np.testing.assert_array_equal(got, alone)
 
 
+def test_small_loops_have_equal_shares():
+    small = stepwell.compile(network(31), threads=2)
+    assert "omp.wsloop" in small.ir("llvm")
+    assert "guided" not in small.ir("llvm")
+
+
 def test_it_can_be_switched_off():
-    off = stepwell.compile(network(123), threads=2, disable=["guide-loops"])
-    assert "omp.wsloop" in off.ir("llvm")
-    assert "guided" not in off.ir("llvm")
+    on, off = (stepwell.compile(network(1230), threads=2, disable=names).ir("llvm") for names in ([], ["guide-loops"]))
+    assert "schedule(guided" in on
+    assert "omp.wsloop" in off
+    assert "guided" not in off
