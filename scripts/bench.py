@@ -8,7 +8,7 @@
     .venv/bin/python scripts/bench.py --precision bf16 [NETWORK ...]
     .venv/bin/python scripts/bench.py --engines stepwell,onnxruntime,openvino,mnn,ncnn
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
-    .venv/bin/python scripts/bench.py --profile NETWORK
+    .venv/bin/python scripts/bench.py --profile NETWORK [--against DIR]
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
     .venv/bin/python scripts/bench.py --fork-join
 
@@ -40,6 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser = make_parser()
     options = parser.parse_args(arguments)
+    profiles = options.profile is not None
+    if profiles and options.networks:
+        parser.error(f"--profile is followed by its networks: give it {' '.join(options.networks)}, too, or leave them out")
+    if profiles and (options.ablate or options.switch):
+        parser.error("--profile shows the kernels of Stepwell as it is: it takes none of --ablate, --switch")
     if options.engines is None:
         options.engines = [engine for engine in ENGINES if installed(engine)]
         for engine in set(ENGINES) - set(options.engines):
@@ -47,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for engine in options.engines:
         if engine not in PEERS and not installed(engine):
             parser.error(f"{engine} is not installed: pip install '.[bench]', or leave it out with --engines")
-    if options.plot and (options.ablate or options.profile or "stepwell" not in options.engines or len(options.engines) < 2):
+    if options.plot and (options.ablate or profiles or "stepwell" not in options.engines or len(options.engines) < 2):
         parser.error("--plot draws how stepwell compares with peers: it needs both")
     if options.plot and not installed("matplotlib"):
         parser.error("--plot needs matplotlib: pip install '.[bench]'")
-    if options.operators is not None and any((options.networks, options.ablate, options.switch, options.profile, options.plot, options.schedule)):
+    if options.operators is not None and any((options.networks, options.ablate, options.switch, profiles, options.plot, options.schedule)):
         parser.error("--operators compares operators with peers: it takes no network, and none of --ablate, --switch, --profile, --plot, --schedule")
-    beside = (options.operators is not None, options.ablate, options.switch, options.profile, options.plot, options.schedule, options.level)
+    beside = (options.operators is not None, options.ablate, options.switch, profiles, options.plot, options.schedule, options.level)
     kinds = {"--int8": options.int8, "--weights": options.weights, "--precision": options.precision}
     fewer = [name for name, chosen in kinds.items() if chosen]
     if fewer and any((*beside, len(fewer) > 1)):
@@ -62,18 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{fewer[0]} compares networks of fewer bits: it takes none of {none}")
     if fewer and not options.int8 and PEERS.keys() & set(options.engines):
         parser.error(f"{fewer[0]}: {', '.join(PEERS)} take no networks with weights of few bits or of halves")
-    if options.schedule and len([options.profile] if options.profile else options.networks) != 1:
+    if options.schedule and len(options.profile or options.networks) != 1:
         parser.error("--schedule names kernels of one network: give that")
     problem = prepare(options)
     if problem is not None:
         parser.error(problem)
-    if PEERS.keys() & set(options.engines) and not (options.fork_join or options.profile or options.ablate or options.switch):
+    if PEERS.keys() & set(options.engines) and not (options.fork_join or profiles or options.ablate or options.switch):
         environment.make_peers()
     try:
         if options.fork_join:
             return fork_join(options)
-        if options.profile:
-            return profile(options)
+        if profiles:
+            return profile(options) if options.against is None else compare_kernels(options)
         return ablate(options) if options.ablate or options.switch else compare(options)
     except Failure as failure:
         print(f"error: {failure}", file=sys.stderr)
@@ -168,29 +173,57 @@ def ablate(options: argparse.Namespace) -> int:
 
 
 def profile(options: argparse.Namespace) -> int:
-    """The kernels of one network, for each number of threads."""
+    """The kernels of networks, for each number of threads."""
     import json
 
     from benchmark.jobs import Contestant, Job
-    from benchmark.models import feeds, find
+    from benchmark.models import KNOWN, feeds, find
     from benchmark.process import EngineProcess
     from benchmark.tables import console, show_profile
 
-    [network] = find([options.profile], options.zoo, options.seed, shapes(options), options.level)
     pipeline, schedule = given(options)
     contestant = Contestant("stepwell", target=options.target, plugins=plugins(options), pipeline=pipeline, schedule=schedule)
-    profiles = {}
-    for threads in options.threads:
-        job = Job(contestant, str(network.path), threads, options.spin == "on", network.shapes, level=network.level)
-        with progress() as say, EngineProcess(job) as process:
-            say(f"{network.name}: compiling")
-            process.feed(feeds(process.load().inputs, 1))
-            say(f"{network.name}: replaying its calls on {threads}")
-            profiles[threads] = process.profile(options.rounds * options.runs)
-        show_profile(console(), network.name, threads, profiles[threads])
+    found = []
+    for network in find(options.profile or KNOWN, options.zoo, options.seed, shapes(options), options.level):
+        for threads in options.threads:
+            job = Job(contestant, str(network.path), threads, options.spin == "on", network.shapes, level=network.level)
+            with progress() as say, EngineProcess(job) as process:
+                say(f"{network.name}: compiling")
+                process.feed(feeds(process.load().inputs, 1))
+                say(f"{network.name}: replaying its calls on {threads}")
+                made = process.profile(options.rounds * options.runs)
+            show_profile(console(), network.name, threads, made)
+            found.append({"network": network.name, "threads": threads, **asdict(made)})
     if options.json:
-        found = [{"threads": threads, **asdict(p)} for threads, p in profiles.items()]
-        options.json.write_text(json.dumps({"network": network.name, "settings": describe(None), "profiles": found}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"settings": describe(None), "profiles": found}, indent=1) + "\n")
+    return 0
+
+
+def compare_kernels(options: argparse.Namespace) -> int:
+    """The kernels of networks as this checkout and another one make them, for each number of threads."""
+    import json
+
+    from benchmark.jobs import Contestant
+    from benchmark.kernels import measure
+    from benchmark.models import KNOWN, find
+    from benchmark.session import Protocol
+    from benchmark.tables import console, show_kernel_sums, show_kernels
+
+    pipeline, schedule = given(options)
+    ours = Contestant("stepwell", target=options.target, plugins=plugins(options), pipeline=pipeline, schedule=schedule)
+    contestants = replace(ours, checkout=str(options.against)), ours
+    protocol = Protocol(
+        rounds=options.rounds, processes=options.processes, runs=options.runs, images=1, spin=options.spin == "on", pause=options.pause, starts=False
+    )
+    settings, found = describe(protocol), []
+    for network in find(options.profile or KNOWN, options.zoo, options.seed, shapes(options), options.level):
+        for threads in options.threads:
+            with progress() as say:
+                found.append(measure(contestants, network, threads, protocol, say))
+            show_kernels(console(), found[-1])
+    show_kernel_sums(console(), found)
+    if options.json:
+        options.json.write_text(json.dumps({"settings": settings, "comparisons": [asdict(one) for one in found]}, indent=1) + "\n")
     return 0
 
 

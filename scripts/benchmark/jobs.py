@@ -115,6 +115,9 @@ class KernelTime:
     kernel: str
     nodes: tuple[str, ...]
     seconds: float
+    """The median of its runs."""
+    fastest: float
+    """Seconds of the fastest one."""
     flops: int | None
     """Operations of the computation as the network states it, whatever the algorithm; None if not known."""
     bytes: int
@@ -127,6 +130,7 @@ class Profile:
 
     calls: list[KernelTime]
     whole_seconds: float
-    """One run of the whole model, measured beside the calls."""
+    """One run of the whole model, measured beside the calls: the median."""
+    fastest_whole: float
     peak_flops: float
     """Operations per second of nothing but fused multiply-adds in registers, on as many threads."""

@@ -52,7 +52,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--plot", type=Path, metavar="FILE.png", help="draw the ratios")
     add("--ablate", action="store_true", help="instead of peers compare Stepwell with itself, one switch off at a time")
     add("--switch", type=listed, action="extend", metavar="A,B", help="only these, with --ablate")
-    add("--profile", metavar="NETWORK", help="the time of each kernel of a network, its GFLOP/s, share of the peak, and ONNX nodes")
+    kernels = "the time of each kernel of networks (default: all), its GFLOP/s, share of the peak, and ONNX nodes"
+    add("--profile", nargs="*", metavar="NETWORK", help=f"{kernels}; with --against the fastest run of each, beside that of the other checkout")
     add("--fork-join", action="store_true", help="what it costs to start threads, and from what size on a loop gains by them")
     return parser
 

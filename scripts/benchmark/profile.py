@@ -13,7 +13,7 @@ __all__ = ["profile"]
 
 
 def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target: str = "host") -> Profile:
-    """Replay the calls of @main in order, on real data, `repeats` times; the median time of each. `target` is what the model was compiled for.
+    """Replay the calls of @main in order, on real data, `repeats` times; the median and the fastest time of each. `target` is what the model was compiled for.
 
     Raises Failure if the replay does not give what the model gives, or for a @main that is more than a list of calls.
     """
@@ -28,7 +28,9 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
     except InputError:
         flops = {}  # a model from IR below that level does not say what its kernels were
     times = [
-        KernelTime(launch.kernel, launch.nodes, statistics.median(seconds), flops.get(launch.kernel), sum(o.size for o in launch.operands))
+        KernelTime(
+            launch.kernel, launch.nodes, statistics.median(seconds), min(seconds), flops.get(launch.kernel), sum(o.size for o in launch.operands)
+        )
         for launch, seconds in zip(replay.launches, samples, strict=True)
     ]
-    return Profile(times, statistics.median(whole), peak_flops(threads, target))
+    return Profile(times, statistics.median(whole), min(whole), peak_flops(threads, target))

@@ -1,7 +1,7 @@
 """The tables that a run ends with."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -9,14 +9,25 @@ from rich.table import Table
 
 from benchmark.forks import ForkJoin
 from benchmark.jobs import Contestant, KernelTime, Profile
+from benchmark.kernels import KernelComparison, Part
 from benchmark.results import SIZES, Comparison, Statistic, geometric_mean, means, plural
 
-__all__ = ["console", "show_ablation", "show_comparison", "show_fork_join", "show_operators", "show_profile"]
+__all__ = [
+    "console",
+    "show_ablation",
+    "show_comparison",
+    "show_fork_join",
+    "show_kernel_sums",
+    "show_kernels",
+    "show_operators",
+    "show_profile",
+]
 
 NOTHING = "–"
 LEFT = ("ONNX nodes", "shape", "from")  # columns of words
 PLAIN_WIDTH = 200  # columns where no terminal says how many there are
 NODES_SHOWN = 4
+PARTS_SHOWN = 8  # that two variants differ in most
 USUAL_GAIN = 0.7  # what N threads reach of N times one in registers alone: less where many of them lower the clock
 LOW = 0.8  # ratios below this are listed once more
 LEAST_SHOWN = 50e-6  # seconds below which a run is mostly the call of it
@@ -219,7 +230,7 @@ def show_profile(out: Console, network: str, threads: int, profile: Profile) -> 
         table.add_row(
             name, str(len(calls)), f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", *_rates(flops, seconds, peak),
             f"{sum(call.bytes for call in calls) / seconds / 1e9:.1f}",
-            ", ".join(nodes[:NODES_SHOWN]) + (f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""),
+            _some(nodes),
         )  # fmt: skip
     known = sum(call.flops or 0 for call in profile.calls)
     table.add_section()
@@ -227,6 +238,54 @@ def show_profile(out: Console, network: str, threads: int, profile: Profile) -> 
     out.print(table)
     out.print(f"the whole model in one call: {profile.whole_seconds * 1e3:.3f} ms; the time of a kernel includes its call from Python")
     out.print("arithmetic is counted as the network states it: a kernel that gets by with less (Winograd's) may show more than the peak")
+
+
+def show_kernels(out: Console, c: KernelComparison) -> None:
+    """The parts of a network whose times differ most between two variants, and all others in a row."""
+    title = f"{c.network}, {plural(c.threads, 'thread')}: ms of the fastest runs of the kernels, by the ONNX nodes they compute"
+    table = _table(title, "ONNX nodes", *(f"{label}{what}" for label in c.labels for what in (" kernels", " ms")), "ratio")
+    ordered = sorted(c.parts, key=lambda part: -abs(part.seconds[0] - part.seconds[1]))
+    for part in ordered[:PARTS_SHOWN]:
+        table.add_row(_some(part.nodes) or NOTHING, *_sums([part]))
+    if others := ordered[PARTS_SHOWN:]:
+        table.add_row(f"{len(others)} others", *_sums(others))
+    table.add_section()
+    table.add_row("all", *_sums(c.parts))
+    out.print(table)
+    out.print()
+
+
+def show_kernel_sums(out: Console, found: Iterable[KernelComparison]) -> None:
+    """A row for each network and number of threads: sums over the kernels, the whole model, and geometric means."""
+    found = list(found)
+    for threads in dict.fromkeys(c.threads for c in found):
+        rows = [c for c in found if c.threads == threads]
+        title = f"{plural(threads, 'thread')}: ms of the fastest run, and how many times faster {rows[0].labels[1]} is"
+        heads = [f"{label}, {what}" if label else "ratio" for what in ("sum of kernels", "whole model") for label in (*rows[0].labels, "")]
+        table = _table(title, "network", *heads)
+        for c in rows:
+            table.add_row(c.network, *_pair(c.seconds), *_pair(c.whole))
+        means = [geometric_mean(pair[0] / pair[1] for pair in pairs) for pairs in ([c.seconds for c in rows], [c.whole for c in rows])]
+        table.add_section()
+        table.add_row("geometric mean", "", "", _number(means[0]), "", "", _number(means[1]))
+        out.print(table)
+        out.print()
+
+
+def _sums(parts: Sequence[Part]) -> tuple[str, ...]:
+    """Launches and their ms in both variants, and the ratio."""
+    first, second, ratio = _pair((sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)))
+    counts = [str(sum(len(part.kernels[which]) for part in parts)) for which in (0, 1)]
+    return counts[0], first, counts[1], second, ratio
+
+
+def _pair(seconds: tuple[float, float]) -> tuple[str, str, str]:
+    first, second = seconds
+    return f"{first * 1e3:.3f}", f"{second * 1e3:.3f}", f"{first / second:.3f}" if first and second else NOTHING
+
+
+def _some(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:NODES_SHOWN]) + (f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else "")
 
 
 def by_kernel(calls: Iterable[KernelTime]) -> dict[str, list[KernelTime]]:

@@ -21,7 +21,8 @@ import networks
 import stepwell
 from benchmark.cores import Cores
 from benchmark.engines import environment
-from benchmark.jobs import Contestant, Failure, Job, Loaded, TensorSpec, Turn
+from benchmark.jobs import Contestant, Failure, Job, KernelTime, Loaded, TensorSpec, Turn
+from benchmark.kernels import parts
 from benchmark.models import Network, feeds, find, find_cases
 from benchmark.operators import select
 from benchmark.operators.case import given, op
@@ -95,10 +96,15 @@ def test_comparison_end_to_end(tiny, tmp_path, capsys):
         assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_another_checkout_takes_part(tiny, tmp_path, capsys):
-    other = tmp_path / "other"
+def copied_to(folder: Path) -> Path:
+    """Another checkout: a copy of this one's package."""
     for name in ("compiler", "dialects", "passes"):
-        shutil.copytree(ROOT / name, other / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_another_checkout_takes_part(tiny, tmp_path, capsys):
+    other = copied_to(tmp_path / "other")
     arguments = [str(tiny), "--shape", "x=2x3x9x7", "--engines", "stepwell", "--against", str(other), "--threads", "1", *QUICK]
     assert bench.main([*arguments, "--json", str(tmp_path / "run.json")]) == 0
     assert "to stepwell of other" in " ".join(capsys.readouterr().out.split())
@@ -311,6 +317,58 @@ def test_profile_refuses_a_replay_that_does_something_else(tiny):
     assert [call.kernel for call in calls] == [call.kernel for call in launches_of(model.ir("affine"))]
     with pytest.raises(Failure, match="another result"):
         profile(Tampered(), {"x": x}, 1, 1)
+
+
+def test_kernels_of_two_checkouts_are_compared(tiny, tmp_path, capsys):
+    """The other one fuses nothing, so that several kernels of it stand for one of ours."""
+    other, table = copied_to(tmp_path / "other"), tmp_path / "kernels.json"
+    fusion = other / "passes" / "graph" / "fusion" / "fuse_operators.py"
+    text = fusion.read_text().replace("self.max_ops, self.state = max_ops, state", "self.max_ops, self.state = 1, state")
+    assert text != fusion.read_text()
+    fusion.write_text(text)
+    options = ["--against", str(other), "--shape", "x=1x3x9x7", "--threads", "1", "--processes", "2", "--json", str(table)]
+    assert bench.main(["--profile", str(tiny), *options, *QUICK]) == 0
+    shown = capsys.readouterr().out
+    assert "stepwell of other kernels" in shown
+    assert "geometric mean" in shown
+    [found] = json.loads(table.read_text())["comparisons"]
+    assert found["labels"] == ["stepwell of other", "stepwell"]
+    nodes = [node for part in found["parts"] for node in part["nodes"]]
+    assert len(set(nodes)) == len(nodes)
+    assert {"first/conv", "first/relu", "pool", "last"} <= set(nodes)
+    [first] = [part for part in found["parts"] if "first/conv" in part["nodes"]]
+    assert set(first["nodes"]) >= {"first/conv", "first/relu"}
+    assert len(first["kernels"][0]) > len(first["kernels"][1])
+    assert all(seconds > 0 for part in found["parts"] for seconds in part["seconds"])
+    assert min(found["whole"]) > 0
+
+
+def test_parts_share_no_node():
+    def launches(*nodes: str) -> list[tuple[KernelTime, float]]:
+        return [(KernelTime(f"k{i}{names}", tuple(names), 9.0, 9.0, None, 0), 2.0**i) for i, names in enumerate(nodes)]
+
+    found = parts(launches("a", "bc", "d", "", "e", "f", ""), launches("ab", "c", "", "d", "fe"))
+    assert [(part.nodes, part.seconds) for part in found] == [
+        (("a", "b", "c"), (1 + 2, 1 + 2)),
+        (("d",), (4, 8)),
+        ((), (8 + 64, 4)),
+        (("e", "f"), (16 + 32, 16)),
+    ]
+    assert found[0].kernels == (("k0a", "k1bc"), ("k0ab", "k1c"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--profile", "squeezenet", "--ablate"], "takes none of --ablate"),
+        (["squeezenet", "--profile"], "followed by its networks"),
+        (["--profile", "squeezenet", "alexnet", "--schedule", "s.json"], "kernels of one network"),
+    ],
+)
+def test_profiles_that_cannot_be(options, message, capsys):
+    with pytest.raises(SystemExit):
+        bench.main(options)
+    assert message in capsys.readouterr().err
 
 
 def test_calls_of_a_main_that_is_no_list_are_refused():
