@@ -1,7 +1,7 @@
 """Two variants of stepwell compared kernel by kernel: the fastest run of each, in profiles that are taken in turn.
 
-Medians of whole networks tell no two per cent on a machine whose speed changes while it measures. What a kernel takes at its fastest hardly depends on
-that: among many runs there is one that nothing disturbed, of a kernel much sooner than of a network.
+Medians of whole networks tell no two per cent on a machine whose speed changes while it measures. What a kernel takes at its fastest hardly depends
+on that: among many runs there is one that nothing disturbed, of a kernel much sooner than of a network.
 """
 
 import time
@@ -95,8 +95,8 @@ def measure(
 def parts(first: Iterable[tuple[KernelTime, float]], second: Iterable[tuple[KernelTime, float]]) -> list[Part]:
     """The launches of two variants, each with its seconds, in the smallest groups that compute the same ONNX nodes in both.
 
-    Kernels cannot be told by their names, which are of their content. A variant may fuse what the other computes in two: launches that share a node, in
-    whichever variant, are of one group. Those that compute no node (of a weight, say) are all in one.
+    Kernels cannot be told by their names, which are of their content. A variant may fuse what the other computes in two: launches that share a node,
+    in whichever variant, are of one group. Those that compute no node (of a weight, say) are all in one.
     """
     variants = list(first), list(second)
     group: dict[str, list[str]] = {}  # of each node: those of its group, one list for all of them

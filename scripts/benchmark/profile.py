@@ -13,8 +13,9 @@ __all__ = ["profile"]
 
 
 def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target: str = "host") -> Profile:
-    """Replay the calls of @main in order, on real data, `repeats` times; the median and the fastest time of each. `target` is what the model was compiled for.
+    """Replay the calls of @main in order, on real data, `repeats` times; the median and the fastest time of each.
 
+    `target` is what the model was compiled for.
     Raises Failure if the replay does not give what the model gives, or for a @main that is more than a list of calls.
     """
     try:
