@@ -101,7 +101,8 @@ class _Replacing(ProductRewriting):
         if chosen is None or not before or lanes * depth % chosen.depth:
             return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
         flops = 2.0 * (target or GENERIC).lanes(SUMS)  # in one instruction
-        numbers = Arithmetic(flops / before, flops / speed(chosen), to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize)
+        stored, kept = to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize
+        numbers = Arithmetic(flops / before, flops / speed(chosen), stored, kept, result=stored)  # requantised before it is cut
         likely = likely_sizes(op, channels * lanes * depth, blocks * block, op.opview.attribute_values()["group"])
         variants = [self.variants(sizes, type_of(w).elements, numbers) for sizes in likely]
         data, refused = range_of(x, self.known), []

@@ -34,9 +34,9 @@ class UseWinograd(Pass):
 
     F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16, F(6, 3) takes 64 instead of
     324 for 36. The relative cost of the transforms falls with the number of channels, and a smaller tile fills up an image less: one of 56x56
-    positions becomes 60x60 in tiles of 6, so that F(6, 3) takes a tenth less products than F(4, 3), and not a fifth. Transformed filters take 1.78,
-    4 and 7.1 times the memory of plain ones. Where they would take more than `most_bytes`, they may also be transformed at run time, a block at a
-    time, and F(6, 3), which reads the most, is not a candidate.
+    positions becomes 60x60 in tiles of 6, so that F(6, 3) takes a tenth less products than F(4, 3), and not a fifth; and it must be cut back to
+    56x56, which costs more than that. Transformed filters take 1.78, 4 and 7.1 times the memory of plain ones. Where they would take more than
+    `most_bytes`, they may also be transformed at run time, a block at a time, and F(6, 3), which reads the most, is not a candidate.
 
     The candidates are the direct method and the tiles whose error (`error_bound`) is at most `error` of the result's scale (the direct method's
     is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters. Where only a run tells the
