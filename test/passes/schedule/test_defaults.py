@@ -76,11 +76,25 @@ def test_tiles_of_rows_that_only_a_run_counts_have_a_common_number_of_them(rows:
 
 
 @pytest.mark.parametrize(
-    ("rows", "panels", "tile", "asks"),
-    [("32", 64, 8, True), ("21", 64, 7, True), ("?", 64, 8, True), ("200", 64, 10, False), ("32", 2, 9, False), ("1", 64, 1, False)],
+    ("rows", "panels", "tile", "prefetch", "along"),
+    [("32", 64, 8, 1, 1), ("21", 64, 7, 1, 1), ("?", 64, 8, 1, 1), ("200", 64, 10, 8, -1), ("32", 2, 9, 8, -1), ("1", 64, 1, 0, -1)],
 )
-def test_few_rows_ask_for_the_next_panel_of_weights_that_no_second_cache_holds(rows: str, panels: int, tile: int, asks: bool) -> None:
-    """Weights in panels of 32 columns of 2048."""
+def test_few_rows_ask_for_the_next_panel_of_weights_that_no_second_cache_holds(rows: str, panels: int, tile: int, prefetch: int, along: int) -> None:
+    """Weights in panels of 32 columns of 2048. More rows, or panels that the second cache holds, ask for what the first one lacks of the same one."""
     shapes = f"{rows}x2048", f"{panels}x2048x32", f"{rows}x{panels}x32"
     found = nest_of(product(*shapes, "(i, p, j, k)", ("(i, k)", "(p, k, j)", "(i, p, j)"), "m"))
-    assert (found.unroll[0], found.prefetch, found.along) == (tile, int(asks), 1 if asks else -1)
+    assert (found.unroll[0], found.prefetch, found.along) == (tile, prefetch, along)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "rights", "asks"),
+    [
+        (("200x2048", "64x2048x32", "200x64x32"), "(p, k, j)", True),
+        (("200x128", "64x128x32", "200x64x32"), "(p, k, j)", False),  # 16 kB: the first cache holds it
+        (("200x2048", "2048x64x32", "200x64x32"), "(k, p, j)", False),  # what the next round reads is elsewhere
+        (("200x2048", "64x2048x8", "200x64x8"), "(p, k, j)", False),  # half a line in each round
+    ],
+)
+def test_panels_that_leave_the_first_cache_are_asked_for_some_rounds_before(shapes: tuple[str, str, str], rights: str, asks: bool) -> None:
+    found = nest_of(product(*shapes, "(i, p, j, k)", ("(i, k)", rights, "(i, p, j)"), "1"))
+    assert (found.prefetch, found.along) == (8 if asks else 0, -1)
