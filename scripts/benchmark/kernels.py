@@ -89,10 +89,9 @@ def measure(
                     say(f"{network.name}: round {number + 1} of {protocol.rounds}, {jobs[which].contestant.label} on {threads}")
                     time.sleep(protocol.pause)
                     found[which].take(live[which].profile(protocol.runs))
-    first, second = found
     made = parts(*([(call, seconds) for call, seconds in zip(one.launches, one.seconds, strict=True)] for one in found))
     labels = contestants[0].label, contestants[1].label
-    return KernelComparison(network.name, threads, labels, made, (first.whole, second.whole))
+    return KernelComparison(network.name, threads, labels, made, (found[0].whole, found[1].whole))
 
 
 def parts(first: Iterable[tuple[KernelTime, float]], second: Iterable[tuple[KernelTime, float]]) -> list[Part]:

@@ -6,7 +6,7 @@ from math import prod
 
 from stepwell.dialects.graph.winograd import TAPS
 
-PASSES = 6
+READINGS_OF_A_CUT = 6
 """How often a byte of a result that is cut counts as read from memory.
 
 Two convolutions with a pooling behind them, 64 or 128 channels of 112x112 and 224x224 positions, took as much longer where they were cut as 9 to 11
@@ -66,7 +66,7 @@ def winograd_cost(tile: int, of: Sizes, flops_per_byte: float, numbers: Arithmet
     tiles = of.images * prod(-(-n // tile) for n in (of.rows, of.columns))
     transforms = 4 * (size**3 * of.channels * of.group + (tile * size**2 + tile**2 * size) * of.filters)
     both = of.channels * of.filters
-    cut = PASSES * numbers.result * of.images * of.rows * of.columns * of.filters if of.rows % tile or of.columns % tile else 0
+    cut = READINGS_OF_A_CUT * numbers.result * of.images * of.rows * of.columns * of.filters if of.rows % tile or of.columns % tile else 0
     return tiles * (numbers.transformed * size**2 * both + transforms) + flops_per_byte * (numbers.kept * size**2 * both + cut)
 
 
