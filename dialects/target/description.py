@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from stepwell.dialects.target.cores import available_cores
 
+LINE = 64
+"""Bytes that a cache fetches at a time."""
+
 
 @dataclass(frozen=True)
 class Caches:

@@ -14,7 +14,7 @@ from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.properties import cached_property
-from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.description import GENERIC, LINE, Target
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg.structured import COMBINERS, Structured
@@ -32,7 +32,6 @@ from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
 
-LINE = 64  # bytes that a cache fetches at a time
 EARLY = 16  # iterations of a dimension in which tiles ask along an outer loop, if only the run knows how many there are
 NEAR, FAR = 3, 2  # the localities of a prefetch into the first cache, and into the second
 

@@ -21,7 +21,7 @@ from math import ceil, inf, prod
 from stepwell.dialects.core.sizes import known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
-from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.description import LINE, Target
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import Use, available
@@ -34,7 +34,6 @@ OVERLAP = 0.1  # of a transfer that is not hidden
 TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
 LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
 FOLD = 1.0  # cycles to halve the lanes of one accumulator once
-LINE = 64.0  # bytes of a cache line
 WRITTEN_OUT = 8  # rounds of an innermost loop around a register tile that LLVM writes out
 UNROLLED = 32  # rounds of all summed loops that LLVM writes out
 AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once

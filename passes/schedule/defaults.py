@@ -6,7 +6,7 @@ from math import prod
 from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.sched.nest import NONE
-from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.description import GENERIC, LINE, Target
 from stepwell.passes.linalg.accesses import FEW_NUMBERS
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
@@ -19,7 +19,6 @@ from stepwell.passes.schedule.schedulers import schedule
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
 SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
 WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few enough to be shared among threads
-LINE = 64  # bytes of a cache
 PAGE = 4096  # bytes that hardware prefetching does not look beyond
 COMMON_FACTOR = 8  # of many sizes that only a run tells: tiles of as many rows, or a multiple, leave no rest of those
 FEW_ROWS = 64  # that share packed weights: reading these from memory takes a good part of the time
