@@ -14,8 +14,8 @@ from stepwell.dialects.support.errors import InferenceError
 ROWS_AT_ONCE = 1024  # copied at a time, so that the pieces of a transposed matrix fit a cache
 
 
-def in_panels(matrix: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    """The N / width panels (K, width) of a matrix (K, N); columns of zeros fill up the last one.
+def in_panels(matrix: np.ndarray, width: int, filling: int = 0) -> Iterator[np.ndarray]:
+    """The N / width panels (K + filling, width) of a matrix (K, N); `filling` rows of zeros end each, columns of zeros fill up the last one.
 
     This is how matrix products pack their operands since Goto and van de Geijn, "Anatomy of High-Performance Matrix
     Multiplication", ACM TOMS 34(3), 2008: the innermost loops walk each panel from its first byte to its last.
@@ -23,10 +23,11 @@ def in_panels(matrix: np.ndarray, width: int) -> Iterator[np.ndarray]:
     rows, columns = matrix.shape
     for first in range(0, columns, width):
         part = matrix[:, first : first + width]
-        panel = np.empty((rows, width), matrix.dtype)
-        panel[:, part.shape[1] :] = 0
+        panel = np.empty((rows + filling, width), matrix.dtype)
+        panel[:, part.shape[1] :] = panel[rows:] = 0
         for start in range(0, rows, ROWS_AT_ONCE):
-            panel[start : start + ROWS_AT_ONCE, : part.shape[1]] = part[start : start + ROWS_AT_ONCE]
+            piece = part[start : start + ROWS_AT_ONCE]
+            panel[start : start + len(piece), : part.shape[1]] = piece
         yield panel
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from math import gcd
 
 from stepwell.dialects.target.cores import available_cores
 
@@ -18,6 +19,13 @@ class Caches:
     l3: int
     l3_cores: int = 1
     """How many of the process's cores share the last one."""
+    l1d_ways: int = 8
+    """How many lines a set of the first one holds."""
+
+    def lines_kept(self, stride: int) -> int:
+        """How many lines that lie `stride` bytes apart the first one holds at once: few, where they fall on few of its sets."""
+        sets = max(1, self.l1d // (LINE * self.l1d_ways))
+        return self.l1d_ways * (sets if stride % LINE else sets // gcd(sets, stride // LINE))
 
     @property
     def per_core(self) -> tuple[int, int, int]:
@@ -104,7 +112,7 @@ def _some(names: frozenset[str]) -> str:
 
 
 # What named targets are taken to have, and the host where its system does not say: what is common among the machines of each kind.
-CACHES = {"x86_64": Caches(32 << 10, 1 << 20, 8 << 20, 4), "aarch64": Caches(64 << 10, 512 << 10, 4 << 20, 4)}
+CACHES = {"x86_64": Caches(32 << 10, 1 << 20, 8 << 20, 4), "aarch64": Caches(64 << 10, 512 << 10, 4 << 20, 4, l1d_ways=4)}
 _PIPES = Pipes(fmas=2, latency=4, loads=2)
 # Cores whose paths are half as wide as their vectors (Zen 4: AVX-512 in two halves; Agner Fog, "Instruction tables", 2023).
 _HALF_WIDTH = {"znver4": Pipes(fmas=1, latency=4, loads=1)}

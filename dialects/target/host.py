@@ -3,6 +3,7 @@
 import ctypes
 import platform
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def _first_processor() -> list[str]:
 def _system_caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> Caches | None:
     """The data caches of the first core as Linux describes them; None where it does not, or not all that is needed."""
     sizes: dict[int, int] = {}
-    sharing = 1
+    sharing, ways = 1, 0
     for entry in sorted(Path(folder).glob("index*")):
         try:
             level, kind, size, cores = ((entry / name).read_text().strip() for name in ("level", "type", "size", "shared_cpu_list"))
@@ -62,12 +63,15 @@ def _system_caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> Caches
                 continue
             sizes[int(level)] = int(size.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(size[-1:], 0)
             sharing = _count(cores) if int(level) == 3 else sharing
+            if int(level) == 1 and (told := entry / "ways_of_associativity").exists():
+                ways = int(told.read_text())
         except (OSError, ValueError):
             return None
     if not {1, 2} <= set(sizes) or min(sizes.values()) <= 0:
         return None
     last = sizes.get(3, sizes[2])  # without a third level, memory comes after the second
-    return Caches(sizes[1], sizes[2], last, max(1, min(sharing, available_cores())))
+    known = Caches(sizes[1], sizes[2], last, max(1, min(sharing, available_cores())))
+    return replace(known, l1d_ways=ways) if ways > 0 else known
 
 
 def _count(cores: str) -> int:

@@ -1,5 +1,8 @@
 """Small nets whose layers meet in blocked data or in matrix products, against ONNX Runtime at one and two threads."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -7,6 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.dialects.target.description import Caches
+from stepwell.dialects.target.registry import resolve
 
 RANDOM = np.random.default_rng(17)
 
@@ -100,6 +105,27 @@ def test_agrees_with_onnxruntime(name: str) -> None:
     # Some hundred terms of products in each layer, and Winograd's stated error of 2e-5 of the scale.
     np.testing.assert_allclose(results[0], want, rtol=0, atol=4e-5 * np.abs(want).max())
     np.testing.assert_array_equal(*results, err_msg="results depend on the number of threads")
+
+
+@pytest.mark.parametrize("rows", [3, 23, None])
+def test_rows_that_would_meet_in_few_sets_of_a_cache(rows: int | None) -> None:
+    """Products read them from where they are padded; others see them as they are."""
+    count = "n" if rows is None else rows
+    header = f"g (float[2, {count}, 20] x, float[1024] s) => (float[2, {count}, 256] y, float[2, {count}, 1024] a, float[2, {count}, 300] z)"
+    body = "{ p = MatMul(x, u) a = Relu(p) y = MatMul(a, v) c = Softmax(a) d = Mul(c, s) z = MatMul(d, w) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {header} {body}')
+    model.graph.initializer.extend(weights(u=(20, 1024), v=(1024, 256), w=(1024, 300)))
+    target = replace(resolve("host"), caches=Caches(l1d=8 << 10, l2=1 << 20, l3=1 << 24, l1d_ways=2))  # two rows have room in a set
+    options = {"target": target, "specialise": "never" if rows is None else "auto"}
+    text = stepwell.lower(model, "graph-opt", **options).text()
+    assert len(re.findall(r'"graph.pad".* -> tensor<2x[0-9?]+x33x32xf32|"graph.pad".* -> tensor<2x[0-9?]+x1040xf32', text)) == 2
+    random = np.random.default_rng(rows)
+    given = {"x": random.standard_normal((2, rows or 5, 20), np.float32), "s": random.standard_normal(1024, np.float32)}
+    want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, given)
+    for threads in (1, 2):
+        for got, expected in zip(stepwell.compile(model, threads=threads, **options)(*given.values()), want, strict=True):
+            # A thousand terms of random signs, behind twenty.
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("size", [64, 67])

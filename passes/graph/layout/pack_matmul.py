@@ -15,19 +15,21 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.packed_matmul import in_blocks, in_groups, in_panels
 from stepwell.dialects.graph.recurrence import RecurrentOp
-from stepwell.dialects.target.description import GENERIC
+from stepwell.dialects.target.description import GENERIC, LINE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions
 from stepwell.passes.graph.integer_products import fastest, kind_of, multiplies_narrow, widened
 from stepwell.passes.graph.layout.few_bits import Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
+from stepwell.passes.schedule.cost_model import ROOMY
 
 REGISTERS_OF_A_STEP = 8  # in a panel of a recurrent layer's weights for one row
 HALVING_COST = 0.05  # the cost of half the width, as a part of the work
 ROWS_THAT_PAY = 16  # of a product, for packing a large matrix at run time
 REGISTERS_OF_BITS = 4  # in a panel of weights in few bits: as many sums hide each other's latency, and the weights are read from end to end
 MANY_ROWS = 64  # of a product, from which on it is bound by arithmetic, and weights are floats
+COLUMNS_THAT_PAY = 256  # of a product: with fewer, it takes longer to copy rows farther apart than the product takes less
 REGISTERS = 2  # in a panel: rows reuse what is loaded of it, and for one row several panels are read at once, each a stream of memory
 
 
@@ -39,11 +41,15 @@ class PackMatmul(Pass):
     rewrite: matmul(x, w)                 -> reshape(packed_matmul(x, w packed now))
     rewrite: matmul(x, y)                 -> reshape(packed_matmul(x, transpose(reshape(pad(y)))))   if no cache of a core holds y
     rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
+    rewrite: matmul(x, w)                 -> reshape(packed_matmul(pad(x), w packed now, with rows of zeros))
+                                             if the rows of x that are read together fall on too few sets of the first cache
     rewrite: lstm(x, r, …)                -> lstm(x, r packed now, …)        and so for the other recurrent layers
 
     Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
     a constant is packed at run time if enough rows are multiplied by it: unpacked, each row of a strip of its columns lies in another page,
-    and all of them in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
+    and all of them in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). So do rows of the
+    left-hand side whose length is a multiple of a page, 1024 floats, say. They are not packed but padded, which costs nothing where another
+    product, or what follows it, leaves them: it writes to the padded place.
     """
 
     width: int = 0  # columns of a panel; 0 to choose it by the target's registers and the number of columns
@@ -74,7 +80,8 @@ class PackMatmul(Pass):
                     layout.make_floats(view)
                 continue
             packed = type_of(layout.packed[result])
-            state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns")
+            apart = "; rows that would meet in few sets of a cache are padded" if operation.operands[0] in layout.padded else ""
+            state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns{apart}")
             operation.results[0].replace_all_uses_with(result)
             replaced.append(operation)
             state.count(self.name)
@@ -114,6 +121,7 @@ class _PackedMatmuls(GraphBuilder):
         super().__init__(state.weights)
         self.width, self.integers, self.target = width, integers, state.target
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
+        self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without
 
     def known(self, value: ir.Value) -> np.ndarray | None:
         """The array of a constant or weight; None for other values."""
@@ -140,13 +148,49 @@ class _PackedMatmuls(GraphBuilder):
             return kept
         matrix = source_of(op.rhs, self.weights) if quantised is None else quantised.floats
         caches = None if self.target is None else self.target.caches
+        lhs = op.lhs
         if matrix is not None:
-            panels = deferred_weight(self, op.rhs, (-(-columns // width), depth, width), lambda: in_panels(matrix(), width))
+            if columns >= COLUMNS_THAT_PAY:
+                lhs = self.rows_apart(lhs, rows)
+            filling = known_sizes(type_of(lhs).shape[-1:])[0] - depth
+            shape = (-(-columns // width), depth + filling, width)
+            panels = deferred_weight(self, op.rhs, shape, lambda: in_panels(matrix(), width, filling))
         elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
             panels = self.pack_at_run_time(op.rhs, width)
         else:
             return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
-        return self.plain(self.packed_matmul(op.lhs, panels), columns)
+        return self.plain(self.packed_matmul(lhs, panels), columns)
+
+    def rows_apart(self, x: ir.Value, rows: int) -> ir.Value:
+        """`x` (…, K), padded to (…, K + filling) if the first cache holds fewer lines K elements apart than a product reads side by side.
+
+        Those are one of each row, of `rows` or of as many as a tile of registers has. Each serves several rounds, and would come from the second
+        cache for every one of them: products of 128 rows took a sixth longer where K was a multiple of 1024, with AVX-512.
+        """
+        if x in self.padded:
+            return self.padded[x]
+        kind, target = type_of(x), self.target or GENERIC
+        size, [columns] = max(4, to_numpy(kind.dtype).itemsize), known_sizes(kind.shape[-1:])  # halves are widened before the product
+        inner = self.packed.get(x)
+        if inner is not None and prod(known_sizes(type_of(inner).shape[-2:])) != columns:
+            inner = None  # columns are cut off behind it
+        filling = LINE // size if inner is None else known_sizes(type_of(inner).shape[-1:])[0]
+        kept, then = (target.caches.lines_kept(n * size) for n in (columns, columns + filling))
+        if min(rows, int(ROOMY * target.vector_registers) // REGISTERS) <= kept or then <= kept:
+            return x
+        if inner is None:
+            result = self.pad_end(x, [0] * (kind.rank - 1) + [filling])
+        else:
+            with inner.location:  # of what writes it, to the padded place
+                result = self.pad_end(inner, [0] * (kind.rank - 1) + [1, 0])
+                result = self.reshape(result, shape=[*kind.shape[:-1], columns + filling])
+        self.padded[x] = result
+        return result
+
+    def pad_end(self, x: ir.Value, high: Sequence[int]) -> ir.Value:
+        """`x` with `high[i]` zeros behind dimension i."""
+        value: ir.Value = self.pad(x, low=[0] * len(high), high=list(high), mode="constant", value=0.0)
+        return value
 
     def make_floats(self, op: Any) -> None:
         """Give a product floats in the place of known numbers that would be dequantised for it in each run."""
@@ -211,7 +255,7 @@ class _PackedMatmuls(GraphBuilder):
         depth, columns = type_of(matrix).static_shape
         filling = -columns % width
         if filling:
-            matrix = self.pad(matrix, low=[0, 0], high=[0, filling], mode="constant", value=0.0)
+            matrix = self.pad_end(matrix, [0, filling])
         apart = self.reshape(matrix, shape=[depth, (columns + filling) // width, width])
         panels: ir.Value = self.transpose(apart, perm=[1, 0, 2])
         return panels

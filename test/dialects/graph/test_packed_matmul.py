@@ -5,7 +5,7 @@ import pytest
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph import PackedMatmulOfBitsOp, PackedMatmulOp
-from stepwell.dialects.graph.packed_matmul import in_blocks, in_groups, in_panels
+from stepwell.dialects.graph.packed_matmul import ROWS_AT_ONCE, in_blocks, in_groups, in_panels
 from stepwell.dialects.support.errors import InferenceError
 
 RNG = np.random.default_rng(12)
@@ -17,6 +17,12 @@ def test_panels_hold_neighbouring_columns_and_end_with_zeros():
     assert panels.shape == (3, 5, 3)
     np.testing.assert_array_equal(panels[1], matrix[:, 3:6])
     np.testing.assert_array_equal(panels[2], np.pad(matrix[:, 6:], ((0, 0), (0, 2))))
+
+
+def test_panels_end_with_rows_of_zeros():
+    matrix = RNG.standard_normal((ROWS_AT_ONCE + 5, 7))
+    whole, filled = (np.stack(list(in_panels(matrix, 4, filling))) for filling in (0, 3))
+    np.testing.assert_array_equal(filled, np.pad(whole, ((0, 0), (0, 3), (0, 0))))
 
 
 def test_product():

@@ -14,6 +14,7 @@ import stepwell
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target import cores as target_cores
 from stepwell.dialects.target import host
+from stepwell.dialects.target.description import LINE, Caches
 from stepwell.dialects.target.host import narrows_host, runs_here
 from stepwell.dialects.target.registry import resolve, target_names
 
@@ -89,6 +90,15 @@ def test_named_targets_state_their_caches() -> None:
         assert caches.per_core == (caches.l1d, caches.l2, caches.l3 // caches.l3_cores)
 
 
+@pytest.mark.parametrize(("stride", "lines"), [(4096, 8), (12288, 8), (6144, 16), (3072, 32), (4096 + 64, 512), (4096 + 16, 512), (0, 8)])
+def test_lines_that_the_first_cache_holds_at_once(stride: int, lines: int) -> None:
+    """Those of as many sets as a walk in such steps comes to."""
+    caches = Caches(32 << 10, 1 << 20, 8 << 20)
+    assert caches.lines_kept(stride) == lines
+    walked = {step * stride // LINE % 64 for step in range(64)}
+    assert stride % LINE or len(walked) * caches.l1d_ways == lines
+
+
 def write_caches(folder: Path, *entries: tuple[str, str, str, str]) -> None:
     for i, entry in enumerate(entries):
         (folder / f"index{i}").mkdir()
@@ -103,6 +113,16 @@ def test_caches_as_the_system_describes_them(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(host, "available_cores", lambda: 16)
     write_caches(tmp_path, FIRST, ("1", "Instruction", "32K", "0"), SECOND, ("3", "Unified", "32768K", "0-3,8"))
     assert host._system_caches(str(tmp_path)) == host.Caches(48 << 10, 2 << 20, 32 << 20, 5)
+
+
+@pytest.mark.parametrize(("told", "ways"), [("12", 12), ("0", 8)])
+def test_ways_of_the_first_cache(told: str, ways: int, tmp_path: Path) -> None:
+    write_caches(tmp_path, FIRST, SECOND)
+    for index, text in enumerate((told, "20")):
+        (tmp_path / f"index{index}" / "ways_of_associativity").write_text(text + "\n")
+    caches = host._system_caches(str(tmp_path))
+    assert caches is not None
+    assert caches.l1d_ways == ways
 
 
 def test_a_machine_without_a_third_cache(tmp_path: Path) -> None:
