@@ -79,8 +79,9 @@ class PackMatmul(Pass):
                 if isinstance(view, MatmulOp) and not self.integers:
                     layout.make_floats(view)
                 continue
-            packed = type_of(layout.packed[result])
-            apart = "; rows that would meet in few sets of a cache are padded" if operation.operands[0] in layout.padded else ""
+            packed, maker = type_of(layout.packed[result]), defining_op(layout.packed[result])
+            reads_padded = maker is not None and maker.operands[0] in layout.padded.values()
+            apart = "; rows that would meet in few sets of a cache are padded" if reads_padded else ""
             state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns{apart}")
             operation.results[0].replace_all_uses_with(result)
             replaced.append(operation)
