@@ -1,5 +1,7 @@
 """The lowering of products with weights of few bits: numbers become floats a panel at a time, where they are multiplied."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo, function_around
@@ -16,11 +18,12 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 NIBBLES = 8  # in a word
 FLOATS_AT_ONCE = 1 << 20  # that are made of numbers for many rows: few enough for a cache, enough for all threads
+SUMS_AT_ONCE = 1 << 10  # of blocks, that wait for their scales: few enough for the first cache, beside the numbers that pass through it
 
 
 @lowering(PackedMatmulOfBitsOp)
 def lower_packed_matmul_of_bits(op: PackedMatmulOfBitsOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """For few rows a loop over panels, on threads: sums of blocks, which are scaled and added up.
+    """For few rows a loop over panels, on threads: sums of some blocks at a time, which are scaled and added up while a first cache holds them.
 
     For many rows, or a number that only a run tells, a loop over groups of panels: these in floats, and their product with all rows.
     """
@@ -37,15 +40,23 @@ def lower_packed_matmul_of_bits(op: PackedMatmulOfBitsOp, operands: Operands, b:
 
     if few:
         return b.independent(panels, out, one)[0]
-    group = min(panels, max(1, FLOATS_AT_ONCE // (made.depth * width)))
 
-    def some(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        first = arith.muli(number, b.index(group))
-        return [b.insert(made.of_many_rows(first, group), carried[0], [*before, first, 0])]
+    def some(first: ir.Value, count: int, result: ir.Value) -> ir.Value:
+        return b.insert(made.of_many_rows(first, count), result, [*before, first, 0])
 
-    out = b.loop(b.index(0), b.index(panels // group), out, some)
-    rest = panels % group
-    return b.insert(made.of_many_rows(b.index(panels - rest), rest), out[0], [*before, panels - rest, 0]) if rest else out[0]
+    return _in_groups(b, panels, FLOATS_AT_ONCE // (made.depth * width), out[0], some)
+
+
+def _in_groups(b: LinalgBuilder, count: int, group: int, start: ir.Value, some: Callable[[ir.Value, int, ir.Value], ir.Value]) -> ir.Value:
+    """A loop over groups of neighbours, and what is left over: `some` takes the first of them, how many they are, and what came of those before."""
+    group = min(count, max(1, group))
+    rest = count % group
+
+    def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        return [some(arith.muli(number, b.index(group)), group, carried[0])]
+
+    out = some(b.index(0), count, start) if group == count else b.loop(b.index(0), b.index(count // group), [start], one)[0]
+    return some(b.index(count - rest), rest, out) if rest else out
 
 
 def are_few(op: PackedMatmulOfBitsOp) -> bool:
@@ -65,6 +76,7 @@ class _Product:
         self.each = 1 if self.bits == 8 else NIBBLES
         _, self.blocks, self.stored, self.width = op.operand_types()[1].static_shape
         self.outer: list[OpFoldResult] = b.sizes(x)[:-1]
+        self.rows = product(op.operand_types()[0].shape[:-1])
         count = len(self.outer)
         blocks = [*self.outer, self.blocks, self.stored * self.each]
         self.x = b.reshape(x, [*([i] for i in range(count)), [count, count + 1]], blocks)
@@ -113,10 +125,25 @@ class _Product:
 
     def of_few_rows(self, number: ir.Value) -> ir.Value:
         """sum over blocks of (sum of x * number - zero * sum of x) * scale: a number only becomes a float, and is multiplied once."""
+        b, count = self.b, len(self.outer)
+        w, scale, zeros = self.panels(number, 1)
+        w = b.reshape(w, [[0, 1], [2], [3]], [self.blocks, self.stored, self.width])
+        factors = [b.reshape(v, [[0, 1], [2]], [self.blocks, self.width]) for v in (scale, *zeros)]
+        before = [0] * count
+
+        def some(first: ir.Value, blocks: int, total: ir.Value) -> ir.Value:
+            shape = self.b.sizes(self.x)[count + 1 :]
+            x = b.part(self.x, [*before, first, *[0] * len(shape)], [*self.outer, blocks, *shape])
+            sums = self._sums_of_blocks(x, b.part(w, [first, 0, 0], [blocks, self.stored, self.width]), blocks)
+            sums_of_x = b.part(self.sums_of_x, [*before, first], [*self.outer, blocks])
+            return self._scaled(sums, sums_of_x, [b.part(v, [first, 0], [blocks, self.width]) for v in factors], total)
+
+        group = SUMS_AT_ONCE // (self.width * (self.rows if isinstance(self.rows, int) else FEW_ROWS))
+        return _in_groups(b, self.blocks, group, b.filled(0, "f32", [*self.outer, self.width]), some)
+
+    def _sums_of_blocks(self, x: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
+        """sum of x * number of each of so many blocks of a panel."""
         b, s, count = self.b, self.s, len(self.outer)
-        one, factor, apart = self.panels(number, 1)
-        w = b.reshape(one, [[0, 1], [2], [3]], [self.blocks, self.stored, self.width])
-        scale, *zeros = (b.reshape(v, [[0, 1], [2]], [self.blocks, self.width]) for v in (factor, *apart))
 
         def of_a_byte(*values: ir.Value) -> ir.Value:
             x, byte, total = values
@@ -135,16 +162,19 @@ class _Product:
         else:
             sides, body = [[*rows, block, place, ir.AffineConstantExpr.get(i)] for i in range(self.each)], of_a_word
         maps = [*sides, [block, place, column], [*rows, block, column]]
-        sums = b.generic([*[self.x] * self.each, w], b.filled(0, "f32", [*self.outer, self.blocks, self.width]), maps, 1, body)
+        return b.generic([*[x] * self.each, w], b.filled(0, "f32", [*self.outer, blocks, self.width]), maps, 1, body)
+
+    def _scaled(self, sums: ir.Value, sums_of_x: ir.Value, factors: list[ir.Value], total: ir.Value) -> ir.Value:
+        """`total` and sum over blocks of (sum - zero * sum of x) * scale; `factors` are the scales and, where they differ, the zero points."""
+        b, s = self.b, self.s
 
         def of_a_block(part: ir.Value, all_of_x: ir.Value, factor: ir.Value, *values: ir.Value) -> ir.Value:
             zero = s.neg(self.number(self.one_zero if self.one_zero is not None else values[0]))
             return s.multiply_accumulate(s.multiply_accumulate(all_of_x, zero, part), factor, values[-1])
 
-        *rows, column, block = dims(*range(count + 2))
-        maps = [[*rows, block, column], [*rows, block], *[[block, column]] * (1 + len(zeros)), [*rows, column]]
-        inputs = [sums, self.sums_of_x, scale, *zeros]
-        return b.generic(inputs, b.filled(0, "f32", [*self.outer, self.width]), maps, 1, of_a_block)
+        *rows, column, block = dims(*range(len(self.outer) + 2))
+        maps = [[*rows, block, column], [*rows, block], *[[block, column]] * len(factors), [*rows, column]]
+        return b.generic([sums, sums_of_x, *factors], total, maps, 1, of_a_block)
 
     def of_many_rows(self, first: ir.Value, count: int) -> ir.Value:
         """The product with so many panels in floats."""

@@ -77,6 +77,22 @@ def test_matmul_n_bits(bits: int, block: int) -> None:
     assert stepwell.compile(made).memory.weights_bytes <= depth * columns * bits // 8 + scale.nbytes + 512
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_more_blocks_than_sums_at_once(bits: int, rows: int) -> None:
+    """The sums of some blocks wait for their scales, then those of the next ones in the same place; what is left over comes last."""
+    block, columns = 16, 70
+    depth = 149 * block  # 149 is no multiple of any group
+    numbers, scale, zeros, matrix = blockwise(depth, columns, block, bits, "each")
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0, block_size=block), helper.make_node("MatMul", ["x", "d"], ["y"])]
+    made, x = model({"w": numbers, "s": scale, "z": zeros}, nodes, (rows, depth)), RNG.normal(size=(rows, depth)).astype(np.float32)
+    assert "packed_matmul_of_bits" in stepwell.lower(made, "graph-opt").text()
+    largest = np.repeat((scale * zeros).astype(np.float64), block, 0) + numbers * np.repeat(scale.astype(np.float64), block, 0)
+    check(made, x, x @ matrix, np.abs(x) @ largest)
+    at_once = stepwell.compile(made).memory.workspace_bytes - 2 * x.nbytes
+    assert at_once < rows * columns * 149 * 4 // 2, "less than half of the sums of all blocks"
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 def test_any_number_of_rows(bits: int) -> None:
     """One code for all: a version for few rows, and one that makes floats of some panels at a time."""
