@@ -191,6 +191,8 @@ class NestEmitter(LoopNest):
 
             def body(inner: list[Any], segment: Segment = segment, inside: Use | None = inside) -> list[Any]:
                 self.taken[dim] = segment.step
+                if len(rest) == 1:
+                    self._prefetch_lines(dim, rest[0], points, width)
                 return self._reduce(rest, points, inner, width, only, inside)
 
             acc = self.loop(dim, segment, acc, body)
@@ -360,6 +362,7 @@ class NestEmitter(LoopNest):
         if self.lanes_reduce:
             return along(use, side, self._load(access, point, width), width)
         if use.is_grouped(access, self.nest.vector):
+            self._prefetch(access, point, width)
             whole = load(self.memory(access), "vector", width * depth, self.ivs, lambda _: self.address(access, point))
             return along(use, side, whole, width * depth)
         if access.kind(self.nest.vector) == "scalar" and access.kind(use.summed) == "vector":
@@ -440,15 +443,34 @@ class NestEmitter(LoopNest):
         return True
 
     def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
-        """Ask for the lines of a vector that is loaded some rounds later; past the end of a loop, for what lies behind."""
-        if width == 1 or self.mask is not None or not access.is_shaped or access.kind(self.nest.vector) != "vector":
+        """Ask for the lines of a vector, or of one for each lane, that is loaded some rounds later; past the end of a loop, for what lies behind."""
+        if width == 1 or self.mask is not None or not access.is_shaped:
             return
+        grouped = self.use is not None and self.use.is_grouped(access, self.nest.vector)
+        if access.kind(self.nest.vector) != "vector" and not grouped:
+            return
+        bits = element_bits(access.element_type) * (self.use.intrinsic.depth if self.use is not None and grouped else 1)  # of a lane
         for dim, ahead, locality in self._ahead(access):
             later = {**point, dim: point.get(dim, 0) + ahead}
             with self._early() if dim == self.nest.along else nullcontext():
-                for lane in range(0, width, LINE * 8 // element_bits(access.element_type)):
+                for lane in range(0, width, LINE * 8 // bits):
                     where = ir.AffineMapAttr.get(self.address(access, later, lane))
                     affine.AffinePrefetchOp(self.memory(access), self.ivs, False, locality, True, where)
+
+    def _prefetch_lines(self, around: int, innermost: int, points: list[Offsets], width: int) -> None:
+        """Where vectors are asked for, ask for what they are multiplied by, too: a line that lasts for the innermost summed loop, a round of the
+        loop around it early. Hardware follows lines side by side, but the next line of each point is elsewhere."""
+        nest = self.nest
+        if not nest.prefetch or nest.along >= 0 or width == 1 or self.mask is not None:
+            return
+        for access in self.root.inputs:
+            if not access.used or not access.is_shaped or (access.kind(nest.vector), access.kind(innermost)) != ("scalar", "vector"):
+                continue
+            if access.kind(around) == "scalar" or self.sizes[innermost] * element_bits(access.element_type) != LINE * 8:
+                continue
+            now, later = ({str(m): m for m in (self.address(access, {**p, around: i}) for p in points)} for i in (0, 1))
+            for text in [t for t in later if t not in now]:  # windows that overlap have the others in any case
+                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, ir.AffineMapAttr.get(later[text]))
 
     @contextmanager
     def _early(self) -> Iterator[None]:
@@ -475,7 +497,8 @@ class NestEmitter(LoopNest):
         """
         nest, found = self.nest, []
         if nest.prefetch and (nest.along < 0 or self.whole):
-            dim = nest.along if nest.along >= 0 else self.root.reduction_dims[-1]
+            inner = self.root.reduction_dims[-1] if self.use is None else self.use.innermost(self.root)
+            dim = nest.along if nest.along >= 0 else inner
             found.append((dim, nest.prefetch * nest.step(dim), NEAR if nest.along < 0 else FAR))
         if access.value not in self.enclosing.shrunk:
             found += [(loop.dim, loop.prefetch * loop.step, NEAR) for loop in self.root.fused if loop.prefetch]

@@ -342,6 +342,12 @@ class _Reach:
         return total / extent * max(extent * self.bytes, min(LINE, self._results[-1][0] * self.bytes)) if self._results else self.bytes
 
 
+def read_by_tile(op: Structured, nest: Nest) -> float:
+    """Bytes of the cache lines that a register tile of `nest` reads, over all that is summed."""
+    reached = {d: min(nest.step(d), op.sizes[d]) for d in op.parallel_dims} | {d: op.sizes[d] for d in op.reduction_dims}
+    return sum(_Reach(a, len(op.sizes)).footprint(reached) for a in op.inputs if a.used and a.is_shaped)
+
+
 def room(op: Structured, vector: int, registers: int, use: Use | None = None, vectors: int = 1) -> int:
     """How many registers the accumulators of a tile may take without LLVM spilling or moving values.
 

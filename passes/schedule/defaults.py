@@ -10,7 +10,7 @@ from stepwell.dialects.target.description import GENERIC, LINE, Target
 from stepwell.passes.linalg.accesses import FEW_NUMBERS
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.cost_model import room
+from stepwell.passes.schedule.cost_model import read_by_tile, room
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded
@@ -242,24 +242,29 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
-    return replace(chosen, prefetch=ROUNDS_AHEAD) if leaves_first_cache(op, target, vector, width) else chosen
+    return replace(chosen, prefetch=ROUNDS_AHEAD) if leaves_first_cache(op, target, chosen) else chosen
 
 
-def leaves_first_cache(op: Structured, target: Target | None, vector: int, width: int) -> bool:
-    """Whether vectors of a register tile follow each other in memory and are so many that each tile reads them from the second cache again.
+def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest) -> bool:
+    """Whether vectors of a register tile follow each other in memory, and each tile reads them from the second cache again.
 
-    Hardware prefetches these too late: without asking, products with a panel of 98 to 393 kB took 5 to 12 % longer with AVX-512, and a quarter
-    longer with AVX2 on the same machine; pointwise convolutions up to a tenth with AVX-512. Vectors of half a line, as convolutions have with AVX2,
-    would ask for each line twice, and gained nothing.
+    They leave the first one where it holds less than a tile reads. Hardware prefetches them too late: without asking, products with a panel of
+    98 to 393 kB took 5 to 12 % longer with AVX-512, and a quarter longer with AVX2 on the same machine; pointwise convolutions up to a tenth with
+    AVX-512. Vectors of half a line, as convolutions have with AVX2, would ask for each line twice, and gained nothing.
     """
-    streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "vector"]
+    use = available(op, target).get(chosen.intrinsic)
+    if use is None:
+        streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(chosen.vector) == "vector"]
+        dim, width = op.reduction_dims[-1], chosen.width
+    else:
+        streams = [op.inputs[i] for i in use.sides if use.is_grouped(op.inputs[i], chosen.vector)]
+        dim, width = use.innermost(op), chosen.width * use.intrinsic.depth
     if target is None or len(streams) != 1 or op.open & set(op.reduction_dims):
         return False
     [stream] = streams
-    round_ = width * element_bits(stream.element_type) // 8
-    if stream.apart(op.reduction_dims[-1]) != width or round_ < LINE:
+    if stream.apart(dim) != width or width * element_bits(stream.element_type) // 8 < LINE:
         return False
-    return prod(op.sizes[d] for d in op.reduction_dims) * round_ > target.caches.l1d
+    return read_by_tile(op, chosen) > target.caches.l1d
 
 
 def from_end_to_end(op: Structured, vector: int, width: int, vectors: int) -> Nest | None:

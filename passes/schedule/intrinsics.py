@@ -115,6 +115,11 @@ class Use:
         """Whether an input lies in memory as its operand does in registers: for each lane along `vector` its neighbours side by side."""
         return access.kind(self.summed) == "vector" and access.apart(vector) == self.intrinsic.depth
 
+    def innermost(self, op: Structured) -> int:
+        """The innermost summed dimension of `op` that blocks go through: not the one of which each takes all iterations, if there is another."""
+        whole = op.sizes[self.summed] <= self.intrinsic.depth
+        return next((d for d in reversed(op.reduction_dims) if d != self.summed or not whole), self.summed)
+
     def is_as_wide(self, access: Access, op: Structured) -> bool:
         """Whether the operand that an input of `op` goes to has its bits, so that nothing is widened."""
         operands = zip(self.sides, self.intrinsic.operands, strict=True)

@@ -27,6 +27,69 @@ func.func private @product(%x: memref<8x100xf32>, %w: memref<100x64xf32>, %o: me
 
 // -----
 
+// What the vectors are multiplied by lies in lines, one for each position, which the innermost loop goes through: that of the next block of channels
+// is asked for before, once for each position.
+// CHECK-LABEL: func.func private @lines
+// CHECK: affine.for %[[P:arg[0-9]+]] = 0 to 10 step 2
+// CHECK: affine.for %[[B:arg[0-9]+]] = 0 to 4
+// CHECK-NEXT: affine.prefetch %arg0[%[[B]] + 1, %[[P]], 0], read, locality<3>, data
+// CHECK-NEXT: affine.prefetch %arg0[%[[B]] + 1, %[[P]] + 1, 0], read, locality<3>, data
+// CHECK-NEXT: affine.for %[[K:arg[0-9]+]] = 0 to 16
+// CHECK: affine.prefetch %arg1[%[[B]], %[[K]] + 8, 0], read, locality<3>, data
+// CHECK-NOT: affine.prefetch
+func.func private @lines(%x: memref<4x10x16xf32>, %w: memref<4x16x16xf32>, %o: memref<10x16xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(p, c, b, k) -> (b, p, k)>, affine_map<(p, c, b, k) -> (b, k, c)>, affine_map<(p, c, b, k) -> (p, c)>],
+    iterator_types = ["parallel", "parallel", "reduction", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 2, 1, 1, 1>, vector = 1 : i64, width = 16 : i64, prefetch = 8 : i64}>}
+    ins(%x, %w : memref<4x10x16xf32>, memref<4x16x16xf32>) outs(%o : memref<10x16xf32>) {
+  ^bb0(%a: f32, %c: f32, %acc: f32):
+    %p = arith.mulf %a, %c : f32
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+// Of windows that overlap, only what the next round reads and this one does not; of lines of another length, nothing.
+// CHECK-LABEL: func.func private @windows
+// CHECK: affine.for %[[P:arg[0-9]+]] = 0 to 10 step 2
+// CHECK: affine.for %[[T:arg[0-9]+]] = 0 to 3
+// CHECK-NEXT: affine.prefetch %arg0[%[[P]] + %[[T]] + 2, 0], read, locality<3>, data
+// CHECK-NEXT: affine.for %[[K:arg[0-9]+]] = 0 to 16
+// CHECK: affine.prefetch %arg1[%[[T]], %[[K]] + 8, 0], read, locality<3>, data
+// CHECK-NOT: affine.prefetch
+// CHECK-LABEL: func.func private @short
+// CHECK: affine.for %{{.*}} = 0 to 3
+// CHECK-NEXT: affine.for %[[K:arg[0-9]+]] = 0 to 8
+func.func private @windows(%x: memref<12x16xf32>, %w: memref<3x16x16xf32>, %o: memref<10x16xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(p, c, t, k) -> (p + t, k)>, affine_map<(p, c, t, k) -> (t, k, c)>, affine_map<(p, c, t, k) -> (p, c)>],
+    iterator_types = ["parallel", "parallel", "reduction", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 2, 1, 1, 1>, vector = 1 : i64, width = 16 : i64, prefetch = 8 : i64}>}
+    ins(%x, %w : memref<12x16xf32>, memref<3x16x16xf32>) outs(%o : memref<10x16xf32>) {
+  ^bb0(%a: f32, %c: f32, %acc: f32):
+    %p = arith.mulf %a, %c : f32
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+func.func private @short(%x: memref<12x8xf32>, %w: memref<3x8x16xf32>, %o: memref<10x16xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(p, c, t, k) -> (p + t, k)>, affine_map<(p, c, t, k) -> (t, k, c)>, affine_map<(p, c, t, k) -> (p, c)>],
+    iterator_types = ["parallel", "parallel", "reduction", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 2, 1, 1, 1>, vector = 1 : i64, width = 16 : i64, prefetch = 8 : i64}>}
+    ins(%x, %w : memref<12x8xf32>, memref<3x8x16xf32>) outs(%o : memref<10x16xf32>) {
+  ^bb0(%a: f32, %c: f32, %acc: f32):
+    %p = arith.mulf %a, %c : f32
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// -----
+
 // Along the panels, whole tiles ask for the next one, for the second cache; what is left over of the rows does not.
 // CHECK-LABEL: func.func private @panels
 // CHECK: affine.for %[[P:arg[0-9]+]] = 0 to 4

@@ -91,6 +91,8 @@ def test_few_rows_ask_for_the_next_panel_of_weights_that_no_second_cache_holds(r
     [
         (("200x2048", "64x2048x32", "200x64x32"), "(p, k, j)", True),
         (("200x128", "64x128x32", "200x64x32"), "(p, k, j)", False),  # 16 kB: the first cache holds it
+        (("200x256", "64x256x16", "200x64x16"), "(p, k, j)", True),  # two panels of 16 kB, and as much of ten rows as goes by
+        (("200x192", "64x192x16", "200x64x16"), "(p, k, j)", False),
         (("200x2048", "2048x64x32", "200x64x32"), "(k, p, j)", False),  # what the next round reads is elsewhere
         (("200x2048", "64x2048x8", "200x64x8"), "(p, k, j)", False),  # half a line in each round
     ],
