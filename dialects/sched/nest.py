@@ -18,8 +18,9 @@ class NestKnobs:
     - `block`: for each dimension, how many of its iterations make a block, 0 for all; empty where no dimension has blocks. Loops over
       blocks lie outside of all others, so that what a block reads stays in a cache. Blocks of a summed dimension leave their
       sums in memory for the next.
-    - `prefetch`: how many rounds of a loop ahead its vectors are asked for; 0 leaves that to the hardware. If it is the innermost summed one, the
-      lines that this goes through of what the vectors are multiplied by are asked for, too, a round of the loop around it ahead.
+    - `prefetch`: how many rounds of a loop ahead its vectors are asked for; 0 leaves that to the hardware. Where the innermost summed
+      loop goes through one line of what the vectors are multiplied by, a prefetch along it asks for the next such line, too, one round of the
+      loop around it ahead.
     - `along`: the dimension of this loop; -1 for the innermost summed one. Along another one, whose next round is further away, whole tiles
       ask, for the second cache: if only the run knows how many there are, those in the first 16 iterations.
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are

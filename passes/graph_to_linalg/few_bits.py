@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.dialects.core.sizes import known, product
+from stepwell.dialects.core.sizes import Size, known, product
 from stepwell.dialects.graph import PackedMatmulOfBitsOp
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph.layout.few_bits import FEW_ROWS
@@ -59,9 +59,14 @@ def _in_groups(b: LinalgBuilder, count: int, group: int, start: ir.Value, some: 
     return some(b.index(count - rest), rest, out) if rest else out
 
 
+def rows_of(op: PackedMatmulOfBitsOp) -> int | Size | None:
+    """How many rows a product has."""
+    return product(op.operand_types()[0].shape[:-1])
+
+
 def are_few(op: PackedMatmulOfBitsOp) -> bool:
     """Whether a product has few rows, or is in a version of its kernel for few of them."""
-    rows, function = product(op.operand_types()[0].shape[:-1]), function_around(op.operation)
+    rows, function = rows_of(op), function_around(op.operation)
     version = None if function is None else KernelInfo(function).version
     return (isinstance(rows, int) and rows <= FEW_ROWS) or (version is not None and (version.size, version.most) == (rows, FEW_ROWS))
 
@@ -76,7 +81,7 @@ class _Product:
         self.each = 1 if self.bits == 8 else NIBBLES
         _, self.blocks, self.stored, self.width = op.operand_types()[1].static_shape
         self.outer: list[OpFoldResult] = b.sizes(x)[:-1]
-        self.rows = product(op.operand_types()[0].shape[:-1])
+        self.rows = rows_of(op)
         count = len(self.outer)
         blocks = [*self.outer, self.blocks, self.stored * self.each]
         self.x = b.reshape(x, [*([i] for i in range(count)), [count, count + 1]], blocks)
@@ -132,7 +137,7 @@ class _Product:
         before = [0] * count
 
         def some(first: ir.Value, blocks: int, total: ir.Value) -> ir.Value:
-            shape = self.b.sizes(self.x)[count + 1 :]
+            shape = b.sizes(self.x)[count + 1 :]
             x = b.part(self.x, [*before, first, *[0] * len(shape)], [*self.outer, blocks, *shape])
             sums = self._sums_of_blocks(x, b.part(w, [first, 0, 0], [blocks, self.stored, self.width]), blocks)
             sums_of_x = b.part(self.sums_of_x, [*before, first], [*self.outer, blocks])

@@ -443,17 +443,17 @@ class NestEmitter(LoopNest):
         return True
 
     def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
-        """Ask for the lines of a vector, or of one for each lane, that is loaded some rounds later; past the end of a loop, for what lies behind."""
+        """Ask for the lines of a vector that is loaded some rounds later, or of the neighbours that an intrinsic takes for each of its lanes; past
+        the end of a loop, for what lies behind."""
         if width == 1 or self.mask is not None or not access.is_shaped:
             return
-        grouped = self.use is not None and self.use.is_grouped(access, self.nest.vector)
-        if access.kind(self.nest.vector) != "vector" and not grouped:
+        apart = self.use.intrinsic.depth if self.use is not None and self.use.is_grouped(access, self.nest.vector) else 1
+        if apart == 1 and access.kind(self.nest.vector) != "vector":
             return
-        bits = element_bits(access.element_type) * (self.use.intrinsic.depth if self.use is not None and grouped else 1)  # of a lane
         for dim, ahead, locality in self._ahead(access):
             later = {**point, dim: point.get(dim, 0) + ahead}
             with self._early() if dim == self.nest.along else nullcontext():
-                for lane in range(0, width, LINE * 8 // bits):
+                for lane in range(0, width, LINE * 8 // (apart * element_bits(access.element_type))):
                     where = ir.AffineMapAttr.get(self.address(access, later, lane))
                     affine.AffinePrefetchOp(self.memory(access), self.ivs, False, locality, True, where)
 

@@ -11,7 +11,7 @@ from stepwell.passes.linalg.accesses import FEW_NUMBERS
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import read_by_tile, room
-from stepwell.passes.schedule.intrinsics import available
+from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
@@ -225,7 +225,8 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         unroll[wider[-1]] = vectors = 2
     dim = max(reused, key=lambda d: (op.sizes[d], d))
     intrinsic = in_groups(op, target, vector, width)
-    accumulators = room(op, vector, (target or GENERIC).vector_registers, available(op, target).get(intrinsic), vectors)
+    use = available(op, target).get(intrinsic)
+    accumulators = room(op, vector, (target or GENERIC).vector_registers, use, vectors)
     limit, panel = accumulators // vectors, panels(op, target, vector, dim)
     if dim in op.open and limit >= COMMON_FACTOR and op.sizes[dim] > limit:
         unroll[dim] = limit - limit % COMMON_FACTOR
@@ -242,17 +243,16 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
-    return replace(chosen, prefetch=ROUNDS_AHEAD) if leaves_first_cache(op, target, chosen) else chosen
+    return replace(chosen, prefetch=ROUNDS_AHEAD) if leaves_first_cache(op, target, chosen, use) else chosen
 
 
-def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest) -> bool:
+def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest, use: Use | None) -> bool:
     """Whether vectors of a register tile follow each other in memory, and each tile reads them from the second cache again.
 
     They leave the first one where it holds less than a tile reads. Hardware prefetches them too late: without asking, products with a panel of
     98 to 393 kB took 5 to 12 % longer with AVX-512, and a quarter longer with AVX2 on the same machine; pointwise convolutions up to a tenth with
     AVX-512. Vectors of half a line, as convolutions have with AVX2, would ask for each line twice, and gained nothing.
     """
-    use = available(op, target).get(chosen.intrinsic)
     if use is None:
         streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(chosen.vector) == "vector"]
         dim, width = op.reduction_dims[-1], chosen.width
