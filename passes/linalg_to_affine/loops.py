@@ -226,19 +226,29 @@ class LoopNest:
         yield
         self.mask = around
 
-    def loop(self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """One loop over `segment`, or its body alone where there is a single round, under a condition where there may be none."""
+    def loop(
+        self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]], *, written_out: bool = False
+    ) -> list[Any]:
+        """One loop over `segment`, or its body alone where there is a single round, under a condition where there may be none.
 
-        def once() -> list[Any]:
-            self._begin(dim, segment.low)
+        `written_out`, for a segment of known ends, has the rounds follow each other without a loop.
+        """
+
+        def once(low: int | Size, carried: list[Any]) -> list[Any]:
+            self._begin(dim, low)
             results = body(carried)
-            self._end(dim, segment.low)
+            self._end(dim, low)
             return results
 
         if segment.rounds == 1:
-            return once()
+            return once(segment.low, carried)
         if segment.optional:
-            return self._if_any(segment, carried, once)
+            return self._if_any(segment, carried, lambda: once(segment.low, carried))
+        if written_out:
+            first, last = known_sizes((segment.low, segment.high))
+            for at in range(first, last, segment.step):
+                carried = once(at, carried)
+            return carried
         low, high = (bound_of(self.root.shapes, bound) for bound in (segment.low, segment.high))
         loop = affine.AffineForOp(
             low[0], high[0], segment.step, iter_args=carried, lower_bound_operands=low[1], upper_bound_operands=high[1]

@@ -33,6 +33,7 @@ from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
 
 EARLY = 16  # iterations of a dimension in which tiles ask along an outer loop, if only the run knows how many there are
+FEW_ROUNDS = 2  # of blocks of an intrinsic: around as few LLVM keeps a loop, loads all of a round at first, and spills what it sums
 NEAR, FAR = 3, 2  # the localities of a prefetch into the first cache, and into the second
 
 
@@ -178,12 +179,6 @@ class NestEmitter(LoopNest):
         if not dims:
             return self._step(points, acc, width) if use is None else self._blocks(use, points, acc, width)
         dim, *rest = dims
-        if dim in self.written_out:
-            for value in range(self.sizes[dim]):
-                self.fixed[dim] = value
-                acc = self._reduce(rest, points, acc, width, only)
-            del self.fixed[dim]
-            return acc
         segments = [((only or {}).get(dim, Segment(0, self.extents[dim], 1)), use)]
         if use is not None and not self.lanes_reduce:
             segments = use.cut(dim, self.extents[dim])
@@ -195,7 +190,8 @@ class NestEmitter(LoopNest):
                     self._prefetch_lines(dim, rest[0], points, width)
                 return self._reduce(rest, points, inner, width, only, inside)
 
-            acc = self.loop(dim, segment, acc, body)
+            few = use is not None and use.intrinsic.tile is None and dim == use.innermost(self.root) and segment.rounds == FEW_ROUNDS
+            acc = self.loop(dim, segment, acc, body, written_out=few or dim in self.written_out)
         return acc
 
     def _reduce_in_parts(self, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:

@@ -33,3 +33,24 @@ func.func private @product(%a: memref<12x66xbf16>, %b: memref<33x64x2xbf16>, %ou
   }
   return
 }
+
+// Two blocks follow each other without a loop, around which LLVM would load all that a round reads at first, and spill sums.
+// BF16-LABEL: func.func private @two_blocks(
+// BF16: affine.for {{.*}} = 0 to 5 iter_args
+// BF16-NOT: affine.for
+// BF16: affine.vector_load %arg1[{{.*}}, 0, {{.*}}, 0] : memref<5x2x64x2xbf16>
+// BF16: affine.vector_load %arg1[{{.*}}, 1, {{.*}}, 0] : memref<5x2x64x2xbf16>
+// BF16: affine.yield
+func.func private @two_blocks(%a: memref<12x5x4xbf16>, %b: memref<5x2x64x2xbf16>, %out: memref<12x64xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j, m, k, l) -> (i, m, k * 2 + l)>, affine_map<(i, j, m, k, l) -> (m, k, j, l)>, affine_map<(i, j, m, k, l) -> (i, j)>],
+    iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]}
+    ins(%a, %b : memref<12x5x4xbf16>, memref<5x2x64x2xbf16>) outs(%out : memref<12x64xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %acc: f32):
+    %xw = arith.extf %x : bf16 to f32
+    %yw = arith.extf %y : bf16 to f32
+    %p = arith.mulf %xw, %yw fastmath<contract> : f32
+    %s = arith.addf %acc, %p fastmath<contract> : f32
+    linalg.yield %s : f32
+  }
+  return
+}
