@@ -83,6 +83,8 @@ class PackedMatmulOfBitsOp(GraphOp, name="packed_matmul_of_bits", traits=[Pure])
     Weights are blocks of B neighbours of a column, `(number - zero point) * scale` with a scale and a zero point for each block. `scale` is
     (N / b, K / B, b), as is `zero_point`, or that is a single number for all. `w` is (N / b, K / B, B, b) of i8 or ui8 where `bits` is 8. Where it
     is 4, words hold eight neighbours of a column, (N / b, K / B, B / 8, b) of ui32, the first one in the lowest bits, and zero points are of ui8.
+    Or four bytes hold them, (N / b, K / B, B / 8, b, 4) of ui8, as instructions for dot products of bytes read them: the first four in their
+    lower halves, the others in their upper halves.
     """
 
     fusion = Fusion.COMPLEX
@@ -100,12 +102,15 @@ class PackedMatmulOfBitsOp(GraphOp, name="packed_matmul_of_bits", traits=[Pure])
         expect_same_dtype(x=x, scale=scale)
         if bits not in (4, 8):
             raise InferenceError(f"attribute 'bits' must be 4 or 8, got {bits}")
-        expect_dtype("w", w, ("i8", "ui8") if bits == 8 else ("ui32",))
+        grouped = bits == 4 and w.rank == 5
+        expect_dtype("w", w, ("i8", "ui8") if bits == 8 else ("ui8",) if grouped else ("ui32",))
         expect_dtype("zero_point", zero_point, (w.dtype if bits == 8 else "ui8",))
         expect_rank_at_least("x", x, 2)
-        expect_rank("w", w, 4)
+        expect_rank("w", w, 5 if grouped else 4)
         expect_rank("scale", scale, 3)
-        panels, blocks, size, width = w.shape
+        panels, blocks, size, width = w.shape[:4]
+        if grouped:
+            expect_dim("w", w, 4, 4, "bytes of two neighbours each")
         for axis, wanted in enumerate((panels, blocks, width)):
             expect_dim("scale", scale, axis, wanted, f"as operand 'w' ({w}) has")
             if zero_point.rank:
@@ -117,8 +122,7 @@ class PackedMatmulOfBitsOp(GraphOp, name="packed_matmul_of_bits", traits=[Pure])
 
     @staticmethod
     def reference(x: np.ndarray, w: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, *, bits: int) -> np.ndarray:
-        apart = np.stack([w >> 4 * i & 15 for i in range(8)], axis=3)
-        numbers = w if bits == 8 else apart.reshape(*w.shape[:2], -1, w.shape[3])
+        numbers = w if bits == 8 else neighbours_of(w)
         centred = numbers.astype(np.int32) - (zero_point[:, :, np.newaxis] if zero_point.ndim else zero_point).astype(np.int32)
         weights = centred.astype(np.float32) * scale[:, :, np.newaxis]
         return PackedMatmulOp.reference(x, weights.reshape(len(w), -1, w.shape[3]))
@@ -128,8 +132,17 @@ class PackedMatmulOfBitsOp(GraphOp, name="packed_matmul_of_bits", traits=[Pure])
         return 2 * result.elements * x.static_shape[-1]
 
 
-def in_blocks(numbers: np.ndarray, block: int, width: int, bits: int) -> np.ndarray:
-    """A matrix (K, N) of bytes, or of numbers of 4 bits, as the weights of `packed_matmul_of_bits`.
+def neighbours_of(w: np.ndarray) -> np.ndarray:
+    """The numbers (N / b, K / B, B, b) that words, or groups of four bytes, hold in 4 bits each."""
+    if w.ndim == 4:
+        apart = np.stack([w >> 4 * i & 15 for i in range(8)], axis=3)
+    else:
+        apart = np.concatenate([w & 15, w >> 4], axis=4).swapaxes(3, 4)
+    return apart.reshape(*w.shape[:2], -1, w.shape[3])
+
+
+def in_blocks(numbers: np.ndarray, block: int, width: int, bits: int, *, grouped: bool = False) -> np.ndarray:
+    """A matrix (K, N) of bytes, or of numbers of 4 bits, as the weights of `packed_matmul_of_bits`; of these in groups of bytes if it is `grouped`.
 
     K is a multiple of `block`, and that of 8 where numbers have 4 bits.
     """
@@ -137,6 +150,9 @@ def in_blocks(numbers: np.ndarray, block: int, width: int, bits: int) -> np.ndar
     apart = panels.reshape(len(panels), -1, block, width)
     if bits == 8:
         return apart
+    if grouped:
+        low, high = np.moveaxis(apart.reshape(*apart.shape[:2], block // 8, 2, 4, width), 3, 0).astype(np.uint8)
+        return np.ascontiguousarray((low | high << 4).swapaxes(3, 4))
     words = np.zeros((*apart.shape[:2], block // 8, width), np.uint32)
     for i in range(8):
         words |= apart[:, :, i::8].astype(np.uint32) << 4 * i

@@ -1,6 +1,7 @@
 """The lowering of products with weights of few bits: numbers become floats a panel at a time, where they are multiplied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,17 @@ from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph.layout.few_bits import FEW_ROWS
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.contraction import contract
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 NIBBLES = 8  # in a word
 FLOATS_AT_ONCE = 1 << 20  # that are made of numbers for many rows: few enough for a cache, enough for all threads
+MANTISSA, BIAS = 23, 127  # of f32: how many bits it has, and what is added to its exponent
+SLICED = 21  # the largest number of a block lies from 2**21 on, below 2**22: no slice of three exceeds a byte
+ROUNDS = 1.5 * 2**MANTISSA  # f32 has no fractions there
+ABOVE_ZERO = 0x808080 - int(np.float32(ROUNDS).view(np.int32))  # makes what is left positive, and bytes of it that are 128 too large
+HALVES = (2, 4)  # of a group of bytes, in each of which they hold as many neighbours
 SUMS_AT_ONCE = 1 << 10  # of blocks, that wait for their scales: few enough for the first cache, beside the numbers that pass through it
 
 
@@ -30,9 +36,10 @@ def lower_packed_matmul_of_bits(op: PackedMatmulOfBitsOp, operands: Operands, b:
     types = op.operand_types()
     if not types[1].is_static or not known(types[0].shape[-1:]):
         return NoMatch(f"its columns and panels must have static sizes, got {types[0]} and {types[1]}")
-    few = are_few(op)
-    made = _Product(op, operands, b, few)
-    outer, (panels, _, _, width) = b.sizes(operands[0])[:-1], types[1].static_shape
+    grouped = types[1].rank == 5
+    few = grouped or are_few(op)
+    made = (_SlicedProduct if grouped else _Product)(op, operands, b, few)
+    outer, (panels, _, _, width) = b.sizes(operands[0])[:-1], types[1].static_shape[:4]
     out, before = [b.empty("f32", [*outer, panels, width])], [0] * len(outer)
 
     def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
@@ -74,12 +81,14 @@ def are_few(op: PackedMatmulOfBitsOp) -> bool:
 class _Product:
     """One product being lowered, panel by panel."""
 
+    sums = 1  # of a block for each row and column
+
     def __init__(self, op: PackedMatmulOfBitsOp, operands: Operands, b: LinalgBuilder, few: bool) -> None:
         x, self.w, self.scale, self.zero = operands
         self.b, self.s, self.kind = b, Scalars(b, "f32"), op.operand_types()[1].dtype
         self.bits = op.attribute_values()["bits"]
         self.each = 1 if self.bits == 8 else NIBBLES
-        _, self.blocks, self.stored, self.width = op.operand_types()[1].static_shape
+        _, self.blocks, self.stored, self.width, *self.group = op.operand_types()[1].static_shape
         self.outer: list[OpFoldResult] = b.sizes(x)[:-1]
         self.rows = rows_of(op)
         count = len(self.outer)
@@ -88,7 +97,7 @@ class _Product:
         self.depth = self.blocks * self.stored * self.each
         self.one_zero = b.splat(self.zero) if self.zero.type.rank else b.extract(self.zero, [])
         if few:
-            self.sums_of_x, self.x = self._sums(), self._for_nibbles()
+            self.sums_of_x, self.x = self._sums(), self._factors()
 
     def _sums(self) -> ir.Value:
         """The sum of each block of `x`."""
@@ -98,7 +107,7 @@ class _Product:
         zeros = b.filled(0, "f32", [*self.outer, self.blocks])
         return b.staged(b.generic([self.x], zeros, maps, 1, lambda v, total: s.accumulate("add", v, total)))
 
-    def _for_nibbles(self) -> ir.Value:
+    def _factors(self) -> ir.Value:
         """`x` divided by what a nibble that stays where it is in its word counts: a power of two, so that the product is the same."""
         if self.each == 1:
             return self.x
@@ -112,7 +121,8 @@ class _Product:
     def panels(self, first: ir.Value, count: int) -> tuple[ir.Value, ir.Value, list[ir.Value]]:
         """The numbers, scales and zero points of some panels; no zero points where all weights have one."""
         b = self.b
-        w = b.part(self.w, [first, 0, 0, 0], [count, self.blocks, self.stored, self.width])
+        whole = [self.blocks, self.stored, self.width, *self.group]
+        w = b.part(self.w, [first, *[0] * len(whole)], [count, *whole])
         others = [self.scale] if self.one_zero is not None else [self.scale, self.zero]
         scale, *zeros = (b.part(v, [first, 0, 0], [count, self.blocks, self.width]) for v in others)
         return w, scale, zeros
@@ -130,25 +140,24 @@ class _Product:
 
     def of_few_rows(self, number: ir.Value) -> ir.Value:
         """sum over blocks of (sum of x * number - zero * sum of x) * scale: a number only becomes a float, and is multiplied once."""
-        b, count = self.b, len(self.outer)
+        b = self.b
         w, scale, zeros = self.panels(number, 1)
-        w = b.reshape(w, [[0, 1], [2], [3]], [self.blocks, self.stored, self.width])
+        inner = [self.stored, self.width, *self.group]
+        w = b.reshape(w, [[0, 1], *([i + 2] for i in range(len(inner)))], [self.blocks, *inner])
         factors = [b.reshape(v, [[0, 1], [2]], [self.blocks, self.width]) for v in (scale, *zeros)]
-        before = [0] * count
 
         def some(first: ir.Value, blocks: int, total: ir.Value) -> ir.Value:
-            shape = b.sizes(self.x)[count + 1 :]
-            x = b.part(self.x, [*before, first, *[0] * len(shape)], [*self.outer, blocks, *shape])
-            sums = self._sums_of_blocks(x, b.part(w, [first, 0, 0], [blocks, self.stored, self.width]), blocks)
-            sums_of_x = b.part(self.sums_of_x, [*before, first], [*self.outer, blocks])
-            return self._scaled(sums, sums_of_x, [b.part(v, [first, 0], [blocks, self.width]) for v in factors], total)
+            sums = self._sums_of_blocks(first, b.part(w, [first, *[0] * len(inner)], [blocks, *inner]), blocks)
+            return self._scaled(sums, first, blocks, [b.part(v, [first, 0], [blocks, self.width]) for v in factors], total)
 
-        group = SUMS_AT_ONCE // (self.width * (self.rows if isinstance(self.rows, int) else FEW_ROWS))
+        group = SUMS_AT_ONCE // (self.sums * self.width * (self.rows if isinstance(self.rows, int) else FEW_ROWS))
         return _in_groups(b, self.blocks, group, b.filled(0, "f32", [*self.outer, self.width]), some)
 
-    def _sums_of_blocks(self, x: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
+    def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
         """sum of x * number of each of so many blocks of a panel."""
         b, s, count = self.b, self.s, len(self.outer)
+        shape = b.sizes(self.x)[count + 1 :]
+        x = b.part(self.x, [*[0] * count, first, *[0] * len(shape)], [*self.outer, blocks, *shape])
 
         def of_a_byte(*values: ir.Value) -> ir.Value:
             x, byte, total = values
@@ -169,17 +178,29 @@ class _Product:
         maps = [*sides, [block, place, column], [*rows, block, column]]
         return b.generic([*[x] * self.each, w], b.filled(0, "f32", [*self.outer, blocks, self.width]), maps, 1, body)
 
-    def _scaled(self, sums: ir.Value, sums_of_x: ir.Value, factors: list[ir.Value], total: ir.Value) -> ir.Value:
+    def _parts(self, sums: ir.Value, first: ir.Value, blocks: int, loops: Sequence[Any]) -> tuple[list[ir.Value], list[Any]]:
+        """What `_sum` takes of a block, and its indices in loops over rows, blocks and columns."""
+        return [sums], [loops]
+
+    def _sum(self, *parts: ir.Value) -> ir.Value:
+        """The sum of x * number of a block."""
+        return parts[0]
+
+    def _scaled(self, sums: ir.Value, first: ir.Value, blocks: int, factors: list[ir.Value], total: ir.Value) -> ir.Value:
         """`total` and sum over blocks of (sum - zero * sum of x) * scale; `factors` are the scales and, where they differ, the zero points."""
-        b, s = self.b, self.s
+        b, s, count = self.b, self.s, len(self.outer)
+        *rows, column, block = dims(*range(count + 2))
+        parts, loops = self._parts(sums, first, blocks, [*rows, block, column])
+        sums_of_x = b.part(self.sums_of_x, [*[0] * count, first], [*self.outer, blocks])
 
-        def of_a_block(part: ir.Value, all_of_x: ir.Value, factor: ir.Value, *values: ir.Value) -> ir.Value:
-            zero = s.neg(self.number(self.one_zero if self.one_zero is not None else values[0]))
-            return s.multiply_accumulate(s.multiply_accumulate(all_of_x, zero, part), factor, values[-1])
+        def of_a_block(*values: ir.Value) -> ir.Value:
+            part = self._sum(*values[: len(parts)])
+            all_of_x, factor, *zeros, before = values[len(parts) :]
+            zero = s.neg(self.number(self.one_zero if self.one_zero is not None else zeros[0]))
+            return s.multiply_accumulate(s.multiply_accumulate(all_of_x, zero, part), factor, before)
 
-        *rows, column, block = dims(*range(len(self.outer) + 2))
-        maps = [[*rows, block, column], [*rows, block], *[[block, column]] * len(factors), [*rows, column]]
-        return b.generic([sums, sums_of_x, *factors], total, maps, 1, of_a_block)
+        maps = [*loops, [*rows, block], *[[block, column]] * len(factors), [*rows, column]]
+        return b.generic([*parts, sums_of_x, *factors], total, maps, 1, of_a_block)
 
     def of_many_rows(self, first: ir.Value, count: int) -> ir.Value:
         """The product with so many panels in floats."""
@@ -203,3 +224,75 @@ class _Product:
         x = b.reshape(self.x, [*([i] for i in range(rank)), [rank, rank + 1]], [*self.outer, self.depth])
         *rows, panel, column, summed = dims(*range(rank + 3))
         return contract(b, x, [*rows, summed], matrix, [panel, summed, column], "f32", [*self.outer, count, self.width], 1)
+
+
+class _SlicedProduct(_Product):
+    """One whose numbers lie in groups of bytes: rows of `x` are integers of 24 bits for each block, and these so many slices of a byte each.
+
+    Products of slices are summed exactly, by dot products of bytes (Ozaki, Ogita, Oishi and Rump, "Error-free transformations of matrix
+    multiplication by using fast routines of matrix multiplication", Numerical Algorithms 59, 2012). A number of `x` is rounded to a multiple of
+    2**-22 of the largest power of two in its block. An infinity makes NaN of its block, and thus of its row.
+    """
+
+    sums = 3
+
+    def _factors(self) -> ir.Value:
+        """The slices of `x`, in the order of their weight, the lowest one first: (…, slice, block, word, half, place in it)."""
+        b, s, count = self.b, self.s, len(self.outer)
+        bits = Scalars(b, "i32")
+        *rows, block, place = dims(*range(count + 2))
+        zeros = b.filled(0, "f32", [*self.outer, self.blocks])
+        largest = b.staged(b.generic([self.x], zeros, [[*rows, block, place], [*rows, block]], 1, lambda v, most: s.maximum(most, s.abs(v))))
+
+        def exponent(most: ir.Value) -> ir.Value:
+            found = arith.shrui(arith.bitcast(bits.type, most), bits.const(MANTISSA))
+            return bits.maximum(found, bits.const(SLICED + 1))
+
+        def unit(most: ir.Value, _: ir.Value) -> ir.Value:
+            power = arith.shli(bits.sub(exponent(most), bits.const(SLICED)), bits.const(MANTISSA))
+            return s.add(arith.bitcast(s.type, power), s.sub(most, most))  # NaN of what is not finite
+
+        each = [dims(*range(count + 1))] * 2
+        self.units = b.staged(b.generic([largest], b.empty("f32", [*self.outer, self.blocks]), each, 0, unit))
+
+        def slice_(v: ir.Value, most: ir.Value, _: ir.Value) -> ir.Value:
+            power = arith.shli(bits.sub(bits.const(2 * BIAS + SLICED), exponent(most)), bits.const(MANTISSA))
+            rounded = s.add(s.mul(v, arith.bitcast(s.type, power)), s.const(ROUNDS))  # to an integer, in the lowest bits
+            whole = bits.add(arith.bitcast(bits.type, rounded), bits.const(ABOVE_ZERO))
+            shift = arith.muli(b.from_index(b.here(count), "i32"), bits.const(8))
+            return arith.xori(arith.trunci(element("i8"), arith.shrui(whole, shift)), b.scalar(-128, "i8"))
+
+        *rows, which, block, place = dims(*range(count + 3))
+        maps = [[*rows, block, place], [*rows, block], [*rows, which, block, place]]
+        out = b.empty("i8", [*self.outer, self.sums, self.blocks, self.stored * self.each])
+        sliced = b.staged(b.generic([self.x, largest], out, maps, 0, slice_))
+        apart = [*self.outer, self.sums, self.blocks, self.stored, *HALVES]
+        return b.reshape(sliced, [*([i] for i in range(count + 2)), [count + 2, count + 3, count + 4]], apart)
+
+    def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
+        """sum of slice * number of each slice and each of so many blocks of a panel."""
+        b, bits, count = self.b, Scalars(self.b, "i32"), len(self.outer)
+        inner = [self.stored, *HALVES]
+        x = b.part(self.x, [*[0] * (count + 1), first, 0, 0, 0], [*self.outer, self.sums, blocks, *inner])
+        *outer, block, column, word, half, place = dims(*range(count + 6))
+
+        def body(part: ir.Value, byte: ir.Value, total: ir.Value) -> ir.Value:
+            shift = arith.muli(b.from_index(b.here(count + 4), "i8"), b.scalar(4, "i8"))
+            number = arith.andi(arith.shrui(byte, shift), b.scalar(15, "i8"))
+            return bits.multiply_accumulate(arith.extsi(bits.type, part), arith.extui(bits.type, number), total)
+
+        maps = [[*outer, block, word, half, place], [block, word, column, place], [*outer, block, column]]
+        return b.generic([x, w], b.filled(0, "i32", [*self.outer, self.sums, blocks, self.width]), maps, 3, body)
+
+    def _parts(self, sums: ir.Value, first: ir.Value, blocks: int, loops: Sequence[Any]) -> tuple[list[ir.Value], list[Any]]:
+        *rows, block, column = loops
+        units = self.b.part(self.units, [*[0] * len(rows), first], [*self.outer, blocks])
+        which = [[*rows, ir.AffineConstantExpr.get(i), block, column] for i in range(self.sums)]
+        return [*[sums] * self.sums, units], [*which, [*rows, block]]
+
+    def _sum(self, *parts: ir.Value) -> ir.Value:
+        *slices, unit = parts
+        total, *lower = [arith.sitofp(self.s.type, v) for v in reversed(slices)]
+        for part in lower:
+            total = self.s.multiply_accumulate(total, self.s.const(256), part)
+        return self.s.mul(total, unit)

@@ -11,6 +11,7 @@ from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.linalg.accesses import Access, last_stride
+from stepwell.passes.linalg.factors import Factor, product_factors
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
 VECTOR_DIALECTS = ("arith", "math")
@@ -221,28 +222,13 @@ class Structured:
         return self.combiner == "arith.addf" and len(self.inputs) == 2 and len(self.body.operations) == 3 and bool(self.contracted)
 
     @cached_property
-    def factors(self) -> list[tuple[int, str]] | None:
-        """Where the body adds the product of two inputs of integers, perhaps widened, or of bf16 to its sum: for each of the two which input it
-        is, and its type as intrinsics spell it; None for any other body."""
-        names = [o.operation.name for o in self.body.operations]
-        if names[-3:] not in (["arith.muli", "arith.addi", "linalg.yield"], ["arith.mulf", "arith.addf", "linalg.yield"]):
-            return None
-        if any(n not in ("arith.extsi", "arith.extui", "arith.extf") for n in names[:-3]):
-            return None
-        arguments = list(self.body.arguments)
-        found = []
-        for operand in self.body.operations[len(names) - 3].operands:
-            owner = operand.owner
-            widened = None if isinstance(owner, ir.Block) else owner.operation
-            origin = operand if widened is None else widened.operands[0]
-            index = next((i for i, a in enumerate(arguments[:-1]) if a == origin), None)
-            if index is None:
-                return None
-            if isinstance(origin.type, ir.BF16Type):
-                found.append((index, "b16"))
-            elif isinstance(origin.type, ir.IntegerType):
-                found.append((index, f"{'s' if widened is None or widened.name == 'arith.extsi' else 'u'}{origin.type.width}"))
-        return found if self.combiner is not None and len({index for index, _ in found}) == 2 else None
+    def factors(self) -> list[Factor] | None:
+        """Where the body adds the product of two inputs of integers, perhaps widened, or of bf16 to its sum: the two; None for any other body."""
+        return None if self.combiner is None else product_factors(self.body, self._stays)
+
+    def _stays(self, index: int, dim: int) -> bool:
+        """Whether a dimension is summed, and an input does not move along it."""
+        return dim in self.reduction_dims and self.accesses[index].kind(dim) == "scalar"
 
     @cached_property
     def inner_rounds(self) -> int:

@@ -22,7 +22,7 @@ from stepwell.passes.linalg.views import origin
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, everywhere, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
-from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
+from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body, emit_value
 from stepwell.passes.linalg_to_affine.shared_sums import tile_sums
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.tiles import TiledSums
@@ -321,7 +321,7 @@ class NestEmitter(LoopNest):
         if initial is None or not is_zero(initial):
             return None
         [n], [(m, other)] = self.known, [(m, a) for m, a in enumerate(self.root.inputs) if m not in self.known]
-        signed = self.root.factors is None or dict(self.root.factors)[m].startswith("s")
+        signed = self.root.factors is None or any(f.index == m and f.kind.startswith("s") for f in self.root.factors)
         columns = [dict(zip(dims, values, strict=True)) for values in product(*(range(self.sizes[d]) for d in dims))]
 
         def load(place: Offsets) -> ir.Value:
@@ -355,15 +355,20 @@ class NestEmitter(LoopNest):
 
     def _operand(self, use: Use, side: int, point: Offsets, width: int) -> list[ir.Value]:
         access, depth = self.root.inputs[use.sides[side]], use.intrinsic.depth
+
+        def factor(loaded: ir.Value) -> ir.Value:
+            argument, index = self.root.body.arguments[use.sides[side]], partial(self._index, point=point, width=width if self.lanes_reduce else 1)
+            return emit_value(self.root, use.values[side], argument, loaded, index)
+
         if self.lanes_reduce:
-            return along(use, side, self._load(access, point, width), width)
+            return along(use, side, factor(self._load(access, point, width)), width)
         if use.is_grouped(access, self.nest.vector):
             self._prefetch(access, point, width)
             whole = load(self.memory(access), "vector", width * depth, self.ivs, lambda _: self.address(access, point))
-            return along(use, side, whole, width * depth)
+            return along(use, side, factor(whole), width * depth)
         if access.kind(self.nest.vector) == "scalar" and access.kind(use.summed) == "vector":
-            return everywhere(use, side, load(self.memory(access), "vector", depth, self.ivs, lambda _: self.address(access, point)))
-        return neighbours(use, side, [self._load(access, {**point, use.summed: i}, width) for i in range(depth)])
+            return everywhere(use, side, factor(load(self.memory(access), "vector", depth, self.ivs, lambda _: self.address(access, point))))
+        return neighbours(use, side, [factor(self._load(access, {**point, use.summed: i}, width)) for i in range(depth)])
 
     def _number(self, n: int, point: Offsets, width: int) -> float | None:
         """What input `n`, a known array, holds at `point`, if that is one element in every lane and in every round of the loops."""
@@ -446,6 +451,8 @@ class NestEmitter(LoopNest):
         apart = self.use.intrinsic.depth if self.use is not None and self.use.is_grouped(access, self.nest.vector) else 1
         if apart == 1 and access.kind(self.nest.vector) != "vector":
             return
+        if any(place and access.kind(d) == "scalar" for d, place in self.fixed.items() if d in self.root.reduction_dims):
+            return  # a round before this one, without a loop, has asked for the same
         for dim, ahead, locality in self._ahead(access):
             later = {**point, dim: point.get(dim, 0) + ahead}
             with self._early() if dim == self.nest.along else nullcontext():

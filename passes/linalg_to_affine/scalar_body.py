@@ -30,6 +30,23 @@ def emit_body(
     return _emit_block(op, op.body, values, width, index, fma)
 
 
+def emit_value(op: Structured, value: ir.Value, argument: ir.Value, given: ir.Value, index: Callable[[int], ir.Value]) -> ir.Value:
+    """What the body makes `value` of an argument, where that is a vector of any length: each op of it, with scalars in all lanes."""
+    if value == argument:
+        return given
+    made = defining_op(value)
+    if made is None or made.block != op.body:
+        return value
+    if made.name == "linalg.index":
+        return index(ir.IntegerAttr(made.attributes["dim"]).value)
+    operands = [emit_value(op, v, argument, given, index) for v in made.operands]
+    wide = next((v.type.shape for v in operands if isinstance(v.type, ir.VectorType)), None)
+    kind = made.results[0].type if wide is None else ir.VectorType.get(wide, made.results[0].type)
+    operands = operands if wide is None else [as_vector(v, wide[0]) for v in operands]
+    attributes = {key: made.attributes[key] for key in made.attributes}
+    return ir.Operation.create(made.name, results=[kind], operands=operands, attributes=attributes, loc=made.location).result
+
+
 def _emit_block(
     op: Structured, block: ir.Block, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value], fma: bool
 ) -> list[ir.Value]:

@@ -240,7 +240,12 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     beside = INDEPENDENT_FOLDS // (unroll[dim] * vectors)
     if beside > 1 and wider and wider[-1] not in unroll:  # so few sums would wait for each other; and several panels are as many streams of memory
         unroll[wider[-1]], panel = tile_step(op.sizes[wider[-1]], beside, unroll[dim] * vectors), None
+    if use is not None and not wider:  # as many sums as hide how long each takes
+        while unroll[dim] * vectors < INDEPENDENT_FOLDS and op.sizes[vector] % (2 * width) == 0:
+            width, vectors = 2 * width, 2 * vectors
     chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
+    if use is not None and (streamed := a_page_early(op, chosen, use)) is not None:
+        return streamed
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
     return replace(chosen, prefetch=ROUNDS_AHEAD) if leaves_first_cache(op, target, chosen, use) else chosen
@@ -284,6 +289,23 @@ def from_end_to_end(op: Structured, vector: int, width: int, vectors: int) -> Ne
     if (matrix.apart(summed), matrix.apart(stretch_)) != (width, row) or size > PAGE:
         return None
     return replace(nest(op, tuple(op.parallel_dims), {}, vector, width), prefetch=-(-PAGE // size), along=stretch_)
+
+
+def a_page_early(op: Structured, chosen: Nest, use: Use) -> Nest | None:
+    """`chosen`, asking for what comes a page later, where each round of a loop over products reads its own part of a matrix from end to end.
+
+    None where there is no such loop, or a part is larger.
+    """
+    streams = [op.inputs[i] for i in use.sides if use.is_grouped(op.inputs[i], chosen.vector)]
+    apart = [d for d in op.parallel_dims if op.sizes[d] > 1 and all(op.inputs[i].kind(d) != "scalar" for i in use.sides)]
+    if len(streams) != 1 or len(apart) != 1 or chosen.width != op.sizes[chosen.vector]:
+        return None
+    [stream], [part] = streams, apart
+    length = prod(op.sizes[d] for d in (*op.reduction_dims, chosen.vector) if stream.kind(d) != "scalar")
+    size = length * element_bits(stream.element_type) // 8
+    if stream.apart(part) != length or size > PAGE:
+        return None
+    return replace(chosen, prefetch=-(-PAGE // size), along=part)
 
 
 def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:

@@ -27,6 +27,7 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.factors import Factor
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.segments import Segment
 
@@ -89,6 +90,8 @@ class Use:
     """Which input of the op goes to the first operand, and which to the second."""
     signed: tuple[bool, bool]
     """Whether these are widened with their sign."""
+    values: tuple[ir.Value, ir.Value]
+    """What the body makes of them before it widens them."""
     summed: int
     """The dimension whose neighbouring iterations are summed in a lane, where vectors do not lie along a summed one."""
     rows: int | None = None
@@ -181,27 +184,27 @@ def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
         return NoMatch("its body is not a sum of products of two inputs of integers, or of bf16")
     if str(op.outputs[0].element_type) != chosen.result:
         return NoMatch(f"it sums in {op.outputs[0].element_type}, not {chosen.result}")
-    order = _in_tiles(chosen, op, factors) if chosen.tile is not None else chosen.takes(*(kind for _, kind in factors))
+    order = _in_tiles(chosen, op, factors) if chosen.tile is not None else chosen.takes(*(factor.kind for factor in factors))
     if isinstance(order, NoMatch):
         return order
     if order is None:
         return NoMatch(f"its inputs do not fit {' and '.join(chosen.operands)}")
     sides = [factors[i] for i in order]
-    summed = _summed(op, [index for index, _ in sides], chosen.depth)
+    summed = _summed(op, [side.index for side in sides], chosen.depth)
     if summed is None:
         return NoMatch(f"no summed dimension that both inputs move along has {chosen.depth} iterations")
-    (first, one), (second, other) = sides
-    use = Use(chosen, (first, second), (one[0] == "s", other[0] == "s"), summed)
+    first, second = sides
+    use = Use(chosen, (first.index, second.index), (first.kind[0] == "s", second.kind[0] == "s"), (first.value, second.value), summed)
     return use if chosen.tile is None else _tiled(use, op)
 
 
-def _in_tiles(chosen: Intrinsic, op: Structured, factors: list[tuple[int, str]]) -> tuple[int, int] | NoMatch | None:
+def _in_tiles(chosen: Intrinsic, op: Structured, factors: list[Factor]) -> tuple[int, int] | NoMatch | None:
     """Which input is the one with the rows, and which the one with the lanes; None if they are not of the operands' types, or not as wide."""
-    grouped = [n for n, (index, _) in enumerate(factors) if any(op.inputs[index].apart(d) == chosen.depth for d in op.parallel_dims)]
+    grouped = [n for n, factor in enumerate(factors) if any(op.inputs[factor.index].apart(d) == chosen.depth for d in op.parallel_dims)]
     if len(grouped) != 1:
         return NoMatch("neither input has its neighbours side by side for each column, or both do")
     order = (0, 1) if grouped == [1] else (1, 0)
-    return order if tuple(factors[n][1] for n in order) == chosen.operands else None
+    return order if tuple(factors[n].kind for n in order) == chosen.operands else None
 
 
 def _tiled(use: Use, op: Structured) -> Use | NoMatch:

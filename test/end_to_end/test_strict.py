@@ -213,8 +213,8 @@ def test_winograd_spreads_and_is_off_in_strict_code() -> None:
 
 
 def test_what_strict_code_does_without() -> None:
-    assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")
-    off = Pipeline.default().without(("fill-borders", "use-winograd", "unmasked-lanes"))
+    assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd", "slice-floats")
+    off = Pipeline.default().without(("fill-borders", "use-winograd", "unmasked-lanes", "slice-floats"))
     assert CompileOptions(disable=("fill-borders", "use-winograd"), strict=True).passes() == off
     fast, strict = (stepwell.lower(winograd(), "graph-opt", strict=strict).text() for strict in (False, True))
     assert "graph.winograd_conv" in fast

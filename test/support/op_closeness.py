@@ -61,6 +61,9 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
     if mnemonic == "packed_matmul_of_bits":  # what the zero points take off may be summed apart
         x, w, scale, zero = operands
         numbers = w if attributes["bits"] == 4 else np.abs(w.astype(np.int32))
+        if w.ndim == 5:  # rows are rounded to bits of the largest of a block
+            blocks = np.abs(x).reshape(*x.shape[:-1], w.shape[1], -1)
+            x = np.broadcast_to(blocks.max(-1, keepdims=True), blocks.shape).reshape(x.shape)
         largest = op_class(mnemonic).reference(np.abs(x), numbers, np.abs(scale), -np.abs(zero.astype(np.int32)), **attributes)
         return Bound(2 * terms_of(mnemonic, operands, attributes, result), 1, largest)
     if mnemonic in ("winograd_conv", "versioned_winograd_conv"):

@@ -20,7 +20,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions
 from stepwell.passes.graph.integer_products import fastest, kind_of, multiplies_narrow, widened
-from stepwell.passes.graph.layout.few_bits import Stored, few_bits, stored_numbers
+from stepwell.passes.graph.layout.few_bits import FEW_ROWS, Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 from stepwell.passes.schedule.cost_model import ROOMY
 
@@ -28,12 +28,14 @@ REGISTERS_OF_A_STEP = 8  # in a panel of a recurrent layer's weights for one row
 HALVING_COST = 0.05  # the cost of half the width, as a part of the work
 ROWS_THAT_PAY = 16  # of a product, for packing a large matrix at run time
 REGISTERS_OF_BITS = 4  # in a panel of weights in few bits: as many sums hide each other's latency, and the weights are read from end to end
+GROUP = 4  # bytes that a dot product of bytes multiplies in a lane
+LARGEST_SLICED = 128  # numbers that share a scale, up to which rows are rounded to bits of the largest of as many
 MANY_ROWS = 64  # of a product, from which on it is bound by arithmetic, and weights are floats
 COLUMNS_THAT_PAY = 256  # of a product: with fewer, it takes longer to copy rows farther apart than the product takes less
 REGISTERS = 2  # in a panel: rows reuse what is loaded of it, and for one row several panels are read at once, each a stream of memory
 
 
-@register_pass("pack-matmul", level="graph", optional=True)
+@register_pass("pack-matmul", level="graph", optional=True, switches={"slice-floats": "slices=false"}, relaxed=("slice-floats",))
 @dataclass
 class PackMatmul(Pass):
     """Pack constant right-hand sides of matrix products into panels, so that a product reads them from end to end.
@@ -43,16 +45,19 @@ class PackMatmul(Pass):
     rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
     rewrite: matmul(x, w)                 -> reshape(packed_matmul(pad(x), w packed now, with rows of zeros))
                                              if the rows of x that are read together fall on too few sets of the first cache
+    rewrite: matmul(x, dequantize(w))     -> reshape(packed_matmul_of_bits(x, w packed now))   if w is known, and few rows meet it
     rewrite: lstm(x, r, …)                -> lstm(x, r packed now, …)        and so for the other recurrent layers
 
     Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
     a constant is packed at run time if enough rows are multiplied by it: unpacked, each row of a strip of its columns lies in another page,
     and all of them in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). So do rows of the
     left-hand side whose length is a multiple of a page, 1024 floats, say. They are not packed but padded, which costs nothing where another
-    product, or what follows it, leaves them: it writes to the padded place.
+    product, or what follows it, leaves them: it writes to the padded place. Numbers of 4 bits lie in groups of bytes where slices of rows are
+    multiplied by them (docs/quantization.md).
     """
 
     width: int = 0  # columns of a panel; 0 to choose it by the target's registers and the number of columns
+    slices: bool = True  # multiply few rows by weights of 4 bits in slices of a byte, which rounds them to 22 bits of the largest in a block
     integers: ClassVar[bool] = False
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -61,7 +66,7 @@ class PackMatmul(Pass):
 
     def _run_on(self, main: Any, state: PassState) -> None:
         replaced: list[ir.Operation] = []
-        layout = _PackedMatmuls(state, self.width, self.integers)
+        layout = _PackedMatmuls(state, self.width, self.integers, self.slices)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
             view = operation.opview
             if isinstance(view, RecurrentOp) and not self.integers:
@@ -118,9 +123,9 @@ class PackIntegerProducts(PackMatmul):
 class _PackedMatmuls(GraphBuilder):
     """Builds packed matmuls, and element-wise ops on their results."""
 
-    def __init__(self, state: PassState, width: int, integers: bool) -> None:
+    def __init__(self, state: PassState, width: int, integers: bool, slices: bool) -> None:
         super().__init__(state.weights)
-        self.width, self.integers, self.target = width, integers, state.target
+        self.width, self.integers, self.slices, self.target = width, integers, slices, state.target
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
         self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without
 
@@ -207,10 +212,17 @@ class _PackedMatmuls(GraphBuilder):
             return None
         name, columns = source.name, found.numbers.shape[1]
         width = self.width or panel_width_of_bits(columns, lanes)
-        w = self.weight(name, in_blocks(found.numbers, found.block, width, found.bits))
+        grouped = found.bits == 4 and self.sliced(op, found.block)
+        w = self.weight(name, in_blocks(found.numbers, found.block, width, found.bits, grouped=grouped))
         scale = self.weight(name, np.stack(list(in_panels(found.scale, width))))
         zero = self.weight(name, np.stack(list(in_panels(found.zero, width)))) if found.zero.ndim else self.literal(found.zero)
         return self.plain(self.packed_matmul_of_bits(op.lhs, w, scale, zero, bits=found.bits), columns)
+
+    def sliced(self, op: Any, block: int) -> bool:
+        """Whether rows are multiplied in slices of a byte each, by numbers of 4 bits: few rows, with dot products of bytes."""
+        chosen = fastest("s8", "u4", self.target, "i32")
+        few = known(type_of(op.lhs).shape) and rows_of(op) <= FEW_ROWS
+        return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP
 
     def of_narrow(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed product of narrow integers, or of bf16, as a plain value; or why not."""

@@ -59,7 +59,7 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
         "use-sub-pixels": "use-sub-pixels", "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
         "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "use-integer-winograd": "use-integer-winograd",
-        "skip-padding": "skip-padding", "pack-matmul": "pack-matmul",
+        "skip-padding": "skip-padding", "pack-matmul": "pack-matmul", "slice-floats": "pack-matmul",
         "narrow-products": "narrow-products", "pack-integer-products": "pack-integer-products",
         "separate-zero-points": "separate-zero-points", "use-integers": "use-integers", "widen-halves": "widen-halves",
         "use-fake-quantize": "use-fake-quantize",
@@ -70,7 +70,7 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "expand-math": "expand-math", "select-bounds": "select-bounds", "guide-loops": "guide-loops", "limit-unrolling": "limit-unrolling",
         "round-in-conversion": "round-in-conversion", "hide-indices": "hide-indices",
     }  # fmt: skip
-    assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")
+    assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd", "slice-floats")
 
 
 def test_without_leaves_passes_out_and_changes_options(monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph import PackedMatmulOfBitsOp, PackedMatmulOp
-from stepwell.dialects.graph.packed_matmul import ROWS_AT_ONCE, in_blocks, in_groups, in_panels
+from stepwell.dialects.graph.packed_matmul import ROWS_AT_ONCE, in_blocks, in_groups, in_panels, neighbours_of
 from stepwell.dialects.support.errors import InferenceError
 
 RNG = np.random.default_rng(12)
@@ -67,15 +67,23 @@ def test_words_hold_neighbours_of_a_column_from_the_lowest_bits():
     assert not words[1, :, :, 2].any()
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+def test_groups_of_bytes_hold_four_neighbours_in_each_half():
+    matrix = RNG.integers(0, 16, (32, 5)).astype(np.uint8)
+    groups = in_blocks(matrix, 16, 3, 4, grouped=True)
+    assert (groups.shape, groups.dtype) == ((2, 2, 2, 3, 4), np.uint8)
+    np.testing.assert_array_equal(groups[1, 1, 1, 0], matrix[24:28, 3] + 16 * matrix[28:32, 3])
+    np.testing.assert_array_equal(neighbours_of(groups), neighbours_of(in_blocks(matrix, 16, 3, 4)))
+
+
+@pytest.mark.parametrize(("bits", "grouped"), [(4, False), (4, True), (8, False)])
 @pytest.mark.parametrize("one", [False, True])
-def test_product_of_bits(bits, one):
+def test_product_of_bits(bits, grouped, one):
     x, numbers = RNG.standard_normal((2, 3, 48)).astype(np.float32), RNG.integers(0, 1 << bits, (48, 7)).astype(np.uint8)
     scale = RNG.uniform(0.5, 2, (3, 7)).astype(np.float32)
     zero = np.array(5, np.uint8) if one else RNG.integers(0, 1 << bits, (3, 7)).astype(np.uint8)
     matrix = (numbers.astype(np.float64) - np.repeat(np.broadcast_to(zero, scale.shape), 16, 0)) * np.repeat(scale, 16, 0)
-    operands = [in_blocks(numbers, 16, 4, bits), np.stack(list(in_panels(scale, 4))), zero if one else np.stack(list(in_panels(zero, 4)))]
-    got = PackedMatmulOfBitsOp.reference(x, *operands, bits=bits)
+    scales, zeros = np.stack(list(in_panels(scale, 4))), zero if one else np.stack(list(in_panels(zero, 4)))
+    got = PackedMatmulOfBitsOp.reference(x, in_blocks(numbers, 16, 4, bits, grouped=grouped), scales, zeros, bits=bits)
     np.testing.assert_allclose(got.reshape(2, 3, 8)[..., :7], x @ matrix, rtol=1e-5, atol=1e-5 * np.abs(matrix).sum())
 
 
@@ -89,6 +97,8 @@ def test_product_of_bits(bits, one):
         ((("f32", (3, 32)), ("ui8", (2, 2, 16, 4)), ("f32", (2, 3, 4)), ("ui8", ())), 8, "'scale'"),
         ((("f32", (3, 32)), ("ui8", (2, 2, 16, 4)), ("f32", (2, 2, 4)), ("ui8", (2, 1, 4))), 8, "'zero_point'"),
         ((("f32", (3, 32)), ("ui8", (2, 2, 16, 4)), ("f32", (2, 2, 4)), ("ui8", ())), 2, "'bits'"),
+        ((("f32", (3, 32)), ("ui8", (2, 2, 2, 4, 3)), ("f32", (2, 2, 4)), ("ui8", ())), 4, "'w'"),
+        ((("f32", (3, 32)), ("ui32", (2, 2, 2, 4, 4)), ("f32", (2, 2, 4)), ("ui8", ())), 4, "element type"),
     ],
 )
 def test_bits_that_do_not_fit(types, bits, said):

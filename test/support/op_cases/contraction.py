@@ -166,7 +166,8 @@ def packed_matmul_of_bits(r: Random) -> Case:
     bits, panels, blocks, words, width = r.choice((4, 8)), *r.sizes(4, 1, 3)
     kind, stored, block = ("ui8", "ui32", 8 * words) if bits == 4 else (k := r.choice(("i8", "ui8")), k, words)
     rows, all_of_them = r.sizes(r.rank(1, 3), 1, 3), (panels, blocks, width)
-    w = r.array("ui32", (panels, blocks, words, width)) if bits == 4 else r.array(stored, (panels, blocks, words, width))
+    grouped = bits == 4 and r.boolean()
+    w = r.array("ui8" if grouped else stored, (panels, blocks, words, width, *[4] * grouped))
     zero_point = r.within(kind, r.choice(((), all_of_them)), 0, 15)
     return Case([r.array("f32", (*rows, blocks * block)), w, r.within("f32", all_of_them, -1, 1), zero_point], {"bits": bits})
 
