@@ -261,7 +261,9 @@ class Pipeline:
         names = ";".join("".join("?" if c in ';"' or not c.isprintable() else c for c in name) for name in keep)
         place = self.find("narrow-floats")
         element = self.stages[place.stage].steps[place.index].element
-        return self.replace("narrow-floats", str(element.with_options(f"to={dtype}" + (f' keep="{names}"' if names else ""))))
+        made = self.replace("narrow-floats", str(element.with_options(f"to={dtype}" + (f' keep="{names}"' if names else ""))))
+        rounds = any(cls.name == "select-bf16" for cls in made._classes())  # a pipeline of one's own may do without
+        return made.replace("select-bf16", "select-bf16{flush=true}") if rounds else made
 
     def with_placed(self, classes: Mapping[str, type[Pass]]) -> "Pipeline":
         """This pipeline plus the passes among `classes` that were registered with a place.

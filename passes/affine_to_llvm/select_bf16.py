@@ -13,15 +13,18 @@ LANES = {16: "llvm.x86.avx512bf16.cvtneps2bf16.512", 8: "llvm.x86.avx512bf16.cvt
 @register_pass("select-bf16", level="affine")
 @dataclass
 class SelectBf16(Pass):
-    """Round vectors to bf16 by `vcvtneps2bf16`, where the target has it.
+    """Round vectors to bf16 by `vcvtneps2bf16`, where the target has it, and subnormal numbers may become zero.
 
-    rewrite: arith.truncf %v : vector<16xf32> to vector<16xbf16>  ->  llvm.call_intrinsic "llvm.x86.avx512bf16.cvtneps2bf16.512"(%v)
+    rewrite: arith.truncf %v : vector<16xf32> to vector<16xbf16>  ->  llvm.call_intrinsic "llvm.x86.avx512bf16.cvtneps2bf16.512"(%v)    if `flush`
 
-    It rounds to the nearest, even where two are, and gives zero for subnormal numbers. What is left, `arith-expand` spells out in integers.
+    It rounds to the nearest, even where two are, and gives zero for subnormal numbers. What is left, `arith-expand` spells out in integers, exactly:
+    all of a network whose own numbers are bf16. `precision="bf16"` sets `flush`, as what it rounds were numbers of f32.
     """
 
+    flush: bool = False  # subnormal numbers may become zero
+
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if state.target is None or not state.target.features >= BF16:
+        if not self.flush or state.target is None or not state.target.features >= BF16:
             return
         for rounding in ops_below(op, "arith.truncf"):
             value, result = rounding.operands[0], rounding.results[0]

@@ -1,5 +1,6 @@
-// RUN: stepwell-opt %s --select-bf16 --target x86-64-v4-bf16 | FileCheck %s
-// RUN: stepwell-opt %s --select-bf16 --target x86-64-v4-vnni | FileCheck %s --check-prefix=NONE
+// RUN: stepwell-opt %s --pass-pipeline='select-bf16{flush=true}' --target x86-64-v4-bf16 | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='select-bf16{flush=true}' --target x86-64-v4-vnni | FileCheck %s --check-prefix=NONE
+// RUN: stepwell-opt %s --select-bf16 --target x86-64-v4-bf16 | FileCheck %s --check-prefix=NONE
 
 // Vectors of 16, in pieces of 16, and of 8 are rounded by the instruction; other lengths and types are left.
 // CHECK-LABEL: func.func @rounded

@@ -177,3 +177,16 @@ def always(target: str) -> stepwell.Pipeline:
 def reference(made: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": x})[0])
+
+
+def test_what_networks_round_themselves_keeps_subnormal_numbers() -> None:
+    """The instruction that rounds gives zero for these: only what `precision` rounds may be rounded by it, on whatever machine this runs."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["r"]),
+        helper.make_node("Cast", ["r"], ["c"], to=TensorProto.BFLOAT16), helper.make_node("Cast", ["c"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["f", "w"], ["y"]),
+    ]  # fmt: skip
+    made = model(nodes, {"w": floats(64, 64)}, (20, 64))
+    for precision, there in (("f32", False), ("bf16", True)):
+        text = stepwell.lower(made, "llvm", target="x86-64-v4-bf16", precision=precision).text()
+        assert ("cvtneps2bf16" in text) == there
