@@ -13,7 +13,7 @@ from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
-from stepwell.dialects.graph.packed_matmul import in_blocks, in_groups, in_panels
+from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, in_blocks, in_groups, in_panels
 from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC, LINE
 from stepwell.passes.framework.decisions import NoMatch
@@ -87,7 +87,8 @@ class PackMatmul(Pass):
             packed, maker = type_of(layout.packed[result]), defining_op(layout.packed[result])
             reads_padded = maker is not None and maker.operands[0] in layout.padded.values()
             apart = "; rows that would meet in few sets of a cache are padded" if reads_padded else ""
-            state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns{apart}")
+            slices = "; rows are multiplied in slices of a byte" if maker is not None and is_sliced(maker) else ""
+            state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns{apart}{slices}")
             operation.results[0].replace_all_uses_with(result)
             replaced.append(operation)
             state.count(self.name)
@@ -329,6 +330,11 @@ def rows_of(op: Any) -> int:
     """How many rows a product's left-hand side has, or is taken to have where that is known only at run time."""
     x = type_of(op.lhs)
     return likely_elements(x.shape[:-1], hints_around(op.operation)) if 0 not in x.shape else 0
+
+
+def is_sliced(op: ir.Operation) -> bool:
+    """Whether an op multiplies rows in slices of a byte: its numbers of 4 bits lie in groups of bytes."""
+    return isinstance(op.opview, PackedMatmulOfBitsOp) and type_of(op.operands[1]).rank == 5
 
 
 def panel_width(columns: int, lanes: int, registers: int = REGISTERS) -> int:
