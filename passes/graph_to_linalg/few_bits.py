@@ -231,7 +231,7 @@ class _SlicedProduct(_Product):
 
     Products of slices are summed exactly, by dot products of bytes (Ozaki, Ogita, Oishi and Rump, "Error-free transformations of matrix
     multiplication by using fast routines of matrix multiplication", Numerical Algorithms 59, 2012). A number of `x` is rounded to a multiple of
-    2**-22 of the largest power of two in its block. An infinity makes NaN of its block, and thus of its row.
+    2**-21 of the largest power of two in its block. An infinity makes NaN of its block, and thus of its row.
     """
 
     sums = 3

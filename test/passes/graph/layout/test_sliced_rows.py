@@ -31,7 +31,7 @@ def weights(depth: int, columns: int, block: int, each: bool) -> tuple[np.ndarra
 
 
 def bound(x: np.ndarray, numbers: np.ndarray, scale: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """What a product may be off: what sums of f32 may, and a unit of 2**-22 of the largest power of two in each block of a row for each number."""
+    """What a product may be off: what sums of f32 may, and for each number half of 2**-21 of the largest one in its block of a row."""
     block = len(numbers) // len(scale)
     largest = np.abs(x).reshape(*x.shape[:-1], -1, block).max(-1).astype(np.float64)
     terms = (numbers.astype(np.float64) + np.repeat(zeros, block, 0)) * np.repeat(scale, block, 0)
