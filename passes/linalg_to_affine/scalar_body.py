@@ -40,11 +40,16 @@ def emit_value(op: Structured, value: ir.Value, argument: ir.Value, given: ir.Va
     if made.name == "linalg.index":
         return index(ir.IntegerAttr(made.attributes["dim"]).value)
     operands = [emit_value(op, v, argument, given, index) for v in made.operands]
-    wide = next((v.type.shape for v in operands if isinstance(v.type, ir.VectorType)), None)
-    kind = made.results[0].type if wide is None else ir.VectorType.get(wide, made.results[0].type)
-    operands = operands if wide is None else [as_vector(v, wide[0]) for v in operands]
-    attributes = {key: made.attributes[key] for key in made.attributes}
-    return ir.Operation.create(made.name, results=[kind], operands=operands, attributes=attributes, loc=made.location).result
+    return _create(made, made.name, operands, {key: made.attributes[key] for key in made.attributes}).result
+
+
+def _create(like: ir.Operation, name: str, operands: Sequence[ir.Value], attributes: dict[str, ir.Attribute]) -> ir.Operation:
+    """An op in the place of one of a body: on vectors if an operand is one, with scalars in all of its lanes."""
+    width = next((v.type.shape[0] for v in operands if isinstance(v.type, ir.VectorType)), None)
+    if width is not None:
+        operands = [as_vector(v, width) for v in operands]
+    results = [r.type if width is None else ir.VectorType.get([width], r.type) for r in like.results]
+    return ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=like.location)
 
 
 def _emit_block(
@@ -81,10 +86,7 @@ def _emit_block(
         if not vectorised and not decided:
             clone_into(operation, values, here)
             continue
-        if vectorised:
-            operands = [as_vector(v, width) for v in operands]
-        results = [ir.VectorType.get([width], r.type) if vectorised else r.type for r in operation.results]
-        new = ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=operation.location)
+        new = _create(operation, name, operands, attributes)
         values.update(zip(operation.results, new.results, strict=True))
     raise AssertionError("a structured op's body and its loops end in a yield")
 
