@@ -131,7 +131,10 @@ class Comparison:
         return None if peer is None else self.ratio(network, threads, of=peer, to="stepwell")
 
     def above_weights(self, network: str, label: str, threads: int) -> int | None:
-        """Bytes that the process grew by from before the engine was imported, less the weights; None where not known."""
+        """Bytes that the process grew by from before the engine was imported, less the weights in its file; None where not known.
+
+        Below 0 where the engine keeps the weights in fewer bits than the file does.
+        """
         memory, weights = self.cell(network, label, threads).memory, self.weights_bytes.get(network)
         return None if weights is None or not {"VmRSS", "before"} <= memory.keys() else memory["VmRSS"] - memory["before"] - weights
 

@@ -128,7 +128,7 @@ def _show_starts(out: Console, c: Comparison) -> None:
     labels = [p.label for p in c.contestants]
     heads = [f"{label} {what}" for what in ("cold s", "warm s", "MB") for label in labels]
     table = _table(
-        "start: seconds to the first result, engine imported, cold and with what its cache keeps; memory above the weights after the runs",
+        "start: seconds to the first result, engine imported, cold and with what its cache keeps; memory above the weights in the file, after runs",
         "network", *heads,
     )  # fmt: skip
     for network in c.networks:
