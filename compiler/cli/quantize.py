@@ -54,7 +54,8 @@ def add_options(parser: Parser) -> None:
     add("--histograms", metavar="FILE.npz", help="keep what was seen in FILE, not in the cache, and read it from there if nothing has changed")
     add("--report", metavar="FILE.html", help="show what each layer loses, what hurts most first, and write a page with a picture of each to FILE")
     add("--labels", metavar="KEY", help="the array of labels among the samples: says how many the network gets right before and after")
-    add("--budget", type=float, metavar="POINTS", help="leave the few layers in float without which more points of accuracy would be lost")
+    lost = "leave the few layers in float without which more points of accuracy, or without --labels of agreement with the floats, would be lost"
+    add("--budget", type=float, metavar="POINTS", help=lost)
     add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
     add("--no-cache", action="store_true", help="neither read nor keep compiled code and histograms")
     alone = parser.add_argument_group("weights alone")
@@ -93,8 +94,6 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("expected --data FILE.npz|DIR to calibrate with, or --weights int4|int8, which needs none")
     if options.percentile is not None and options.method != "percentile":
         raise UsageError("--percentile goes with --method percentile")
-    if options.budget is not None and options.labels is None:
-        raise UsageError("--budget goes with --labels KEY, by which accuracy is counted")
     if options.budget is not None:
         check_budget(options.budget)
     for name, file in (("-o", options.output), ("--report", options.report)):
@@ -120,7 +119,7 @@ def _quantize(options: argparse.Namespace) -> None:
             found = quantized_within(source, options.budget, on_step=progress.say, **how)
             made = found.network
             said["in float"] = ", ".join(found.kept.layers) or "nothing has to be"
-            said["accuracy"] = f"{found.accuracy:.2f} % -> {found.accuracy - found.kept.loss:.2f} %"
+            said["agreement" if options.labels is None else "accuracy"] = f"{found.accuracy:.2f} % -> {found.accuracy - found.kept.loss:.2f} %"
         else:
             progress.say("quantise")
             made = source.quantized()

@@ -1,4 +1,4 @@
-"""Accuracy on labelled samples, and networks that lose no more of it than a budget."""
+"""Accuracy on labelled samples, agreement on others, and networks that lose no more of these than a budget."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from stepwell.quantizer.samples import Samples
 from stepwell.quantizer.taps import Tapped
 
 
-def accuracy(model: ModelProto, samples: Samples, *, threads: int | None = None, cache: bool = True) -> float:
+def accuracy(model: ModelProto, samples: Samples, *, axis: int | None = None, threads: int | None = None, cache: bool = True) -> float:
     """How many labels a classifier gets right, in percent; it is compiled by Stepwell.
 
-    Its first output has the classes on the last axis, or on axis 1 where the label of each sample is an array, and the greatest number wins; or it
-    holds the classes themselves. Raises InputError if there are no labels, or they do not fit the output.
+    Its first output has the classes on `axis`, and the greatest number wins; or it holds the classes themselves. By default the axis is the last
+    one, or axis 1 where the label of each sample is an array that fits the others. Raises InputError if there are no labels, or they do not fit.
     """
     output = model.graph.output[0].name
     compiled = Tapped(model, [output], threads=threads, cache=cache)
@@ -28,7 +28,8 @@ def accuracy(model: ModelProto, samples: Samples, *, threads: int | None = None,
             raise InputError(f"{batch.source}: there are no labels, from which accuracy is counted; expected the key of an array of them")
         result, labels = compiled.run(batch.inputs)[output], np.asarray(batch.labels)
         if result.dtype.kind == "f" and result.ndim:
-            result = result.argmax(1 if labels.ndim > 1 and result.ndim == labels.ndim + 1 else -1)
+            fits = labels.ndim > 1 and labels.shape == result.shape[:1] + result.shape[2:]
+            result = result.argmax(axis if axis is not None else 1 if fits else -1)
         if labels.size != result.size or labels.dtype.kind not in "iu":
             took = f"{labels.dtype.name}{list(labels.shape)}"
             raise InputError(f"{batch.source}: expected labels that are integers, one for each of {result.size} results of '{output}', got {took}")
@@ -39,6 +40,29 @@ def accuracy(model: ModelProto, samples: Samples, *, threads: int | None = None,
     return 100 * right / every
 
 
+def answered(model: ModelProto, samples: Samples, *, threads: int | None = None, cache: bool = True) -> tuple[Samples, int]:
+    """The samples with what a classifier answers as their labels, and the axis that its first output has the classes on.
+
+    That is axis 1 of images (four axes or more), else the last: accuracy on these samples is agreement with the classifier. Raises InputError
+    for an output that tells no classes apart.
+    """
+    output = model.graph.output[0].name
+    compiled = Tapped(model, [output], threads=threads, cache=cache)
+    answers, axis = [], -1
+    for batch in samples.batches():
+        result = compiled.run(batch.inputs)[output]
+        axis = 1 if result.ndim > 3 else -1
+        if result.dtype.kind == "f":
+            if result.ndim == 0 or result.shape[axis] < 2:
+                raise InputError(
+                    f"{batch.source}: expected classes in the output '{output}', two or more on axis {axis}, whose greatest is the answer, "
+                    f"got {result.dtype.name}{list(result.shape)}; give labels"
+                )
+            result = result.argmax(axis)
+        answers.append(result)
+    return samples.with_labels(answers), axis
+
+
 @dataclass(frozen=True)
 class WithinBudget:
     """A network that loses no more than its budget."""
@@ -47,7 +71,7 @@ class WithinBudget:
     kept: Kept
     """Which layers stay in floats, the loss in points, and what was tried."""
     accuracy: float
-    """Of the network of floats, in percent."""
+    """Of the network of floats, in percent; 100 where its answers are the labels."""
 
 
 def quantized_within(
@@ -55,11 +79,15 @@ def quantized_within(
 ) -> WithinBudget:  # fmt: skip
     """Quantise a network, except for the few layers that have to stay in floats for it to lose at most `budget` points of accuracy.
 
-    Accuracy is that on the labels of the samples that `source` was calibrated with; 0.5 means that 97.5 % may become 97 %. Layers are tried in
-    the order of what each does to the outputs (`quality.compare`), as `budget.within_budget` has it. Raises InputError where that says so.
+    Accuracy is that on the labels of the samples that `source` was calibrated with; 0.5 means that 97.5 % may become 97 %. Without labels it is
+    agreement with the network of floats (`answered`). Layers are tried in the order of what each does to the outputs (`quality.compare`), as
+    `budget.within_budget` has it. Raises InputError where these say so.
     """
     on_step("accuracy in floats")
-    before = accuracy(source.floats, source.samples, threads=threads, cache=cache)
+    samples, axis = source.samples, None
+    if not samples.labelled:
+        samples, axis = answered(source.floats, samples, threads=threads, cache=cache)
+    before = accuracy(source.floats, samples, axis=axis, threads=threads, cache=cache)
     made: dict[frozenset[str], Quantized] = {}
     lost: dict[int, float] = {}  # by the identity of the models that `made` holds
 
@@ -71,7 +99,7 @@ def quantized_within(
 
     def loss(model: ModelProto) -> float:
         if id(model) not in lost:
-            lost[id(model)] = before - accuracy(model, source.samples, threads=threads, cache=cache)
+            lost[id(model)] = before - accuracy(model, samples, axis=axis, threads=threads, cache=cache)
         return lost[id(model)]
 
     whole = quantise(frozenset())

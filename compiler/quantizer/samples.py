@@ -57,9 +57,18 @@ class Samples:
             arrays, labels = load()
             yield Batch({info.name: _checked(arrays, info, source) for info in self.infos}, labels, source)
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the first batch has labels."""
+        return next((batch.labels is not None for batch in self.batches()), False)
+
     def first(self, count: int) -> "Samples":
         """The first batches."""
         return Samples(self.infos, self._loads[:count])
+
+    def with_labels(self, labels: Sequence[np.ndarray]) -> "Samples":
+        """The same batches with these labels, an array for each batch."""
+        return Samples(self.infos, [(source, partial(_relabelled, load, own)) for (source, load), own in zip(self._loads, labels, strict=True)])
 
     def digest(self) -> str:
         """A digest of all inputs. Raises InputError as `batches` does."""
@@ -146,6 +155,10 @@ def _slices(
     for name, (array, first, size) in chosen.items():
         found[name] = array[first] if array.ndim > ranks[name] else array[first : first + size]
     return found, labels
+
+
+def _relabelled(load: _Load, labels: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    return load()[0], labels
 
 
 def _of_folder(folder: Path, infos: Sequence[TensorInfo], labels: str | None) -> Samples:

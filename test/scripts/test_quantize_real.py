@@ -32,7 +32,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_digits_with_one_fold(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
-    ended = run("--tasks", "digits", "--folds", "1", "--settings", "minmax, per channel", "--json", str(file))
+    ended = run("--tasks", "digits", "--folds", "1", "--settings", "minmax, per channel; mse, *budget", "--json", str(file))
     assert ended.returncode in (0, 1), ended.stderr
     told = json.loads(file.read_text())
     assert ended.returncode == int(any(told["problems"].values()))
@@ -42,7 +42,9 @@ def test_digits_with_one_fold(tmp_path: Path) -> None:
     assert floats["accuracy"]["accuracy"] > 96
     assert by_name["none", "floats", "onnxruntime"]["agreement"] == 100
     ours = [s for key, s in by_name.items() if key[0] == "stepwell"]
-    assert {s["engine"] for s in ours} == {"stepwell", "onnxruntime"}
+    assert {(s["setting"], s["engine"]) for s in ours} == {
+        (setting, engine) for setting in ("minmax, per channel", "mse, per channel, within a budget") for engine in ("stepwell", "onnxruntime")
+    }
     for s in ours:
         assert s["loss"] <= 0.6, "two digits of 360"
         assert s["agreement"] >= 99

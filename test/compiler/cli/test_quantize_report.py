@@ -53,10 +53,21 @@ def test_accuracy_and_what_was_equalised(files: Path, commands: Commands):
     assert after >= 97, "the outlier is shared with the layer before, so nothing need stay in float"
 
 
+def test_a_budget_of_agreement(files: Path, commands: Commands):
+    ended = commands.stepwell(
+        "quantize", files / "model.onnx", "--data", files / "data.npz", "--budget", "3", "--no-per-channel", "--method", "minmax",
+        "-o", files / "out.onnx",
+    )  # fmt: skip
+    assert ended.status == 0, ended.err
+    assert "in float: gemm2" in ended.out.splitlines()
+    agreement = next(line for line in ended.out.splitlines() if line.startswith("agreement: 100.00 % -> "))
+    assert 97 <= float(agreement.split()[4]) <= 100
+
+
 @pytest.mark.parametrize(
     ("options", "status", "parts"),
     [
-        (["--budget", "1"], 2, ["--budget goes with --labels KEY"]),
+        (["--budget", "nan"], 1, ["SW003", "expected points that may be lost, 0 or more, got nan"]),
         (["--labels", "z"], 1, ["SW003", "key of labels 'z'", "it has x, y"]),
         (["--labels", "y", "--budget", "-1"], 1, ["SW003", "expected points that may be lost, 0 or more, got -1"]),
         (["--report", "none/report.html"], 2, ["--report none/report.html: there is no folder none"]),

@@ -1,4 +1,4 @@
-"""Accuracy on labels, and networks quantised within a budget of it."""
+"""Accuracy on labels, agreement without, and networks quantised within a budget of these."""
 
 import numpy as np
 import onnx
@@ -8,6 +8,8 @@ from onnx import TensorProto, helper
 
 from stepwell.dialects.support.errors import InputError
 from stepwell.quantizer import Calibrated, QuantizeOptions, Samples, accuracy, quantized_within
+from stepwell.quantizer.accuracy import answered
+from stepwell.quantizer.taps import Tapped
 
 
 def test_accuracy_is_counted():
@@ -34,6 +36,31 @@ def test_a_model_that_gives_classes_and_pixels_with_labels():
     for model in (greatest, made(helper.make_node("Neg", ["x"], ["y"]), TensorProto.FLOAT)):
         data = {"x": x if model is greatest else -x, "labels": labels}
         assert accuracy(model, Samples.of(data, model, labels="labels")) == pytest.approx(100 * (1 - 10 / 75))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((6, 3, 5), -1), ((6, 4, 4), -1), ((6, 5, 3, 4), 1), ((6, 4, 4, 4), 1)])
+def test_what_a_model_answers_agrees_with_itself(shape: tuple[int, ...], axis: int):
+    """Sequences have classes on the last axis, images on axis 1, also where labels would fit another."""
+    x = np.random.default_rng(7).normal(0, 1, shape).astype(np.float32)
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n", *shape[1:])) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    found, on = answered(model, Samples.of({"x": x}, model, batch=2))
+    assert on == axis
+    np.testing.assert_array_equal(np.concatenate([batch.labels for batch in found.batches()]), (-x).argmax(axis))
+    assert accuracy(model, found, axis=on) == 100
+    other = Samples.of({"x": -x}, model, batch=2).with_labels([batch.labels for batch in found.batches() if batch.labels is not None])
+    assert accuracy(model, other, axis=on) == pytest.approx(100 * np.mean(x.argmax(axis) == (-x).argmax(axis)))
+
+
+def test_labels_of_sequences_fit_the_last_axis():
+    x = np.random.default_rng(8).normal(0, 1, (4, 3, 5)).astype(np.float32)
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n", 3, 5)) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    labels = (-x).argmax(-1)
+    labels[2, 1] += 1
+    assert accuracy(model, Samples.of({"x": x, "y": labels}, model, labels="y")) == pytest.approx(100 * 11 / 12)
 
 
 def test_labels_that_do_not_fit():
@@ -72,3 +99,38 @@ def test_a_budget_that_is_met_at_once(hurt: Calibrated):
     assert found.kept.layers == ()
     assert len(found.kept.tries) == 1
     assert len(found.network.layers) == 3
+
+
+def test_without_labels_a_budget_is_of_agreement():
+    """The answers of the floats stand for labels: here they are the labels, so that all is as with them."""
+    model = classifier(3, outlier=300.0)
+    data = {"x": labelled(model, 4)["x"]}
+    found = quantized_within(Calibrated(model, data, QuantizeOptions(per_channel=False, method="minmax")), 3.0)
+    assert (found.accuracy, found.kept.layers) == (100, ("gemm2",))
+    assert 0 <= found.kept.loss <= 3
+    assert found.kept.tries[0][1] > 10
+
+
+def test_an_output_without_classes_has_no_agreement():
+    x = np.random.default_rng(9).normal(0, 1, (4, 3)).astype(np.float32)
+    w = helper.make_tensor("w", TensorProto.FLOAT, (3, 1), [1.0, 2.0, 3.0])
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", 3)), helper.make_tensor_value_info("y", TensorProto.FLOAT, ("n", 1))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", values[:1], values[1:], [w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    with pytest.raises(InputError, match=r"expected classes in the output 'y', two or more on axis -1, .* got float32\[1, 1\]; give labels"):
+        quantized_within(Calibrated(model, {"x": x}), 1.0)
+
+
+def test_agreement_of_sequences_with_as_many_steps_as_classes():
+    """The axis of classes is that of the answers, though they would fit the other one as well."""
+    random = np.random.default_rng(10)
+    x = random.normal(0, 1, (8, 4, 6)).astype(np.float32)
+    w = onnx.numpy_helper.from_array(random.normal(0, 1, (6, 4)).astype(np.float32), "w")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n", 4, size)) for name, size in (("x", 6), ("y", 4))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", values[:1], values[1:], [w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    found = quantized_within(Calibrated(model, {"x": x}), 20.0)
+    assert (found.accuracy, found.kept.layers) == (100, ())
+    result = [Tapped(m, ["y"]) for m in (found.network.floats, found.network.model)]
+    floats, ours = (np.concatenate([t.run({"x": row[None]})["y"] for row in x]) for t in result)
+    assert found.kept.loss == pytest.approx(100 * np.mean(floats.argmax(-1) != ours.argmax(-1)))
