@@ -84,10 +84,11 @@ def quantized_within(
     `budget.within_budget` has it. Raises InputError where these say so.
     """
     on_step("accuracy in floats")
-    samples, axis = source.samples, None
-    if not samples.labelled:
+    samples, axis, before = source.samples, None, 100.0
+    if samples.labelled:
+        before = accuracy(source.floats, samples, threads=threads, cache=cache)
+    else:
         samples, axis = answered(source.floats, samples, threads=threads, cache=cache)
-    before = accuracy(source.floats, samples, axis=axis, threads=threads, cache=cache)
     made: dict[frozenset[str], Quantized] = {}
     lost: dict[int, float] = {}  # by the identity of the models that `made` holds
 

@@ -12,6 +12,15 @@ from stepwell.quantizer.accuracy import answered
 from stepwell.quantizer.taps import Tapped
 
 
+def of_node(
+    node: onnx.NodeProto, x: tuple[int, ...], y: tuple[int, ...], *, kind: int = TensorProto.FLOAT, weights: tuple[TensorProto, ...] = ()
+) -> onnx.ModelProto:  # fmt: skip
+    """A model of one node, from x to y of these shapes behind a batch of any size."""
+    values = [helper.make_tensor_value_info(name, t, ("n", *shape)) for name, t, shape in (("x", TensorProto.FLOAT, x), ("y", kind, y))]
+    graph = helper.make_graph([node], "g", values[:1], values[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
 def test_accuracy_is_counted():
     model = classifier(0)
     data = labelled(model, 1, right=0.7)
@@ -24,16 +33,10 @@ def test_accuracy_is_counted():
 def test_a_model_that_gives_classes_and_pixels_with_labels():
     """ArgMax inside the model, and classes on axis 1 of images."""
     x = np.random.default_rng(2).normal(0, 1, (3, 4, 5, 5)).astype(np.float32)
-    images = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 4, 5, 5))
-
-    def made(node: onnx.NodeProto, kind: int) -> onnx.ModelProto:
-        graph = helper.make_graph([node], "g", [images], [helper.make_tensor_value_info("y", kind, None)])
-        return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
-
     labels = x.argmax(1)
     labels[0, :2] += 1
-    greatest = made(helper.make_node("ArgMax", ["x"], ["y"], axis=1, keepdims=0), TensorProto.INT64)
-    for model in (greatest, made(helper.make_node("Neg", ["x"], ["y"]), TensorProto.FLOAT)):
+    greatest = of_node(helper.make_node("ArgMax", ["x"], ["y"], axis=1, keepdims=0), (4, 5, 5), (5, 5), kind=TensorProto.INT64)
+    for model in (greatest, of_node(helper.make_node("Neg", ["x"], ["y"]), (4, 5, 5), (4, 5, 5))):
         data = {"x": x if model is greatest else -x, "labels": labels}
         assert accuracy(model, Samples.of(data, model, labels="labels")) == pytest.approx(100 * (1 - 10 / 75))
 
@@ -42,9 +45,7 @@ def test_a_model_that_gives_classes_and_pixels_with_labels():
 def test_what_a_model_answers_agrees_with_itself(shape: tuple[int, ...], axis: int):
     """Sequences have classes on the last axis, images on axis 1, also where labels would fit another."""
     x = np.random.default_rng(7).normal(0, 1, shape).astype(np.float32)
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n", *shape[1:])) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", values[:1], values[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = of_node(helper.make_node("Neg", ["x"], ["y"]), shape[1:], shape[1:])
     found, on = answered(model, Samples.of({"x": x}, model, batch=2))
     assert on == axis
     np.testing.assert_array_equal(np.concatenate([batch.labels for batch in found.batches()]), (-x).argmax(axis))
@@ -55,9 +56,7 @@ def test_what_a_model_answers_agrees_with_itself(shape: tuple[int, ...], axis: i
 
 def test_labels_of_sequences_fit_the_last_axis():
     x = np.random.default_rng(8).normal(0, 1, (4, 3, 5)).astype(np.float32)
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n", 3, 5)) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", values[:1], values[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = of_node(helper.make_node("Neg", ["x"], ["y"]), (3, 5), (3, 5))
     labels = (-x).argmax(-1)
     labels[2, 1] += 1
     assert accuracy(model, Samples.of({"x": x, "y": labels}, model, labels="y")) == pytest.approx(100 * 11 / 12)
@@ -114,9 +113,7 @@ def test_without_labels_a_budget_is_of_agreement():
 def test_an_output_without_classes_has_no_agreement():
     x = np.random.default_rng(9).normal(0, 1, (4, 3)).astype(np.float32)
     w = helper.make_tensor("w", TensorProto.FLOAT, (3, 1), [1.0, 2.0, 3.0])
-    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", 3)), helper.make_tensor_value_info("y", TensorProto.FLOAT, ("n", 1))]
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", values[:1], values[1:], [w])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = of_node(helper.make_node("MatMul", ["x", "w"], ["y"]), (3,), (1,), weights=(w,))
     with pytest.raises(InputError, match=r"expected classes in the output 'y', two or more on axis -1, .* got float32\[1, 1\]; give labels"):
         quantized_within(Calibrated(model, {"x": x}), 1.0)
 
@@ -126,9 +123,7 @@ def test_agreement_of_sequences_with_as_many_steps_as_classes():
     random = np.random.default_rng(10)
     x = random.normal(0, 1, (8, 4, 6)).astype(np.float32)
     w = onnx.numpy_helper.from_array(random.normal(0, 1, (6, 4)).astype(np.float32), "w")
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("n", 4, size)) for name, size in (("x", 6), ("y", 4))]
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", values[:1], values[1:], [w])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = of_node(helper.make_node("MatMul", ["x", "w"], ["y"]), (4, 6), (4, 4), weights=(w,))
     found = quantized_within(Calibrated(model, {"x": x}), 20.0)
     assert (found.accuracy, found.kept.layers) == (100, ())
     result = [Tapped(m, ["y"]) for m in (found.network.floats, found.network.model)]
