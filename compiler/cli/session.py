@@ -12,6 +12,7 @@ from stepwell.cli.common import Parser, UsageError, add_explain_option, statisti
 from stepwell.cli.compile_options import add_compile_options, command_flags, compile_options, load_plugins, run_flags
 from stepwell.cli.display import Progress
 from stepwell.cli.printing import add_print_options, printer, printing
+from stepwell.codegen.forks import allow_forks
 from stepwell.dialects.support.errors import IRError, ModelError
 from stepwell.passes.framework.levels import LEVELS
 
@@ -46,6 +47,7 @@ class Session:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
+        allow_forks()
         load_plugins(self.options)
         self.how = compile_options(self.options)
         self.told = _explanation() if self.options.explain is not None else None

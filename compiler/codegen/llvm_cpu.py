@@ -42,11 +42,11 @@ class LLVMOnCPU(Backend):
             text = text.replace(f"{name}, ", "").replace(f"{name},", "")
         return text
 
-    def prepare(self) -> None:
-        """Start the compiler's processes."""
+    def prepare(self, kernels: int) -> None:
+        """Start the compiler's processes if there is enough work for them."""
         from stepwell.codegen.pool import prestart
 
-        prestart()
+        prestart(kernels)
 
     def generate(self, lowered: "Lowered", store: Cache | None, reached: Callable[[], None]) -> Code:
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""

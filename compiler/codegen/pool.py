@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, cast
 
-from stepwell.codegen.objects import Unit, compile_unit, make_engine_context
+from stepwell.codegen.forks import Forked, may_fork
+from stepwell.codegen.objects import Unit, borrowed_engine_context, compile_unit
 from stepwell.codegen.worker import receive, send
 from stepwell.dialects.support.errors import CodegenError, StepwellError
 from stepwell.dialects.support.extensions import extending_modules
@@ -22,8 +23,9 @@ from stepwell.dialects.target.cores import available_cores
 from stepwell.driver.plugins import of_code_generation
 from stepwell.runtime.openmp import openmp
 
-# Below this many units the start of a process (0.5 s) costs more than compiling here.
-_WORTH_A_PROCESS = 6
+# A process imports for 0.5 s before it compiles units of 0.05 to 0.2 s each; a forked one starts at once.
+_WORTH_A_PROCESS = 12
+_WORTH_A_FORK = 4
 _IDLE_SECONDS = 60.0
 # The worker sees the modules of this process, wherever they come from, and not those of the current folder; __main__ is left alone.
 _START = "import sys; sys.path[:] = {path!r}; from stepwell.codegen.worker import main; main()"
@@ -36,15 +38,8 @@ class Worker:
 
     def __init__(self) -> None:
         self._log = nameless_file()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(path=sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            bufsize=0,  # a forked child, which has these pipes too, must find nothing in a buffer that it would write once more
-            # Ctrl-C in the terminal is for us, and we end the worker; should we be gone, its input ends.
-            start_new_session=True,
-        )
+        # The pipes have no buffers: a forked child, which has them too, must find nothing there that it would write once more.
+        self._process = Forked(self._log) if may_fork() else _spawned(self._log)
         self._requests = cast(BinaryIO, self._process.stdin)
         self._answers = cast(BinaryIO, self._process.stdout)
         self._poll = select.poll()
@@ -98,6 +93,19 @@ class Worker:
         """End the process now, whatever it is doing."""
         self._process.kill()
         self._process.wait()
+
+
+def _spawned(log: BinaryIO) -> "subprocess.Popen[bytes]":
+    """A new process, which imports what it needs."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _START.format(path=sys.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        bufsize=0,
+        # Ctrl-C in the terminal is for us, and we end the worker; should we be gone, its input ends.
+        start_new_session=True,
+    )
 
 
 class Pool:
@@ -221,10 +229,16 @@ def work_alone() -> None:
     _alone = True
 
 
-def prestart(jobs: int | None = None) -> None:
-    """Start the compiler processes now, so that they are there when the units are: worth it before a big model's passes run."""
-    if not _alone and sys.executable and _jobs(jobs) > 1 and not _extended():
-        _pool.start(_jobs(jobs), wait=False)
+def prestart(units: int) -> None:
+    """Start the compiler processes for about so many units, if that pays, so that they are there when the units are."""
+    if _elsewhere(units):
+        _pool.start(min(_jobs(None), units), wait=False)
+
+
+def _elsewhere(units: int) -> bool:
+    """Whether so many units are compiled in other processes."""
+    enough = units >= (_WORTH_A_FORK if _pool.warm or may_fork() else _WORTH_A_PROCESS)
+    return enough and not _alone and bool(sys.executable) and _jobs(None) > 1 and not _extended()
 
 
 def shut_down() -> None:
@@ -241,15 +255,14 @@ def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: P
     """
     libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
     if jobs is None:
-        elsewhere = not _alone and (len(units) >= _WORTH_A_PROCESS or _pool.warm) and not _extended()
-        jobs = _jobs(None) if elsewhere else 0
+        jobs = _jobs(None) if _elsewhere(len(units)) else 0
     if jobs == 0 or not sys.executable:
-        context = make_engine_context()
         objects = []
-        for unit in units:
-            objects.append(compile_unit(unit, context, libraries))
-            if progress is not None:
-                progress(unit.name)
+        with borrowed_engine_context() as context:
+            for unit in units:
+                objects.append(compile_unit(unit, context, libraries))
+                if progress is not None:
+                    progress(unit.name)
     else:
         objects = _pool.compile(units, min(jobs, len(units)), libraries, progress, timeout)
     return dict(zip((unit.name for unit in units), objects, strict=True))

@@ -39,11 +39,16 @@ def _read(stream: BinaryIO, size: int) -> bytearray:
 
 
 def main() -> None:
-    """Serve until the other end closes the pipe or is gone."""
+    """Serve on the standard streams."""
     requests = sys.stdin.buffer
     # What LLVM or anybody prints must not get between the answers: standard output becomes standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    serve(requests, answers)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until the other end closes the pipe or is gone."""
     from stepwell.codegen.objects import compile_unit, make_engine_context
     from stepwell.dialects.support.errors import StepwellError
     from stepwell.passes import affine_to_llvm  # noqa: F401  (units will need it, and now there is time)

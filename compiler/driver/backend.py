@@ -50,8 +50,8 @@ class Backend:
     def check_target(self, target: "str | Target") -> None:
         """Raise InputError for a machine that the backend does not support."""
 
-    def prepare(self) -> None:
-        """Start slow preparations for code generation, in parallel with the remaining passes."""
+    def prepare(self, kernels: int) -> None:
+        """Start slow preparations for generating the code of a model with so many kernels, in parallel with the passes below graph-opt."""
 
     def generate(self, lowered: "Lowered", store: "Cache | None", reached: Callable[[], None]) -> Code:
         """Code for a model at one of `levels`, whose module may be used up.

@@ -37,13 +37,14 @@ from stepwell.driver.general import GeneralProgram, valued
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
-from stepwell.passes.framework.levels import LEVELS, PACKED
+from stepwell.passes.framework.levels import LEVELS, OUTLINED, PACKED
 from stepwell.runtime.infos import Shape, TensorInfo
 from stepwell.runtime.model import CompiledModel
 
 if TYPE_CHECKING:
     import onnx
 
+    from stepwell.dialects.core.mlir import ir
     from stepwell.driver.lowered import Lowered
     from stepwell.importer import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
@@ -228,14 +229,28 @@ class _Request:
         `keep_weights` says whether the model will be stored in `store`.
         """
         with uninterrupted():
+            from stepwell.dialects.core.mlir import borrowed_context, make_context
+
+        if instrumentation is not None:  # it may keep IR
+            return self._make_in(make_context(), store, on_level, instrumentation, keep_weights=keep_weights)
+        with borrowed_context() as context:
+            return self._make_in(context, store, on_level, instrumentation, keep_weights=keep_weights)
+
+    def _make_in(
+        self, context: "ir.Context", store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
+    ) -> tuple[Artifact | Signature, dict[str, float], dict[Path, bytes]]:
+        """As `make`, with IR in `context`."""
+        with uninterrupted():
+            from stepwell.dialects.core.kernel_info import KernelInfo
             from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
+            from stepwell.passes.framework.rewriting import functions
             from stepwell.importer import NeedsError
 
         passes = self.options.passes()
         try:
             with assumptions() as assumed:
-                imported, seconds = import_source(self.source, self.options)
+                imported, seconds = import_source(self.source, self.options, context)
         except NeedsError as error:
             return self._needing(error, keep_weights=keep_weights)
         if on_level is not None:
@@ -248,10 +263,12 @@ class _Request:
             self._check_schedules()
         if free and self.options.specialise == "always":
             return self._signature(imported), {LEVELS[0]: seconds}, digests
-        find_backend(self.options.backend).prepare()
         lowered = start(imported, self.options, passes, seconds)
         try:
             with assumptions() as more, _for_all_sizes() if free else nullcontext():
+                descend(lowered, OUTLINED, keep=False, on_level=on_level, instrumentation=instrumentation)
+                kernels = sum(KernelInfo(function).is_kernel for function in functions(lowered.module.operation))
+                find_backend(self.options.backend).prepare(kernels)
                 descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
             lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
             packing = start_packing(lowered, store if keep_weights else None)

@@ -5,6 +5,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -22,7 +23,8 @@ with uninterrupted():  # an interrupt would leave native code half initialised, 
 
 __all__ = [
     "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
-    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "cf", "create_operation", "define_group_accessors",
+    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "borrowed_context", "bufferization", "cf", "create_operation",
+    "define_group_accessors",
     "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "on_parse", "operand_fields", "operand_group",
     "parse_module", "passmanager", "register_dialect", "registered_dialects",
     "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector", "x86",
@@ -225,7 +227,51 @@ def bare_context() -> ir.Context:
 
 def make_context(*only: Any) -> ir.Context:
     """As `bare_context`, with Stepwell's dialects loaded: those given, or all of them."""
+    return _idle_or_new(only).context
+
+
+@dataclass
+class _Idle:
+    """A context that nobody uses, what its dialects were when it was made, and how often it was borrowed."""
+
+    context: ir.Context
+    contents: tuple[tuple[Any, int], ...]
+    borrowed: int = 0
+
+
+MAX_BORROWED = 200
+"""How often a context is borrowed before it is renewed: it keeps each type and attribute that it ever saw."""
+MAX_IDLE = 4
+"""How many idle contexts are kept, about 3 MB each."""
+_idle: list[_Idle] = []
+
+
+@contextmanager
+def borrowed_context(*only: Any) -> Iterator[ir.Context]:
+    """As `make_context`, for IR that nobody uses after the block: then another block gets the context. It has one user at a time.
+
+    If the block raises, the context is not used again: the traceback holds IR.
+    """
+    entry = _idle_or_new(only)
+    yield entry.context
+    entry.borrowed += 1
+    if entry.borrowed < MAX_BORROWED:
+        with _loading:
+            if len(_idle) < MAX_IDLE:
+                _idle.append(entry)
+
+
+def _idle_or_new(only: Sequence[Any]) -> _Idle:
     dialects = only or registered_dialects()
+    contents = tuple((dialect, len(dialect.operations)) for dialect in dialects)  # a plugin may add operations to a dialect of ours
+    with _loading:
+        found = next((entry for entry in reversed(_idle) if entry.contents == contents), None)
+        if found is not None:
+            _idle.remove(found)
+    return found or _Idle(_build_context(dialects), contents)
+
+
+def _build_context(dialects: Sequence[Any]) -> ir.Context:
     with _loading:
         context = bare_context()
         with context, ir.Location.unknown():

@@ -5,6 +5,8 @@ from stepwell.dialects.support.errors import InputError, shown
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 MEANT = LEVELS[:4]
 """The levels whose IR can be interpreted."""
+OUTLINED = "graph-opt"
+"""From this level on each kernel is a function."""
 PACKED = "linalg"
 """From this level on each weight has its place in memory."""
 

@@ -1,0 +1,90 @@
+"""Compiler processes that are forked from this one, and so have imported all that they need."""
+
+import os
+import signal
+import sys
+import threading
+from typing import BinaryIO, NoReturn
+
+from stepwell.codegen.worker import serve
+
+_native_threads: int | None = None
+"""How many threads the process had when it allowed forks; None if it did not."""
+
+
+def allow_forks() -> None:
+    """Let compiler processes be forked: this program is a command of ours, in which no threads run but numpy's, which survive a fork."""
+    global _native_threads
+    import numpy  # noqa: F401  (starts its threads)
+
+    if sys.platform == "linux":  # elsewhere the system's libraries do not survive a fork
+        _native_threads = _count_native_threads()
+
+
+def may_fork() -> bool:
+    """Whether no thread has started since that may hold a lock, which a forked child would wait for, nor any of OpenMP's, which are lost there."""
+    if _native_threads is None:
+        return False
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    # The thread of a progress display only draws, by way of Python's streams, which the child does not use.
+    return all(type(thread).__module__ == "rich.live" for thread in others) and _count_native_threads() <= _native_threads + len(others)
+
+
+def _count_native_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+class Forked:
+    """A forked compiler process and the pipes to it: the part of `subprocess.Popen` that workers use."""
+
+    def __init__(self, log: BinaryIO) -> None:
+        (requests_read, requests_write), (answers_read, answers_write) = os.pipe(), os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _serve_and_exit(requests_read, answers_write, log)
+        os.close(requests_read)
+        os.close(answers_write)
+        self.stdin, self.stdout = open(requests_write, "wb", buffering=0), open(answers_read, "rb", buffering=0)  # noqa: SIM115  (the worker closes them)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal; None while the process runs."""
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Wait until the process ends; its exit status, negative for a signal."""
+        status = self._wait(0)
+        assert status is not None
+        return status
+
+    def kill(self) -> None:
+        """End the process now."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _wait(self, options: int) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:  # somebody else waited for it, or this is a forked copy of the process that has it
+                self.returncode = 0
+            else:
+                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+def _serve_and_exit(requests: int, answers: int, log: BinaryIO) -> NoReturn:
+    """The child: serve until the requests end, and leave without the parent's clean-up."""
+    status = 1
+    try:
+        os.setsid()  # Ctrl-C in the terminal is for the parent
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (log.fileno(), 1), (log.fileno(), 2)):
+            os.dup2(source, target)
+        serve(open(requests, "rb", buffering=0), open(answers, "wb", buffering=0))  # noqa: SIM115  (the process ends)
+        status = 0
+    finally:
+        os._exit(status)
