@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from typing import BinaryIO, NoReturn
+from typing import IO, NoReturn
 
 from stepwell.codegen.worker import serve
 
@@ -37,7 +37,7 @@ def _count_native_threads() -> int:
 class Forked:
     """A forked compiler process and the pipes to it: the part of `subprocess.Popen` that workers use."""
 
-    def __init__(self, log: BinaryIO) -> None:
+    def __init__(self, log: IO[bytes]) -> None:
         (requests_read, requests_write), (answers_read, answers_write) = os.pipe(), os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -75,7 +75,7 @@ class Forked:
         return self.returncode
 
 
-def _serve_and_exit(requests: int, answers: int, log: BinaryIO) -> NoReturn:
+def _serve_and_exit(requests: int, answers: int, log: IO[bytes]) -> NoReturn:
     """The child: serve until the requests end, and leave without the parent's clean-up."""
     status = 1
     try:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from stepwell.codegen.forks import Forked, may_fork
 from stepwell.codegen.objects import Unit, borrowed_engine_context, compile_unit
@@ -95,7 +95,7 @@ class Worker:
         self._process.wait()
 
 
-def _spawned(log: BinaryIO) -> "subprocess.Popen[bytes]":
+def _spawned(log: IO[bytes]) -> "subprocess.Popen[bytes]":
     """A new process, which imports what it needs."""
     return subprocess.Popen(
         [sys.executable, "-c", _START.format(path=sys.path)],

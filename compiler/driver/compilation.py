@@ -244,8 +244,8 @@ class _Request:
             from stepwell.dialects.core.kernel_info import KernelInfo
             from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
-            from stepwell.passes.framework.rewriting import functions
             from stepwell.importer import NeedsError
+            from stepwell.passes.framework.rewriting import functions
 
         passes = self.options.passes()
         try:

@@ -10,6 +10,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.properties import cached_property
 from stepwell.importer.functions import domain_of
 from stepwell.importer.sequences import Nothing, SequenceValue, described
 
@@ -24,12 +25,50 @@ class Rule:
     domain: str
     since: int
     function: Callable[..., Any]
-    required: int  # number of required inputs
-    positional: int  # number of required and optional inputs
-    variadic: bool  # whether any number of inputs may follow
-    attributes: Mapping[str, bool]  # by name, whether it is required
-    numbers: Mapping[str, float]  # defaults of float attributes, rounded to f32 as in ONNX, even for f64 data
-    kinds: tuple[tuple[type, ...], ...] = ()  # for each of these inputs, and for those that follow, what it may be
+
+    # What the function's signature says of the operator, read when the rule is first applied: most are not in one process.
+
+    @cached_property
+    def _parameters(self) -> list[inspect.Parameter]:
+        return list(inspect.signature(self.function).parameters.values())[1:]
+
+    @cached_property
+    def _inputs(self) -> list[inspect.Parameter]:
+        return [p for p in self._parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+    @cached_property
+    def _keywords(self) -> list[inspect.Parameter]:
+        return [p for p in self._parameters if p.kind is p.KEYWORD_ONLY]
+
+    @cached_property
+    def required(self) -> int:
+        """The number of required inputs."""
+        return sum(p.default is p.empty for p in self._inputs)
+
+    @cached_property
+    def positional(self) -> int:
+        """The number of required and optional inputs."""
+        return len(self._inputs)
+
+    @cached_property
+    def variadic(self) -> bool:
+        """Whether any number of inputs may follow."""
+        return any(p.kind is p.VAR_POSITIONAL for p in self._parameters)
+
+    @cached_property
+    def attributes(self) -> Mapping[str, bool]:
+        """Whether an attribute is required, by its name."""
+        return {p.name: p.default is p.empty for p in self._keywords}
+
+    @cached_property
+    def numbers(self) -> Mapping[str, float]:
+        """The defaults of float attributes, rounded to f32 as in ONNX, even for f64 data."""
+        return {p.name: float(np.float32(p.default)) for p in self._keywords if type(p.default) is float}
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[type, ...], ...]:
+        """For each of the inputs, and last for those that follow, what it may be."""
+        return tuple(_kinds_of(p.annotation) for p in self._parameters if p.kind is not p.KEYWORD_ONLY)
 
     def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the node's outputs, in order.
@@ -74,21 +113,7 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
     """
 
     def register(function: Function) -> Function:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        rule = Rule(
-            name,
-            domain_of(domain),
-            since,
-            function,
-            required=sum(p.default is p.empty for p in positional),
-            positional=len(positional),
-            variadic=variadic,
-            attributes={p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY},
-            kinds=tuple(_kinds_of(p.annotation) for p in parameters if p.kind is not p.KEYWORD_ONLY),
-            numbers={p.name: float(np.float32(p.default)) for p in parameters if p.kind is p.KEYWORD_ONLY and type(p.default) is float},
-        )
+        rule = Rule(name, domain_of(domain), since, function)
         rules = _rules.setdefault((rule.domain, name), [])
         same = [r for r in rules if r.since == since]
         if same and not replace:

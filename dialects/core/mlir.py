@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
@@ -15,7 +17,52 @@ from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
+_NAMED_OPS = "torch_mlir.dialects.linalg.opdsl.ops.core_named_ops"
+
+
+class _WithoutNamedOps(MetaPathFinder, Loader):
+    """Has `linalg` import an empty module in place of that which builds its named ops (`linalg.matmul`): they take 0.1 s, and come when asked for."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name == _NAMED_OPS else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        _add_names(module, import_module(f"{_NAMED_OPS.partition('.opdsl')[0]}.opdsl.lang"))  # which `linalg` has from there
+
+
+def _import_linalg() -> types.ModuleType:
+    finder = _WithoutNamedOps()
+    sys.meta_path.insert(0, finder)
+    try:
+        module = import_module("torch_mlir.dialects.linalg")
+    finally:
+        sys.meta_path.remove(finder)
+    if isinstance(getattr(sys.modules.get(_NAMED_OPS), "__loader__", None), _WithoutNamedOps):
+        del sys.modules[_NAMED_OPS]
+        vars(module)["__getattr__"] = _named_op
+    return module
+
+
+def _named_op(name: str) -> Any:
+    """An attribute of `linalg` that is not there: perhaps the function of a named op."""
+    with uninterrupted():
+        made = import_module(_NAMED_OPS)
+    vars(linalg).pop("__getattr__", None)
+    _add_names(linalg, made)
+    return getattr(linalg, name)
+
+
+def _add_names(module: types.ModuleType, source: types.ModuleType) -> None:
+    """As `from source import *` in a module, where that has no such names yet."""
+    for name in getattr(source, "__all__", [name for name in vars(source) if not name.startswith("_")]):
+        vars(module).setdefault(name, getattr(source, name))
+
+
 with uninterrupted():  # an interrupt would leave native code half initialised, for good
+    _import_linalg()
     from torch_mlir import ir, passmanager, rewrite
     from torch_mlir.dialects import affine, arith, bufferization, cf, func, linalg, llvm, math, memref, scf, tensor, ub, vector, x86
     from torch_mlir.dialects import ext as _ext
