@@ -11,6 +11,7 @@ import pytest
 
 import networks
 from stepwell.cache import disk
+from stepwell.codegen import pool
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,6 +20,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # What is tested is what the code does now, and nothing is to be left in the user's folders; the tests of the cache give their own folder.
 os.environ["STEPWELL_CACHE"] = "0"
+
+# Test processes compile by themselves: one for each core is enough. Child processes of tests do as they would elsewhere.
+pool.work_alone()
 
 # Compiling takes as long as it takes; a run must be repeatable.
 hypothesis.settings.register_profile("stepwell", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])

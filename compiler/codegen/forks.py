@@ -43,6 +43,8 @@ class Forked:
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
+            os.close(requests_write)  # or the requests would never end
+            os.close(answers_read)
             _serve_and_exit(requests_read, answers_write, log)
         os.close(requests_read)
         os.close(answers_write)

@@ -221,6 +221,7 @@ _BUILT_IN = (  # importing them registers our dialects and what operations carry
     "stepwell.dialects.graph", "stepwell.dialects.sched.schedule_info", "stepwell.dialects.core.module_info", "stepwell.dialects.core.kernel_info",
     "stepwell.dialects.target.dialect", "stepwell.dialects.flow.control", "stepwell.dialects.flow.boxes",
 )  # fmt: skip
+_imported: set[str] = set()
 _dialects: list[Any] = []
 _checks: dict[str, Callable[[ir.Operation], Sequence[Diagnostic]]] = {}
 
@@ -255,9 +256,11 @@ def _is_upstream(namespace: str) -> bool:
 
 def registered_dialects() -> list[Any]:
     """Our dialects, plugins' included."""
-    with uninterrupted():  # or some of their operations would be registered twice
-        for name in _BUILT_IN:
-            import_module(name)
+    if not all(name in _imported for name in _BUILT_IN):
+        with uninterrupted():  # or some of their operations would be registered twice
+            for name in _BUILT_IN:
+                import_module(name)
+                _imported.add(name)
     return list(_dialects)
 
 

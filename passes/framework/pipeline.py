@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from stepwell.dialects.support.errors import PipelineError, shown
 
@@ -52,11 +53,15 @@ def parse_pipeline(text: str) -> list[Element]:
         raise PipelineError(f"expected a pipeline as text, got {shown(text)}")
     if text.encode(errors="replace").decode() != text:
         raise PipelineError("expected a pipeline in Unicode, got half a character")
-    parser = _Parser(text)
-    elements = parser.sequence(closing=False)
+    return list(_parse(text))
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> tuple[Element, ...]:
+    elements = _Parser(text).sequence(closing=False)
     if len(elements) == 1 and elements[0].name == MODULE and elements[0].nested is not None:
-        elements = list(elements[0].nested)
-    return elements
+        return elements[0].nested
+    return tuple(elements)
 
 
 def format_pipeline(elements: Sequence[Element | Step]) -> str:

@@ -181,6 +181,12 @@ def converting_pass(op_name: str) -> type[Pass] | None:
     return next((cls for cls in _PASSES.values() if any(name in cls.converts for name in names)), None)
 
 
+_imported: set[str] = set()
+
+
 def _import(folder: str) -> None:
+    if folder in _imported:
+        return
     with uninterrupted():  # what is registered once cannot be registered again
         import_module(f"stepwell.passes.{folder}")
+    _imported.add(folder)

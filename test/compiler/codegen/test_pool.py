@@ -1,13 +1,11 @@
 """Compiling in worker processes: the same objects, typed errors for everything that can happen to a process, no leftovers."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from handmade import llvm_module, lower
+from processes import gone, run_script
 
 from stepwell.codegen import pool
 from stepwell.codegen.objects import Unit, split_module
@@ -29,14 +27,6 @@ def _no_workers_before_and_after() -> Iterator[None]:
 
 def trivial(count: int) -> list[Unit]:
     return split_module(llvm_module("\n".join(f"llvm.func @f{i}() {{ llvm.return }}" for i in range(count))))
-
-
-def run_script(script: str, cwd: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    (cwd / "script.py").write_text(script)
-    result = subprocess.run([sys.executable, "script.py"], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def test_processes_give_the_same_objects_in_order() -> None:
@@ -140,31 +130,13 @@ print(len(compile_units([unit], jobs=2)), pool._pool._workers[0]._process.pid)
 
 def test_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script = """
-import os, signal, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", '''
-import time
+import os
 from stepwell.codegen import pool
-pool.prestart(2)
+pool._pool.start(1)
 print(pool._pool._workers[0]._process.pid, flush=True)
-time.sleep(600)
-'''], stdout=subprocess.PIPE, text=True)
-pid = int(child.stdout.readline())
-time.sleep(2)
-child.kill()
-child.wait()
-for _ in range(100):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        print("gone")
-        break
-    with open(f"/proc/{pid}/stat") as file:
-        if file.read().split()[2] == "Z":
-            print("gone")
-            break
-    time.sleep(0.1)
+os.kill(os.getpid(), 9)
 """
-    assert run_script(script, tmp_path).strip() == "gone"
+    assert gone(int(run_script(script, tmp_path, status=-9)))
 
 
 def test_forked_child_has_processes_and_a_lock_of_its_own(tmp_path: Path) -> None:
