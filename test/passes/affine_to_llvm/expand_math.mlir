@@ -1,5 +1,5 @@
 // RUN: stepwell-opt %s --expand-math --target x86-64-v3 --split-input-file | FileCheck %s
-// RUN: stepwell-opt %s --expand-math=libm=true --split-input-file | FileCheck %s --check-prefix=LIBM
+// RUN: stepwell-opt %s --expand-math=libm=true --target x86-64-v3 --split-input-file | FileCheck %s --check-prefix=LIBM
 // RUN: stepwell-opt %s --expand-math --target x86-64-v4 --split-input-file | FileCheck %s --check-prefix=SCALE
 
 // The argument is clamped, k is taken from the low bits of a float that has been rounded to an integer, and products are fused.

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' | FileCheck %s
 
 // Buffers of 12 bytes that live at once begin at multiples of 64 bytes in the workspace, whose size is one too; nothing is allocated.
 

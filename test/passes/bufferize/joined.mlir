@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' --split-input-file | FileCheck %s
 
 // For one of "n", the operands of the concatenation lie in its result, one behind the other; for others each buffer lies by itself.
 // CHECK: stepwell.joined = ["n", ["32", "in", 2, "0"], ["32", "in", 2, "32"], ["64"]]

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' | FileCheck %s
 
 // Both versions of a kernel take the same arguments: as much scratch as either needs, of what runs for at most two of "n" no more than for two.
 // CHECK-LABEL: func.func private @once(

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --convert-graph-to-linalg --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --convert-graph-to-linalg --split-input-file | FileCheck %s
 
 // The window is an operand that only lends its shape; a NaN wins.
 // CHECK-DAG: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2 * 2 + d4, d3 + d5 * 2)>

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
 
 // Elements that lie close in a row are picked from vectors of it, others loaded one by one; an input that does not move is broadcast; an index along the
 // vector counts up; an input that lies across is transposed in registers where the tile holds rows of it.

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
 
 // Blocks of 32 columns are the outermost loop, on threads; inside, the sum goes in blocks of 40: the first starts at zero, those in the middle
 // take up what lies in memory, and the last, which is shorter, is the only one that adds the bias.

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' --split-input-file | FileCheck %s
 
 // The vectors of the right side, of two lines each, are asked for eight rounds of the sum ahead, once for both rows that use them.
 

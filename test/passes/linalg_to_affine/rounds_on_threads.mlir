@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine)' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(lower-to-affine)' | FileCheck %s
 
 // The rounds become those of a parallel loop, what they compute and the loops inside them as it is.
 
