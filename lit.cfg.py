@@ -5,13 +5,14 @@ import os
 import sys
 from pathlib import Path
 
-import lit.formats
-
 root = Path(__file__).parent.resolve()
 python = sys.executable
+sys.path.insert(0, str(root / "test" / "support"))
+
+from forked_commands import ForkedCommands  # noqa: E402  (found by the line above)
 
 config.name = "stepwell"
-config.test_format = lit.formats.ShTest(execute_external=False)
+config.test_format = ForkedCommands()
 config.suffixes = [".mlir"]
 config.excludes = [".venv", "build", "Inputs"]
 config.test_source_root = str(root)
