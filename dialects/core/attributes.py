@@ -1,6 +1,7 @@
 """Translation between Python values and MLIR attributes: one rule for every field of our dialects."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -48,6 +49,9 @@ def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
 
 def to_python(attribute: ir.Attribute) -> Any:
     """The Python value of an attribute (inverse of `to_attribute`). Raises InferenceError for a kind that no field has."""
+    read = _READ.get(type(attribute))  # most are of these; `isinstance` of a class of the bindings costs as much as reading a value
+    if read is not None:
+        return read(attribute)
     if isinstance(attribute, ir.BoolAttr):
         return bool(attribute.value)
     if isinstance(attribute, (ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
@@ -63,6 +67,16 @@ def to_python(attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.DenseElementsAttr):
         return dense_value(attribute)
     raise InferenceError(f"attribute {attribute} is of a kind that no field has")
+
+
+_READ: dict[type, Callable[[Any], Any]] = {
+    ir.BoolAttr: lambda attribute: bool(attribute.value),
+    ir.DenseI64ArrayAttr: tuple,
+    ir.FloatAttr: lambda attribute: attribute.value,
+    ir.IntegerAttr: lambda attribute: attribute.value,
+    ir.StringAttr: lambda attribute: attribute.value,
+    ir.TypeAttr: lambda attribute: dtype_of(attribute.value),
+}
 
 
 def sizes_value(attribute: ir.Attribute) -> tuple[int | Size, ...]:

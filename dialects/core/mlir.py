@@ -408,16 +408,18 @@ def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
     """
     found: list[ir.Operation] = []
 
-    def visit(outer: ir.Operation) -> None:
-        for region in outer.regions:
+    def visit(regions: Any) -> None:
+        for region in regions:
             for block in region:
                 for view in block:
                     inner = view.operation
                     if name is None or inner.name == name:
                         found.append(inner)
-                    visit(inner)
+                    inside = inner.regions
+                    if len(inside):  # most ops have none, and to ask is cheaper than to look
+                        visit(inside)
 
-    visit(op.operation)
+    visit(op.operation.regions)
     return found
 
 
@@ -432,24 +434,24 @@ def use_count(value: ir.Value) -> int:
 
 
 @cache
-def _fields_of(cls: Any) -> tuple[list[tuple[str, str]], list[Any], list[tuple[str, str]]]:
+def _fields_of(cls: Any) -> tuple[tuple[tuple[str, str], ...], tuple[Any, ...], tuple[tuple[str, str], ...]]:
     operands, attributes, results, _ = _ext.partition_fields(cls._fields)
-    return [(f.name, f.variadicity.name) for f in operands], list(attributes), [(f.name, f.variadicity.name) for f in results]
+    return tuple((f.name, f.variadicity.name) for f in operands), tuple(attributes), tuple((f.name, f.variadicity.name) for f in results)
 
 
-def operand_fields(cls: Any) -> list[tuple[str, str]]:
+def operand_fields(cls: Any) -> tuple[tuple[str, str], ...]:
     """The operand fields of an op class as (name, "single" | "optional" | "variadic"), in order."""
-    return list(_fields_of(cls)[0])
+    return _fields_of(cls)[0]
 
 
-def attribute_fields(cls: Any) -> list[Any]:
+def attribute_fields(cls: Any) -> tuple[Any, ...]:
     """The attribute fields of an op class (each with `name` and `constraint`, its attribute class), in order."""
-    return list(_fields_of(cls)[1])
+    return _fields_of(cls)[1]
 
 
-def result_fields(cls: Any) -> list[tuple[str, str]]:
+def result_fields(cls: Any) -> tuple[tuple[str, str], ...]:
     """The result fields of an op class, as `operand_fields`."""
-    return list(_fields_of(cls)[2])
+    return _fields_of(cls)[2]
 
 
 def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:
@@ -462,7 +464,7 @@ def result_group(op: ir.Operation, cls: Any, name: str) -> Any:
     return _group(op, result_fields(cls), name, list(op.results), "resultSegmentSizes")
 
 
-def _group(op: ir.Operation, fields: list[tuple[str, str]], name: str, values: list[Any], sizes_name: str) -> Any:
+def _group(op: ir.Operation, fields: Sequence[tuple[str, str]], name: str, values: list[Any], sizes_name: str) -> Any:
     index = [n for n, _ in fields].index(name)
     multiple = [i for i, (_, kind) in enumerate(fields) if kind != "single"]
     if len(multiple) > 1:

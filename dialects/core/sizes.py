@@ -285,7 +285,10 @@ def divides(divisor: "int | Size", size: Dim) -> bool:
 
 def known(sizes: Iterable[Dim]) -> bool:
     """Whether all sizes are numbers."""
-    return all(isinstance(s, int) for s in sizes)
+    for size in sizes:  # `all` with a generator takes several times as long, and this is asked of every type
+        if not isinstance(size, int):
+            return False
+    return True
 
 
 def known_sizes(sizes: Iterable[Dim]) -> list[int]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import cast
 
 from stepwell.dialects.core.dtypes import (
     BOOL,
@@ -52,18 +54,14 @@ class TensorType:
     @property
     def static_shape(self) -> tuple[int, ...]:
         """The shape of a static type. Raises InferenceError if a dimension is dynamic."""
-        sizes = tuple(d for d in self.shape if isinstance(d, int))
-        if len(sizes) != self.rank:
+        if not known(self.shape):
             raise InferenceError(f"{self} has a dynamic dimension where a static shape is needed")
-        return sizes
+        return cast(tuple[int, ...], self.shape)
 
     @property
     def elements(self) -> int:
         """Number of elements of a static type."""
-        count = 1
-        for size in self.static_shape:
-            count *= size
-        return count
+        return prod(self.static_shape)
 
     @property
     def size(self) -> Dim:
@@ -103,7 +101,9 @@ class TensorType:
         """The light form of a ranked tensor type. Raises InferenceError for any other type."""
         if not isinstance(mlir_type, ir.RankedTensorType):
             raise InferenceError(f"expected a ranked tensor, got {mlir_type}")
-        shape: list[Dim] = [None if size == _DYNAMIC else size for size in mlir_type.shape]
+        shape: list[Dim] = mlir_type.shape
+        if _DYNAMIC in shape:
+            shape = [None if size == _DYNAMIC else size for size in shape]
         encoding = mlir_type.encoding
         if encoding is not None:
             free = [i for i, size in enumerate(shape) if size is None]

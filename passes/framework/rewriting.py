@@ -86,13 +86,15 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
     total = 0
     config = rewrite.GreedyRewriteConfig()
     config.use_top_down_traversal = top_down
+    by_root: dict[str, list[Pattern]] = {}
+    for p in sorted(patterns, key=lambda p: -p.benefit):
+        for root in p.roots():
+            by_root.setdefault(root, []).append(p)
     for _ in range(FIXPOINT_ROUNDS):
         run = _Run(state, op)
         native = rewrite.RewritePatternSet()
-        for p in patterns:
-            callback = run.callback(p)
-            for root in p.roots():
-                native.add(root, callback, p.benefit)
+        for root, candidates in by_root.items():
+            native.add(root, run.callback(candidates))
         frozen = native.freeze()
         try:
             rewrite.apply_patterns_and_fold_greedily(op, frozen, config)
@@ -115,14 +117,22 @@ class _Run:
         self.noted = len(state.decisions.entries) if state.decisions is not None else 0
         self.callbacks: list[Any] = []
 
-    def callback(self, p: Pattern) -> Callable[[Any, Any], bool]:
+    def callback(self, candidates: Sequence[Pattern]) -> Callable[[Any, Any], bool]:
+        """What the driver calls for an op of one name: tries the patterns for such ops, best first, until one matches.
+
+        One callback for all of them: entering the insertion point and the location costs more than most patterns need to decline.
+        """
+        rw = Rewriter(self.state)
+
         def call(op: Any, native: Any) -> bool:
             with native.ip, op.location:
-                rw = Rewriter(self.state)
-                result = guarded(p, op, lambda: as_declared(op, checked(op, p.rewrite(op, rw)), rw))
-            if isinstance(result, NoMatch):
-                self.state.decline(p.name, op, result)
-                return True
+                for p in candidates:
+                    result = guarded(p, op, lambda p=p: as_declared(op, checked(op, p.rewrite(op, rw)), rw))  # type: ignore[misc]
+                    if not isinstance(result, NoMatch):
+                        break
+                    self.state.decline(p.name, op, result)
+                else:
+                    return True
             self.matches += 1
             self.state.did(p.name, op, p.summary)
             native.replace_op(op, result)

@@ -59,11 +59,12 @@ def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
 @pattern("graph.mul")
 def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (x * a) * b -> x * (a * b)   one rounding less; relu(x * a) * b -> relu(x * (a * b)) for b > 0"""
-    factor = known(op.rhs, rw.weights)
     relu = producer(op.lhs, "relu")
     inner = producer(op.lhs if relu is None else relu.x, "mul")
-    first = None if inner is None else known(inner.rhs, rw.weights)
-    if factor is None or first is None or not follows_from_products(inner.lhs):
+    if inner is None or not follows_from_products(inner.lhs):  # cheaper to ask than what is known
+        return NoMatch("it does not scale a scaled sum of integers")
+    factor, first = known(op.rhs, rw.weights), known(inner.rhs, rw.weights)
+    if factor is None or first is None:
         return NoMatch("it does not scale a scaled sum of integers")
     if not has_one_use(op.lhs) or (relu is not None and not has_one_use(relu.x)) or not bool((factor > 0).all()):
         return NoMatch("what it scales has another user, or the factor is not above 0")
