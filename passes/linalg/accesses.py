@@ -24,7 +24,7 @@ class Access:
     used: bool  # whether the body reads it
     _columns: dict[int, list[int | None]] = field(default_factory=dict, repr=False, compare=False)  # coefficients that were asked for
 
-    @property
+    @cached_property
     def is_shaped(self) -> bool:
         return isinstance(self.value.type, ir.ShapedType)
 
@@ -68,8 +68,23 @@ class Access:
     def coefficients(self, dim: int) -> list[int | None]:
         """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""
         if dim not in self._columns:
-            self._columns[dim] = [coefficient(r, dim) for r in self._results]
+            self._columns[dim] = [terms.get(dim, 0) for terms in self.terms]
         return self._columns[dim]
+
+    @cached_property
+    def terms(self) -> list[dict[int, int | None]]:
+        """For each result of the map, the coefficients of the dimensions that it mentions (None where it is not linear in one)."""
+        return [terms_of(result) for result in self._results]
+
+    @cached_property
+    def moving(self) -> tuple[int, ...]:
+        """The dimensions that the map mentions."""
+        return tuple(dict.fromkeys(dim for terms in self.terms for dim in terms))
+
+    @cached_property
+    def dims(self) -> list[int]:
+        """For each result of the map, the dimension that it is, or -1 where it is another expression."""
+        return [result.position if isinstance(result, ir.AffineDimExpr) else -1 for result in self._results]
 
     @cached_property
     def _last_stride(self) -> int | None:
@@ -131,18 +146,20 @@ class Access:
         return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
 
 
-def coefficient(expr: Any, dim: int) -> int | None:
-    """The coefficient of `dim` in an affine expression; None if the expression is not linear in it."""
+def terms_of(expr: Any) -> dict[int, int | None]:
+    """The coefficients of the dimensions that an affine expression mentions; None where the expression is not linear in one."""
     if isinstance(expr, ir.AffineDimExpr):
-        return int(expr.position == dim)
+        return {expr.position: 1}
     if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
-        return 0
-    left, right = coefficient(expr.lhs, dim), coefficient(expr.rhs, dim)
+        return {}
+    left, right = terms_of(expr.lhs), terms_of(expr.rhs)
+    pairs = {dim: (left.get(dim, 0), right.get(dim, 0)) for dim in (*left, *right)}
     if isinstance(expr, ir.AffineAddExpr):
-        return None if left is None or right is None else left + right
+        return {dim: None if a is None or b is None else a + b for dim, (a, b) in pairs.items()}
     if isinstance(expr, ir.AffineMulExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
-        return None if left is None else left * expr.rhs.value
-    return 0 if left == 0 and right == 0 else None
+        factor = expr.rhs.value
+        return {dim: None if a is None else a * factor for dim, a in left.items()}
+    return {dim: 0 if pair == (0, 0) else None for dim, pair in pairs.items()}
 
 
 def last_stride(shaped: ir.Type) -> int | None:

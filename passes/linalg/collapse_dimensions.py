@@ -63,7 +63,7 @@ def _apart(stages: list[Stage]) -> set[Sizes]:
     """The sizes of neighbouring dimensions that some stage does not walk as one stretch where it writes or reads them."""
     written = {_sizes(stage.members[0].outputs[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
     reads = [(member, access) for stage in stages for member in stage.members for access in member.inputs if access.is_shaped]
-    read = {_sizes(access, i) for member, access in reads for i in range(len(access.map.results) - 1) if not _pair_walks(member, access, i)}
+    read = {_sizes(access, i) for member, access in reads for i in range(len(access.dims) - 1) if not _pair_walks(member, access, i)}
     return written | read
 
 
@@ -75,7 +75,7 @@ def _sizes(access: Access, index: int) -> Sizes:
 
 def _joined(members: list[Structured]) -> list[bool]:
     """Whether each two neighbouring dimensions of a stage's output can become one."""
-    rank = len(members[0].outputs[0].map.results)
+    rank = len(members[0].outputs[0].dims)
     begin, end = _begin(members), members[-1].operation.results[0]
     return [all(_pair_walks(member, member.outputs[0], i) for member in members) and merges_written(begin, end, i) for i in range(rank - 1)]
 
@@ -93,7 +93,7 @@ def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) ->
 
     With `apart`, only dimensions of the output one of which is of a size known only at run time, and whose sizes are not in it.
     """
-    rank = len(members[0].outputs[0].map.results)
+    rank = len(members[0].outputs[0].dims)
     joined = _joined(members)
     if apart is not None:
         sizes = [_sizes(members[0].outputs[0], i) for i in range(rank - 1)]
@@ -102,7 +102,7 @@ def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) ->
     for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):
             return NoMatch("its body asks for the index of a loop")
-        outputs = [_dim(r) for r in member.outputs[0].map.results]
+        outputs = member.outputs[0].dims
         merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
         inside = member.reduction_dims
         merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and apart is None and _pair_merges(member, a)}
@@ -118,13 +118,9 @@ def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) ->
     return result
 
 
-def _dim(expr: Any) -> int:
-    return expr.position if isinstance(expr, ir.AffineDimExpr) else -1
-
-
 def _pair_walks(op: Structured, access: Access, index: int) -> bool:
     """Whether the loops that walk dimensions `index` and `index + 1` of an operand can become one."""
-    first, second = (_dim(r) for r in access.map.results[index : index + 2])
+    first, second = access.dims[index : index + 2]
     return first >= 0 and second == first + 1 and _pair_merges(op, first)
 
 
@@ -141,23 +137,14 @@ def _pair_merges(op: Structured, dim: int) -> bool:
 
 def _walks_together(access: Access, dim: int) -> bool:
     """Whether an operand's elements for loops `dim` and `dim + 1` lie side by side in two dimensions, and these in memory."""
-    involved = [r for r in access.map.results if any(_mentions(r, d) for d in (dim, dim + 1))]
+    involved = sum(dim in terms or dim + 1 in terms for terms in access.terms)
     if not involved:
         return True
-    positions = [_dim(r) for r in access.map.results]
-    if len(involved) != 2 or (dim, dim + 1) not in pairwise(positions):
+    if involved != 2 or (dim, dim + 1) not in pairwise(access.dims):
         return False
-    outer = positions.index(dim)
+    outer = access.dims.index(dim)
     step, inner, size = access.exact_strides[outer], access.exact_strides[outer + 1], access.exact_shape[outer + 1]
     return None not in (step, inner, size) and step == product((inner, size)) and merges(access.value, outer)
-
-
-def _mentions(expr: Any, dim: int) -> bool:
-    if isinstance(expr, ir.AffineDimExpr):
-        return bool(expr.position == dim)
-    if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
-        return False
-    return _mentions(expr.lhs, dim) or _mentions(expr.rhs, dim)
 
 
 def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
@@ -216,7 +203,7 @@ def _reassociation(access: Access, groups: Groups) -> list[list[int]]:
     """How the operand's dimensions group, or [] if none merge."""
     follows = {d: g[i - 1] for g in groups for i, d in enumerate(g) if i > 0}
     out: list[list[int]] = []
-    positions = [_dim(r) for r in access.map.results]
+    positions = access.dims
     for i, d in enumerate(positions):
         if out and d >= 0 and follows.get(d, -2) == positions[i - 1]:
             out[-1].append(i)

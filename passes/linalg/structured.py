@@ -73,7 +73,8 @@ class Structured:
         """The kind of each dimension: "parallel" or "reduction"."""
         if self.is_fill:
             return ["parallel"] * self.accesses[0].map.n_dims
-        return ["reduction" if "reduction" in str(a) else "parallel" for a in self.operation.attributes["iterator_types"]]
+        kinds = str(self.operation.attributes["iterator_types"]).split(",")  # one text: to print costs as much for one kind as for all
+        return ["reduction" if "reduction" in kind else "parallel" for kind in kinds if "<" in kind]
 
     @cached_property
     def parallel_dims(self) -> list[int]:
@@ -135,12 +136,12 @@ class Structured:
         found: dict[int, Dim] = {}
         for access in self.accesses:
             if access.is_shaped:
-                for place, (result, size) in enumerate(zip(access.map.results, ir.ShapedType(access.value.type).shape, strict=True)):
-                    if isinstance(result, ir.AffineDimExpr) and not isinstance(found.get(result.position), int):
+                for place, (dim, size) in enumerate(zip(access.dims, access.value.type.shape, strict=True)):
+                    if dim >= 0 and not isinstance(found.get(dim), int):
                         if size >= 0:
-                            found[result.position] = size
-                        elif found.get(result.position) is None:
-                            found[result.position] = self.shapes.dim(access.value, place)
+                            found[dim] = size
+                        elif found.get(dim) is None:
+                            found[dim] = self.shapes.dim(access.value, place)
         out = [found.get(d) for d in range(len(self.iterators))]
         known = [size for size in out if size is not None]
         if len(known) != len(out):

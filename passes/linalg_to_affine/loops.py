@@ -49,6 +49,9 @@ class LoopNest:
         self.ivs: list[ir.Value] = list(enclosing.ivs)
         self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
         self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
+        self._exprs: dict[tuple[int, int, bool], Any] = {}  # where dimensions stand, as long as the two above stay as they are
+        self._addresses: dict[tuple[Any, ...], Any] = {}  # and where accesses go
+        self._texts: dict[Any, str] = {}  # of addresses
         self.taken: dict[int, int] = {}  # of summed dimensions, how many iterations a round of the loop around takes in
         self.mask: ir.Value | None = None  # of the lanes of vectors, where not all of them are on
         self.begins = self.ends = True  # whether the summed loops to come start the sums, and finish them: not so in every block of a sum
@@ -273,15 +276,23 @@ class LoopNest:
     def _enter(self, dim: int, iv: ir.Value) -> None:
         self.where.setdefault(dim, []).append(len(self.ivs))
         self.ivs.append(iv)
+        self._moved()
 
     def _leave(self, dim: int) -> None:
         self.where[dim].pop()
         self.ivs.pop()
+        self._moved()
+
+    def _moved(self) -> None:
+        """Forget what depends on where the dimensions stand."""
+        self._exprs.clear()
+        self._addresses.clear()
 
     def _begin(self, dim: int, low: int | Size) -> None:
         """From here on a dimension is `low` further, without a loop."""
         if isinstance(low, int):
             self.fixed[dim] = self.fixed.get(dim, 0) + low
+            self._moved()
         else:
             self._enter(dim, self._value(low))
 
@@ -289,6 +300,7 @@ class LoopNest:
         """What `_begin` did is undone."""
         if isinstance(low, int):
             self.fixed[dim] -= low
+            self._moved()
         else:
             self._leave(dim)
 
@@ -301,19 +313,38 @@ class LoopNest:
 
         With `own`, its value inside the current round of the fused loops.
         """
-        exprs: list[Any] = []
-        for d in range(len(self.sizes)):
-            offset = point.get(d, 0) + (lane if d == self.nest.vector else 0)
-            expr: Any = ir.AffineConstantExpr.get(self.fixed.get(d, 0) + offset)
+        return [self._expr(d, point.get(d, 0) + (lane if d == self.nest.vector else 0), own) for d in range(len(self.sizes))]
+
+    def _expr(self, d: int, offset: int, own: bool) -> Any:
+        """The expression of dimension `d`, so much further: see `point_exprs`."""
+        expr: Any = self._exprs.get((d, offset, own))
+        if expr is None:
+            expr = ir.AffineConstantExpr.get(self.fixed.get(d, 0) + offset)
             for place in reversed(self.where.get(d, [])):
                 expr = ir.AffineExpr.get_add(ir.AffineDimExpr.get(place), expr)
             if d in self.enclosing.places and not own:
                 expr = ir.AffineExpr.get_add(ir.AffineDimExpr.get(self.enclosing.places[d]) * self.sizes[d], expr)
-            exprs.append(expr)
-        return exprs
+            self._exprs[d, offset, own] = expr
+        return expr
 
     def address(self, access: Access, point: Offsets, lane: int = 0, across: Sequence[Any] | None = None) -> Any:
         """Where an access goes at `point`; `across` gives an epilogue's dimensions as expressions of the root's."""
+        # Of the point, only the dimensions count that the access moves along; an epilogue's moves along any of the root's.
+        dims = range(len(self.sizes)) if across is not None else access.moving
+        offsets = tuple(point.get(d, 0) + (lane if d == self.nest.vector else 0) for d in dims)
+        key = (access.value, access.map, across is not None, offsets)
+        if key not in self._addresses:
+            self._addresses[key] = self._address(access, point, lane, across)
+        return self._addresses[key]
+
+    def place(self, access: Access, point: Offsets) -> str:
+        """The text of an address: points of one text read the same elements. To print it takes longer than to make it, so it is kept."""
+        where = self.address(access, point)
+        if where not in self._texts:
+            self._texts[where] = str(where)
+        return self._texts[where]
+
+    def _address(self, access: Access, point: Offsets, lane: int, across: Sequence[Any] | None) -> Any:
         count = len(self.ivs)
         shrunk = self.enclosing.shrunk.get(access.value)
 

@@ -22,7 +22,7 @@ from stepwell.passes.linalg.views import origin
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, everywhere, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
-from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body, emit_value
+from stepwell.passes.linalg_to_affine.scalar_body import ScalarBody, as_vector, emit_value
 from stepwell.passes.linalg_to_affine.shared_sums import tile_sums
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.tiles import TiledSums
@@ -64,6 +64,7 @@ class NestEmitter(LoopNest):
         self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
         self.shown = [any(o.kind(d) != "scalar" for d in root.reduction_dims) for o in root.outputs]
         self.use = use if not self.known else None  # numbers that are written into the code need no vectors of them
+        self._bodies: dict[Structured, ScalarBody] = {}
         self._numbers: dict[ir.Value, ir.Value | None] = {}  # what single elements hold
         self.whole = True  # whether the tile at hand is one, and not what is left over
 
@@ -269,7 +270,7 @@ class NestEmitter(LoopNest):
                 if n in numbers:
                     inputs.append(constant_of(access.element_type, numbers[n]))
                     continue
-                key = (n, str(self.address(access, point)) if access.is_shaped else "")
+                key = (n, self.place(access, point) if access.is_shaped else "")
                 if key not in loaded:
                     loaded[key] = self._load(access, point, width)
                     self._prefetch(access, point, width)
@@ -277,7 +278,7 @@ class NestEmitter(LoopNest):
             index = partial(self._index, point=point, width=width)
             before = acc[i * count : (i + 1) * count]
             own = [self._load(o, point, width) if s and o.used else a for o, s, a in zip(self.root.outputs, self.shown, before, strict=True)]
-            made = emit_body(self.root, [*inputs, *own], width, index, fma=self.fma)
+            made = self._body(self.root).emit([*inputs, *own], width, index)
             if self.mask is not None and self.lanes_reduce:
                 made = [arith.select(self.mask, m, o) for m, o in zip(made, own, strict=True)]
             for n, (out, shown) in enumerate(zip(self.root.outputs, self.shown, strict=True)):
@@ -304,7 +305,7 @@ class NestEmitter(LoopNest):
     def _turn(self, found: dict[tuple[int, str], ir.Value], n: int, first: Offsets, dim: int, count: int, width: int) -> None:
         """Load input `n` at `count` points along `dim` from `first` on, in vectors of `width` along the nest's dimension."""
         access = self.root.inputs[n]
-        keys = [(n, str(self.address(access, {**first, dim: first[dim] + i}))) for i in range(count)]
+        keys = [(n, self.place(access, {**first, dim: first[dim] + i})) for i in range(count)]
         if keys[0] in found:  # points that differ only in dimensions along which the input does not move
             return
 
@@ -330,7 +331,7 @@ class NestEmitter(LoopNest):
 
         sums = tile_sums(
             [[{**point, **column} for column in columns] for point in points], number=lambda place: self._number(n, place, width),
-            address=lambda place: str(self.address(other, place)), load=load, width=width, fma=self.fma,
+            address=lambda place: self.place(other, place), load=load, width=width, fma=self.fma,
         )  # fmt: skip
         return None if sums is None else [as_vector(initial, width) if v is None else v for v in sums]
 
@@ -338,7 +339,7 @@ class NestEmitter(LoopNest):
         """As `_step`, by an intrinsic, which takes in several iterations at once; `acc` are registers of two dimensions if it works on these."""
         if use.intrinsic.tile is not None:
             return self.tiles.step(self, acc)
-        keys = [[(side, str(self.address(self.root.inputs[index], point))) for side, index in enumerate(use.sides)] for point in points]
+        keys = [[(side, self.place(self.root.inputs[index], point)) for side, index in enumerate(use.sides)] for point in points]
         # What there is most of is taken one after the other, so that only the other operand stays in registers.
         most = max(range(len(use.sides)), key=lambda side: len({key[side] for key in keys}))
         alike: dict[tuple[int, str], list[int]] = {}
@@ -384,11 +385,18 @@ class NestEmitter(LoopNest):
     def _epilogue(self, epilogue: Structured, point: Offsets, group: list[Any], width: int, written: ir.Value) -> list[Any]:
         """Apply an element-wise op to the tile, whose elements belong to `written`; its dimensions are the results of the root's output map."""
         lanes = 1 if self.lanes_reduce else width
-        across = [self.root.outputs[0].map.results[d] for d in range(len(epilogue.iterators))]
+        results = list(self.root.outputs[0].map.results)
+        across = [results[d] for d in range(len(epilogue.iterators))]
         inner = NestView(self, epilogue, across, point, lanes)
         inputs = [group[0] if a.value == written else inner.load(a) if a.used else None for a in epilogue.inputs]
         before = group if epilogue.outputs[0].value == written else [None]
-        return emit_body(epilogue, [*inputs, *before], lanes, inner.index, fma=self.fma)
+        return self._body(epilogue).emit([*inputs, *before], lanes, inner.index)
+
+    def _body(self, op: Structured) -> ScalarBody:
+        """The body of the root or of an epilogue."""
+        if op not in self._bodies:
+            self._bodies[op] = ScalarBody(op, fma=self.fma)
+        return self._bodies[op]
 
     # -- loads and stores ---------------------------------------------------------------------------------------------------
 
@@ -471,9 +479,9 @@ class NestEmitter(LoopNest):
                 continue
             if access.kind(around) == "scalar" or self.sizes[innermost] * element_bits(access.element_type) != LINE * 8:
                 continue
-            now, later = ({str(m): m for m in (self.address(access, {**p, around: i}) for p in points)} for i in (0, 1))
+            now, later = ({self.place(access, p): p for p in ({**p, around: i} for p in points)} for i in (0, 1))
             for text in [t for t in later if t not in now]:  # windows that overlap have the others in any case
-                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, ir.AffineMapAttr.get(later[text]))
+                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, ir.AffineMapAttr.get(self.address(access, later[text])))
 
     @contextmanager
     def _early(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import defining_op, ir, scf, vector
 from stepwell.passes.framework.rewriting import clone_into
@@ -15,19 +16,90 @@ def as_vector(value: ir.Value, width: int) -> ir.Value:
     return vector.broadcast(ir.VectorType.get([width], value.type), value)
 
 
-def emit_body(
-    op: Structured, arguments: Sequence[ir.Value | None], width: int, index: Callable[[int], ir.Value], *, fma: bool = False
-) -> list[ir.Value]:
-    """Emit the body at the current insertion point with its block arguments replaced; returns what it yields.
+@dataclass(frozen=True)
+class _BodyOp:
+    """An op of a body, read once: it is emitted for each point of a tile."""
 
-    An argument that is a vector makes what depends on it a vector of `width` lanes; scalars are broadcast where they meet one.
-    `index(dim)` gives the value of `linalg.index dim`. Arguments that the body does not read may be None.
+    operation: ir.Operation
+    name: str
+    operands: list[ir.Value]
+    results: list[ir.Value]
+    attributes: dict[str, ir.Attribute]
+    """Without the permission to contract."""
+    decided: bool
+    """Whether it had that permission: it is decided here."""
+
+    @staticmethod
+    def of(operation: ir.Operation) -> "_BodyOp":
+        attributes = {key: operation.attributes[key] for key in operation.attributes}
+        decided = may_contract(operation)
+        if decided:
+            attributes["fastmath"] = _without_contraction(attributes["fastmath"])
+        return _BodyOp(operation, operation.name, list(operation.operands), list(operation.results), attributes, decided)
+
+
+class ScalarBody:
+    """The body of a structured op, to be emitted many times.
 
     What may be contracted becomes a fused multiply-add here if the target has it (`fma`), and nowhere later: LLVM decides anew for each copy
     that it makes of a loop, so that results would depend on which iterations a thread is given.
     """
-    values: dict[ir.Value, ir.Value] = {a: v for a, v in zip(op.body.arguments, arguments, strict=True) if v is not None}
-    return _emit_block(op, op.body, values, width, index, fma)
+
+    def __init__(self, op: Structured, *, fma: bool = False) -> None:
+        self.op = op
+        self._contracted = op.contracted if fma else {}
+        self._products = {product for product, _ in self._contracted.values()}
+        self._ops: dict[ir.Block, list[_BodyOp]] = {}
+
+    def emit(self, arguments: Sequence[ir.Value | None], width: int, index: Callable[[int], ir.Value]) -> list[ir.Value]:
+        """Emit the body at the current insertion point with its block arguments replaced; returns what it yields.
+
+        An argument that is a vector makes what depends on it a vector of `width` lanes; scalars are broadcast where they meet one.
+        `index(dim)` gives the value of `linalg.index dim`. Arguments that the body does not read may be None.
+        """
+        values: dict[ir.Value, ir.Value] = {a: v for a, v in zip(self.op.body.arguments, arguments, strict=True) if v is not None}
+        return self._emit(self.op.body, values, width, index)
+
+    def _emit(self, block: ir.Block, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value]) -> list[ir.Value]:
+        """Emit the body, or that of a loop inside of it, with the values that it reads replaced; returns what it yields."""
+        here = ir.InsertionPoint.current
+        if block not in self._ops:
+            self._ops[block] = [_BodyOp.of(inner.operation) for inner in block.operations]
+        for inner in self._ops[block]:
+            if inner.name in WITHOUT_VALUE:
+                return [values.get(v, v) for v in inner.operands]
+            if inner.name == LOOP and width > 1:
+                self._emit_loop(inner.operation, values, width, index)
+                continue
+            result = inner.results[0]
+            if inner.name == "linalg.index":
+                values[result] = index(ir.IntegerAttr(inner.attributes["dim"]).value)
+                continue
+            name, operands = inner.name, [values.get(v, v) for v in inner.operands]
+            if result in self._products and not any(map(_is_one, operands)):
+                continue
+            if result in self._contracted and self._contracted[result][0] not in values:
+                name, operands = "math.fma", [values.get(v, v) for v in self._contracted[result][1]]
+            lanes = _lanes(operands)
+            if lanes is not None and name in READS:
+                values[result] = neighbours(inner.operation, operands, width)
+                continue
+            if lanes is None and not inner.decided:
+                clone_into(inner.operation, values, here)
+                continue
+            new = _create(inner, name, operands, lanes)
+            values.update(zip(inner.results, new.results, strict=True))
+        raise AssertionError("a structured op's body and its loops end in a yield")
+
+    def _emit_loop(self, loop: ir.Operation, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value]) -> None:
+        """A loop of the body whose rounds are the same for all lanes, and which hands on vectors."""
+        low, high, step, *carried = [values.get(v, v) for v in loop.operands]
+        new = scf.ForOp(low, high, step, [as_vector(v, width) for v in carried])
+        block = loop.regions[0].blocks[0]
+        values.update(zip(block.arguments, [new.induction_variable, *new.inner_iter_args], strict=True))
+        with ir.InsertionPoint(new.body):
+            scf.YieldOp([as_vector(v, width) for v in self._emit(block, values, width, index)])
+        values.update(zip(loop.results, new.results, strict=True))
 
 
 def emit_value(op: Structured, value: ir.Value, argument: ir.Value, given: ir.Value, index: Callable[[int], ir.Value]) -> ir.Value:
@@ -40,68 +112,21 @@ def emit_value(op: Structured, value: ir.Value, argument: ir.Value, given: ir.Va
     if made.name == "linalg.index":
         return index(ir.IntegerAttr(made.attributes["dim"]).value)
     operands = [emit_value(op, v, argument, given, index) for v in made.operands]
-    return _create(made, made.name, operands, {key: made.attributes[key] for key in made.attributes}).result
+    attributes = {key: made.attributes[key] for key in made.attributes}
+    return _create(_BodyOp(made, made.name, [], list(made.results), attributes, False), made.name, operands, _lanes(operands)).result
 
 
-def _create(like: ir.Operation, name: str, operands: Sequence[ir.Value], attributes: dict[str, ir.Attribute]) -> ir.Operation:
+def _lanes(operands: Sequence[ir.Value]) -> int | None:
+    """The lanes of the first operand that is a vector; None if there is none."""
+    return next((kind.shape[0] for kind in (v.type for v in operands) if isinstance(kind, ir.VectorType)), None)
+
+
+def _create(like: _BodyOp, name: str, operands: Sequence[ir.Value], lanes: int | None) -> ir.Operation:
     """An op in the place of one of a body: on vectors if an operand is one, with scalars in all of its lanes."""
-    width = next((v.type.shape[0] for v in operands if isinstance(v.type, ir.VectorType)), None)
-    if width is not None:
-        operands = [as_vector(v, width) for v in operands]
-    results = [r.type if width is None else ir.VectorType.get([width], r.type) for r in like.results]
-    return ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=like.location)
-
-
-def _emit_block(
-    op: Structured, block: ir.Block, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value], fma: bool
-) -> list[ir.Value]:
-    """Emit the body, or that of a loop inside of it, with the values that it reads replaced; returns what it yields."""
-    here = ir.InsertionPoint.current
-    contracted = op.contracted if fma else {}
-    products = {product for product, _ in contracted.values()}
-    for inner in block.operations:
-        operation = inner.operation
-        if operation.name in WITHOUT_VALUE:
-            return [values.get(v, v) for v in operation.operands]
-        if operation.name == LOOP and width > 1:
-            _emit_loop(op, operation, values, width, index, fma)
-            continue
-        result = operation.results[0]
-        if operation.name == "linalg.index":
-            values[result] = index(ir.IntegerAttr(operation.attributes["dim"]).value)
-            continue
-        operands = [values.get(v, v) for v in operation.operands]
-        name, attributes = operation.name, {key: operation.attributes[key] for key in operation.attributes}
-        decided = may_contract(operation)
-        if decided:
-            attributes["fastmath"] = _without_contraction(attributes["fastmath"])
-        if result in products and not any(map(_is_one, operands)):
-            continue
-        if result in contracted and contracted[result][0] not in values:
-            name, operands = "math.fma", [values.get(v, v) for v in contracted[result][1]]
-        vectorised = any(isinstance(v.type, ir.VectorType) for v in operands)
-        if vectorised and name in READS:
-            values[result] = neighbours(operation, operands, width)
-            continue
-        if not vectorised and not decided:
-            clone_into(operation, values, here)
-            continue
-        new = _create(operation, name, operands, attributes)
-        values.update(zip(operation.results, new.results, strict=True))
-    raise AssertionError("a structured op's body and its loops end in a yield")
-
-
-def _emit_loop(
-    op: Structured, loop: ir.Operation, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value], fma: bool
-) -> None:
-    """A loop of the body whose rounds are the same for all lanes, and which hands on vectors."""
-    low, high, step, *carried = [values.get(v, v) for v in loop.operands]
-    new = scf.ForOp(low, high, step, [as_vector(v, width) for v in carried])
-    block = loop.regions[0].blocks[0]
-    values.update(zip(block.arguments, [new.induction_variable, *new.inner_iter_args], strict=True))
-    with ir.InsertionPoint(new.body):
-        scf.YieldOp([as_vector(v, width) for v in _emit_block(op, block, values, width, index, fma)])
-    values.update(zip(loop.results, new.results, strict=True))
+    if lanes is not None:
+        operands = [as_vector(v, lanes) for v in operands]
+    results = [r.type if lanes is None else ir.VectorType.get([lanes], r.type) for r in like.results]
+    return ir.Operation.create(name, results=results, operands=operands, attributes=like.attributes, loc=like.operation.location)
 
 
 def neighbours(read: ir.Operation, operands: Sequence[ir.Value], width: int) -> ir.Value:
