@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from every import every
 from importing import context, model
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
@@ -102,7 +103,7 @@ def shared(rule: Rule) -> bool:
     return rule.domain != "" and any(r.function is rule.function and r.domain == "" for r in RULES)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=named)
+@every("rule", RULES, ids=named)
 def test_a_rule_takes_all_that_its_schemas_have(rule: Rule) -> None:
     assert schemas(rule)
     for schema in schemas(rule):
@@ -113,7 +114,7 @@ def test_a_rule_takes_all_that_its_schemas_have(rule: Rule) -> None:
         assert rule.variadic or not any(map(is_variadic, schema.inputs)), f"version {schema.since_version} takes any number of inputs"
 
 
-@pytest.mark.parametrize("rule", RULES, ids=named)
+@every("rule", RULES, ids=named)
 def test_a_rule_takes_nothing_that_no_schema_has(rule: Rule) -> None:
     known = {name for schema in schemas(rule) for name in schema.attributes}
     assert shared(rule) or set(rule.attributes) <= known
@@ -121,7 +122,7 @@ def test_a_rule_takes_nothing_that_no_schema_has(rule: Rule) -> None:
     assert not rule.variadic or any(is_variadic(p) for schema in schemas(rule) for p in schema.inputs)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=named)
+@every("rule", RULES, ids=named)
 def test_a_rule_needs_nothing_that_its_schemas_leave_out(rule: Rule) -> None:
     for schema in schemas(rule):
         assert rule.required <= schema.min_input, f"version {schema.since_version}"
@@ -129,7 +130,7 @@ def test_a_rule_needs_nothing_that_its_schemas_leave_out(rule: Rule) -> None:
         assert {name for name in needed if not schema.attributes[name].required} == set(), f"version {schema.since_version}"
 
 
-@pytest.mark.parametrize("rule", RULES, ids=named)
+@every("rule", RULES, ids=named)
 def test_what_is_not_given_is_what_the_schema_says(rule: Rule) -> None:
     for schema in schemas(rule):
         for name, attribute in schema.attributes.items():
@@ -143,7 +144,7 @@ def test_what_is_not_given_is_what_the_schema_says(rule: Rule) -> None:
                 assert ours == (float(told[1]) if told else NOT_GIVEN.get((rule.name, name))), f"{name} of version {schema.since_version}"
 
 
-@pytest.mark.parametrize("rule", RULES, ids=named)
+@every("rule", RULES, ids=named)
 def test_a_rule_uses_all_that_it_takes(rule: Rule) -> None:
     tree = ast.parse(textwrap.dedent(inspect.getsource(rule.function))).body[0]
     assert isinstance(tree, ast.FunctionDef)
@@ -189,7 +190,7 @@ def test_every_operator_with_more_outputs_is_asked_for_them() -> None:
     assert several == set(ALL_OUTPUTS)
 
 
-@pytest.mark.parametrize("op", ALL_OUTPUTS)
+@every("op", ALL_OUTPUTS)
 def test_all_outputs_are_given(op: str) -> None:
     """A rule gives each output of its newest schema, or another node with it is refused (in test_unsupported.py)."""
     opset, inputs, attributes = ALL_OUTPUTS[op]
@@ -236,15 +237,17 @@ def references(nodes: Iterable[NodeProto]) -> tuple[set[str], set[str]]:
     return values, attributes
 
 
-WITH_BODY = [
-    (s, version)
-    for s in defs.get_all_schemas_with_history()
-    if s.domain == "" and s.has_function and find_rule("", s.name, s.since_version) is None
-    for version in s.function_opset_versions
-]
+def with_body() -> list[tuple[Any, int]]:
+    """The operators that are imported by the function that their schema has, and the opset versions of the function."""
+    return [
+        (s, version)
+        for s in defs.get_all_schemas_with_history()
+        if s.domain == "" and s.has_function and find_rule("", s.name, s.since_version) is None
+        for version in s.function_opset_versions
+    ]
 
 
-@pytest.mark.parametrize(("schema", "version"), WITH_BODY, ids=lambda v: getattr(v, "name", str(v)))
+@every(("schema", "version"), with_body, ids=lambda v: getattr(v, "name", str(v)))
 def test_a_function_reads_all_that_it_takes(schema: Any, version: int) -> None:
     function = FunctionProto.FromString(schema.get_function_with_opset_version(version))
     values, attributes = references(function.node)
@@ -279,7 +282,7 @@ def body_of(op: str, opset: int, types: Sequence[TensorType | None], outputs: in
     return function
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda c: f"{c[0]}-{c[1]}-{'-'.join(c[5])}")
+@every("call", CALLS, ids=lambda c: f"{c[0]}-{c[1]}-{'-'.join(c[5])}")
 def test_a_function_made_for_a_node_reads_all_that_it_is_given(call: Any) -> None:
     op, opset, types, attributes, outputs, varied = call
     function = body_of(op, opset, types, outputs, attributes)
