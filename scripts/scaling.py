@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds that graphs of growing size take: import, each level of IR, machine code; and how they grow.
+"""CPU seconds that graphs of growing size take: import, each level of IR, machine code; and how they grow.
 
     .venv/bin/python scripts/scaling.py [GRAPH …] [--nodes 100,1000,10000] [--recursion-limit N]
 
@@ -13,15 +13,17 @@ Each graph is generated, of about so many nodes:
     joined    half of the nodes give the operands of one Concat, and as many constants those of another
     distinct  a chain of products of growing sizes: as many kernels as nodes (at most 400 nodes)
 
-The last line of a table has the exponent of the growth between the two largest sizes: 1 is linear, 2 is quadratic. Every size runs in a
-process of its own, without the cache.
+The last lines of a table have the exponent of the growth between the two largest sizes, and between the smallest and the largest: 1 is linear,
+2 is quadratic. Every size runs in a process of its own, without the cache. `workers` are the compiler processes.
 """
 
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -126,14 +128,24 @@ GRAPHS: dict[str, Callable[[int], ModelProto]] = {f.__name__: f for f in (chain,
 
 
 def measure(graph: str, nodes: int, recursion_limit: int | None) -> dict[str, float]:
-    """The seconds of each level, in this process."""
+    """The CPU seconds of each level in this process, and those of its compiler processes."""
     import stepwell
+    from stepwell.codegen.pool import shut_down
 
     source = GRAPHS[graph](nodes)
     stepwell.compile(GRAPHS["chain"](9), cache=False)  # loads what there is to load
+    shut_down()
     if recursion_limit is not None:
         sys.setrecursionlimit(recursion_limit)
-    seconds = dict(stepwell.compile(source, cache=False).timings)
+    seconds, spent, others = {}, time.process_time(), sum(os.times()[2:4])
+
+    def reached(level: str, _: float) -> None:
+        nonlocal spent
+        seconds[level], spent = time.process_time() - spent, time.process_time()
+
+    stepwell.compile(source, cache=False, on_level=reached)
+    shut_down()  # the times of processes are known when they have ended
+    seconds["workers"] = sum(os.times()[2:4]) - others
     return {**seconds, "sum": sum(seconds.values())}
 
 
@@ -151,10 +163,12 @@ def table(graph: str, sizes: Sequence[int], recursion_limit: int | None) -> None
             print(f"{graph:>9} nodes " + " ".join(f"{name:>9}" for name in seconds))
         rows.append((size, seconds))
         print(f"{size:15} " + " ".join(f"{s:9.3f}" for s in seconds.values()), flush=True)
-    if len(rows) > 1:
-        (small, before), (large, after) = rows[-2:]
-        grown = math.log(large / small)
-        print(f"{'exponent':>15} " + " ".join(f"{math.log(max(after[n], 1e-4) / max(before[n], 1e-4)) / grown:9.2f}" for n in after) + "\n")
+    for name, first in (("exponent", -2), ("from the first", 0)):
+        if len(rows) > (1 if first else 2):
+            (small, before), (large, after) = rows[first], rows[-1]
+            grown = math.log(large / small)
+            print(f"{name:>15} " + " ".join(f"{math.log(max(after[n], 1e-4) / max(before[n], 1e-4)) / grown:9.2f}" for n in after))
+    print()
 
 
 def main() -> None:
