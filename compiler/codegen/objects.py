@@ -5,13 +5,12 @@ import io
 import re
 import sys
 import tempfile
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from stepwell.dialects.core.locations import renumber_nodes, strip_node_names
-from stepwell.dialects.core.mlir import ExecutionEngine, borrowed_context, diagnostics, ir, make_context
+from stepwell.dialects.core.mlir import ExecutionEngine, diagnostics, ir, make_context
 from stepwell.dialects.sched.dialect import Sched
 from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
@@ -170,11 +169,6 @@ def _bytecode(module: Any) -> bytes:
 def make_engine_context() -> ir.Context:
     """A context for `compile_unit`: functions at level affine need one dialect of ours, `sched`, and those in the llvm dialect none."""
     return make_context(Sched)
-
-
-def borrowed_engine_context() -> AbstractContextManager[ir.Context]:
-    """As `make_engine_context`, for the length of a block (see `borrowed_context`)."""
-    return borrowed_context(Sched)
 
 
 def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:

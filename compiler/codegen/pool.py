@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, BinaryIO, cast
 
 from stepwell.codegen.forks import Forked, may_fork
-from stepwell.codegen.objects import Unit, borrowed_engine_context, compile_unit
+from stepwell.codegen.objects import Unit, compile_unit, make_engine_context
 from stepwell.codegen.worker import receive, send
 from stepwell.dialects.support.errors import CodegenError, StepwellError
 from stepwell.dialects.support.extensions import extending_modules
@@ -257,12 +257,12 @@ def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: P
     if jobs is None:
         jobs = _jobs(None) if _elsewhere(len(units)) else 0
     if jobs == 0 or not sys.executable:
+        context = make_engine_context()
         objects = []
-        with borrowed_engine_context() as context:
-            for unit in units:
-                objects.append(compile_unit(unit, context, libraries))
-                if progress is not None:
-                    progress(unit.name)
+        for unit in units:
+            objects.append(compile_unit(unit, context, libraries))
+            if progress is not None:
+                progress(unit.name)
     else:
         objects = _pool.compile(units, min(jobs, len(units)), libraries, progress, timeout)
     return dict(zip((unit.name for unit in units), objects, strict=True))

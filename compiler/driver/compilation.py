@@ -44,7 +44,6 @@ from stepwell.runtime.model import CompiledModel
 if TYPE_CHECKING:
     import onnx
 
-    from stepwell.dialects.core.mlir import ir
     from stepwell.driver.lowered import Lowered
     from stepwell.importer import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
@@ -229,18 +228,6 @@ class _Request:
         `keep_weights` says whether the model will be stored in `store`.
         """
         with uninterrupted():
-            from stepwell.dialects.core.mlir import borrowed_context, make_context
-
-        if instrumentation is not None:  # it may keep IR
-            return self._make_in(make_context(), store, on_level, instrumentation, keep_weights=keep_weights)
-        with borrowed_context() as context:
-            return self._make_in(context, store, on_level, instrumentation, keep_weights=keep_weights)
-
-    def _make_in(
-        self, context: "ir.Context", store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
-    ) -> tuple[Artifact | Signature, dict[str, float], dict[Path, bytes]]:
-        """As `make`, with IR in `context`."""
-        with uninterrupted():
             from stepwell.dialects.core.kernel_info import KernelInfo
             from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
@@ -250,7 +237,7 @@ class _Request:
         passes = self.options.passes()
         try:
             with assumptions() as assumed:
-                imported, seconds = import_source(self.source, self.options, context)
+                imported, seconds = import_source(self.source, self.options)
         except NeedsError as error:
             return self._needing(error, keep_weights=keep_weights)
         if on_level is not None:

@@ -159,14 +159,14 @@ def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | No
         on_level(level, seconds)
 
 
-def import_source(source: Source, options: CompileOptions, context: ir.Context | None = None) -> "tuple[ImportedModel, float]":
-    """The model at level graph, in `context` or one of its own, and the seconds it took."""
+def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedModel, float]":
+    """The model at level graph, and the seconds it took."""
     with uninterrupted():
         from stepwell.importer import import_model  # here, because it loads onnx, which is not needed to continue from IR
 
     load_installed()
     clock = stopwatch()
-    imported = import_model(source, context or make_context(), shapes=options.shapes, constants=options.values, limits=options.limits)
+    imported = import_model(source, make_context(), shapes=options.shapes, constants=options.values, limits=options.limits)
     check_hints(options.size_hints or {}, symbols_of(imported.inputs))
     return imported, clock()
 

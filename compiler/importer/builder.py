@@ -1,10 +1,10 @@
 """The builder for importer rules: the graph builder plus information about the node being imported."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, cast
 
@@ -59,6 +59,15 @@ class NotResolvedError(UnsupportedError):
     """Something is not supported only where the run decides about branches and rounds around it."""
 
 
+def _elements_of(symbols: Symbols, inputs: Mapping[Value, str], elements: dict[Value, list[Size]], argument: Value) -> list[Size] | None:
+    """The symbols of the elements of an input, kept in `elements`; None if it has none."""
+    if argument not in elements and argument in inputs:
+        made = symbols.of_elements(inputs[argument], argument, type_of(argument))
+        if made is not None:
+            elements[argument] = made
+    return elements.get(argument)
+
+
 class ImportBuilder(GraphBuilder):
     """The builder that every importer rule gets as its first argument; `node` describes the node being imported."""
 
@@ -77,7 +86,7 @@ class ImportBuilder(GraphBuilder):
         """The names of the inputs, by the arguments that they are."""
         self.elements: dict[Value, list[Size]] = {}
         """The symbols of the elements of inputs, as far as they were asked for."""
-        self.symbolic = SymbolicValues(self.known_values, self._elements_of)
+        self.symbolic = SymbolicValues(self.known_values, partial(_elements_of, symbols, self.inputs, self.elements))  # no cycle
         self._bound: dict[tuple[ir.Block, Value], tuple[Size, ...]] = {}
         self.origins = OriginFinder(self.known_values, self.symbols.origins)
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
@@ -126,14 +135,6 @@ class ImportBuilder(GraphBuilder):
         except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
             return types
         return [t.with_shape(array.shape) for t, array in zip(types, made if isinstance(made, tuple) else (made,), strict=True)]
-
-    def _elements_of(self, argument: Value) -> list[Size] | None:
-        """The symbols of the elements of an input; None if it has none."""
-        if argument not in self.elements and argument in self.inputs:
-            made = self.symbols.of_elements(self.inputs[argument], argument, type_of(argument))
-            if made is not None:
-                self.elements[argument] = made
-        return self.elements.get(argument)
 
     def constant_value(self, value: Value) -> np.ndarray | None:
         """Like GraphBuilder.constant_value, within the budget. Results are cached, since the importer never changes an op that it built."""

@@ -10,6 +10,8 @@ from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
@@ -17,7 +19,8 @@ from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
-_NAMED_OPS = "torch_mlir.dialects.linalg.opdsl.ops.core_named_ops"
+_LINALG = "torch_mlir.dialects.linalg"
+_NAMED_OPS = f"{_LINALG}.opdsl.ops.core_named_ops"
 
 
 class _WithoutNamedOps(MetaPathFinder, Loader):
@@ -30,20 +33,31 @@ class _WithoutNamedOps(MetaPathFinder, Loader):
         return None
 
     def exec_module(self, module: types.ModuleType) -> None:
-        _add_names(module, import_module(f"{_NAMED_OPS.partition('.opdsl')[0]}.opdsl.lang"))  # which `linalg` has from there
+        _add_names(module, import_module(f"{_LINALG}.opdsl.lang"))  # which `linalg` has from there
 
 
-def _import_linalg() -> types.ModuleType:
+def _import_linalg() -> None:
     finder = _WithoutNamedOps()
     sys.meta_path.insert(0, finder)
     try:
-        module = import_module("torch_mlir.dialects.linalg")
+        module = import_module(_LINALG)
     finally:
         sys.meta_path.remove(finder)
     if isinstance(getattr(sys.modules.get(_NAMED_OPS), "__loader__", None), _WithoutNamedOps):
         del sys.modules[_NAMED_OPS]
+        _hide_replaced(module)
         vars(module)["__getattr__"] = _named_op
-    return module
+
+
+def _hide_replaced(module: types.ModuleType) -> None:
+    """Remove the functions of the generated module that those of the named ops replace, so that asking for one finds the latter."""
+    generated = import_module(f"{_LINALG.rpartition('.')[0]}._linalg_ops_gen")
+    source = find_spec(_NAMED_OPS)
+    assert source is not None
+    assert source.origin is not None
+    for name in re.findall(r"(?m)^def (\w+)\(", Path(source.origin).read_text()):
+        if vars(module).get(name) is getattr(generated, name, None):
+            vars(module).pop(name, None)
 
 
 def _named_op(name: str) -> Any:
@@ -70,8 +84,7 @@ with uninterrupted():  # an interrupt would leave native code half initialised, 
 
 __all__ = [
     "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
-    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "borrowed_context", "bufferization", "cf", "create_operation",
-    "define_group_accessors",
+    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "cf", "create_operation", "define_group_accessors",
     "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "on_parse", "operand_fields", "operand_group",
     "parse_module", "passmanager", "register_dialect", "registered_dialects",
     "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector", "x86",
@@ -275,50 +288,44 @@ def bare_context() -> ir.Context:
     return context
 
 
-def make_context(*only: Any) -> ir.Context:
-    """As `bare_context`, with Stepwell's dialects loaded: those given, or all of them."""
-    return _idle_or_new(only).context
-
-
 @dataclass
-class _Idle:
-    """A context that nobody uses, what its dialects were when it was made, and how often it was borrowed."""
+class _Shared:
+    """A context, its dialects with their numbers of operations when it was made, and how often it was given out."""
 
     context: ir.Context
     contents: tuple[tuple[Any, int], ...]
-    borrowed: int = 0
+    alone: int
+    """The number of references to the context while nobody uses it: all IR in it holds one."""
+    uses: int = 1
 
 
-MAX_BORROWED = 200
-"""How often a context is borrowed before it is renewed: it keeps each type and attribute that it ever saw."""
-MAX_IDLE = 4
-"""How many idle contexts are kept, about 3 MB each."""
-_idle: list[_Idle] = []
+MAX_USES = 200
+"""How often a context is given out: it keeps each type and attribute that it ever saw."""
+MAX_SHARED = 4
+"""How many contexts wait for the next user, about 3 MB each."""
+_shared: list[_Shared] = []
 
 
-@contextmanager
-def borrowed_context(*only: Any) -> Iterator[ir.Context]:
-    """As `make_context`, for IR that nobody uses after the block: then another block gets the context. It has one user at a time.
+def make_context(*only: Any) -> ir.Context:
+    """As `bare_context`, with Stepwell's dialects loaded: those given, or all of them.
 
-    If the block raises, the context is not used again: the traceback holds IR.
+    It takes a twentieth of a second to make one, so this may be one of before, of which no reference is left, and so no IR.
     """
-    entry = _idle_or_new(only)
-    yield entry.context
-    entry.borrowed += 1
-    if entry.borrowed < MAX_BORROWED:
-        with _loading:
-            if len(_idle) < MAX_IDLE:
-                _idle.append(entry)
-
-
-def _idle_or_new(only: Sequence[Any]) -> _Idle:
     dialects = only or registered_dialects()
     contents = tuple((dialect, len(dialect.operations)) for dialect in dialects)  # a plugin may add operations to a dialect of ours
     with _loading:
-        found = next((entry for entry in reversed(_idle) if entry.contents == contents), None)
-        if found is not None:
-            _idle.remove(found)
-    return found or _Idle(_build_context(dialects), contents)
+        for entry in _shared:
+            if entry.contents == contents and sys.getrefcount(entry.context) <= entry.alone:
+                entry.uses += 1
+                if entry.uses >= MAX_USES:
+                    _shared.remove(entry)
+                entry.context.allow_unregistered_dialects = False
+                return entry.context
+        entry = _Shared(_build_context(dialects), contents, 0)
+        entry.alone = sys.getrefcount(entry.context)
+        _shared.append(entry)
+        del _shared[:-MAX_SHARED]
+        return entry.context
 
 
 def _build_context(dialects: Sequence[Any]) -> ir.Context:
@@ -327,6 +334,7 @@ def _build_context(dialects: Sequence[Any]) -> ir.Context:
         with context, ir.Location.unknown():
             for dialect in dialects:
                 dialect.load()
+                dialect._mlir_module = None  # its definition: IR, which would keep the context of the class's last load
     return context
 
 
@@ -407,20 +415,20 @@ def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
     Instead of the bindings' `walk`, which turns whatever its callback raises into a RuntimeError: an interrupt too, which comes at any moment.
     """
     found: list[ir.Operation] = []
-
-    def visit(regions: Any) -> None:
-        for region in regions:
-            for block in region:
-                for view in block:
-                    inner = view.operation
-                    if name is None or inner.name == name:
-                        found.append(inner)
-                    inside = inner.regions
-                    if len(inside):  # most ops have none, and to ask is cheaper than to look
-                        visit(inside)
-
-    visit(op.operation.regions)
+    _collect(op.operation.regions, name, found)
     return found
+
+
+def _collect(regions: Any, name: str | None, found: list[ir.Operation]) -> None:  # no inner function: a cycle with itself would keep the IR
+    for region in regions:
+        for block in region:
+            for view in block:
+                inner = view.operation
+                if name is None or inner.name == name:
+                    found.append(inner)
+                inside = inner.regions
+                if len(inside):  # most ops have none, and to ask is cheaper than to look
+                    _collect(inside, name, found)
 
 
 def users(value: ir.Value) -> list[ir.Operation]:

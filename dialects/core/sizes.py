@@ -285,7 +285,7 @@ def divides(divisor: "int | Size", size: Dim) -> bool:
 
 def known(sizes: Iterable[Dim]) -> bool:
     """Whether all sizes are numbers."""
-    for size in sizes:  # `all` with a generator takes several times as long, and this is asked of every type
+    for size in sizes:  # noqa: SIM110  (`all` with a generator takes several times as long, and this is asked of every type)
         if not isinstance(size, int):
             return False
     return True

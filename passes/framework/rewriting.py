@@ -100,6 +100,9 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
             rewrite.apply_patterns_and_fold_greedily(op, frozen, config)
         except (ir.MLIRError, RuntimeError) as error:  # the latter where the driver gave up: two patterns undo each other
             raise PassError(f"patterns {', '.join(p.name for p in patterns)}: {error}") from None
+        finally:
+            del frozen, native
+            run.callbacks.clear()  # they refer to the run: a cycle would keep the IR until the collector finds it
         total += run.matches
         if not run.matches:
             return total

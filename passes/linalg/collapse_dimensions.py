@@ -17,7 +17,7 @@ from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.merged_slices import Groups, insert_merged, merged, merges, merges_written
 from stepwell.passes.linalg.stages import Stage, stages_on_tensors
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Structured, filled
 
 
 @register_pass("collapse-dimensions", level="linalg", anchor="func.func", optional=True)
@@ -176,9 +176,7 @@ def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
 def _rebuild_member(member: Structured, groups: Groups, out: ir.Value, rebuilt: Mapping[ir.Value, ir.Value] = MappingProxyType({})) -> ir.Value:
     """The member on collapsed operands, over `out`; of operands that have been `rebuilt`, what they are now."""
     if member.is_fill:
-        filled = linalg.fill(member.operation.operands[0], outs=[out])
-        value: ir.Value = filled if isinstance(filled, ir.Value) else filled.result
-        return value
+        return filled(member.operation.operands[0], out)
     inputs = [rebuilt.get(a.value) or _collapsed(a, groups) for a in member.inputs]
     maps = [ir.AffineMapAttr.get(_collapsed_map(a, groups)) for a in member.accesses]
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{member.iterators[g[0]]}>") for g in groups]

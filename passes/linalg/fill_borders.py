@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from math import prod
 
-from stepwell.dialects.core.mlir import defining_op, ir, linalg, ops_below, tensor, users
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below, tensor, users
 from stepwell.dialects.core.sizes import Size, always
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Structured, filled
 
 Window = tuple[list[int | Size], list[int | Size]]  # offsets and sizes
 TWICE = 8  # elements that are quicker written in vectors, and again, than one of them alone
@@ -110,7 +110,5 @@ def _filled(value: ir.Value, whole: ir.Value, offsets: list[int | Size], sizes: 
     static = [[n if isinstance(n, int) else dynamic for n in side] for side in (offsets, sizes)]
     kind = ir.RankedTensorType.get(static[1], whole.type.element_type)
     part = tensor.ExtractSliceOp(kind, whole, starts, lengths, [], *static, ones).result
-    filled = linalg.fill(value, outs=[part])
-    part = filled if isinstance(filled, ir.Value) else filled.result
-    result: ir.Value = tensor.InsertSliceOp(part, whole, starts, lengths, [], *static, ones).result
+    result: ir.Value = tensor.InsertSliceOp(filled(value, part), whole, starts, lengths, [], *static, ones).result
     return result

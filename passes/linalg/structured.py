@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, known_index, ops_below, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, known_index, linalg, ops_below, use_count
 from stepwell.dialects.core.sizes import Dim, Size, always, product, sizes_text
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, fewer, likely, shapes_around
 from stepwell.dialects.sched.fused_loops import FusedLoop
@@ -369,6 +369,14 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
     if not always(sum((c or 0) * (extent - 1) for c, extent in beside), "<", apart) or others is None or row is None:
         return None
     return Walk(place, apart, others, apart * row)
+
+
+def filled(value: ir.Value, out: ir.Value) -> ir.Value:
+    """The result of a `linalg.fill` of the tensor `out` with a scalar."""
+    op = linalg.FillOp([out.type], [value], [out])
+    linalg.fill_builtin_region(op.operation)
+    result: ir.Value = op.results[0]
+    return result
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

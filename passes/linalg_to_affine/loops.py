@@ -126,42 +126,39 @@ class LoopNest:
             return [*halving_segments(extent, step)]
         return segments(extent, step)
 
-    def _parallel(self, threaded: list[tuple[int, bool]], serial: list[tuple[int, bool]]) -> None:
-        """Loops for the threaded dimensions: one affine.parallel for each combination of their segments."""
-
-        def combine(rest: list[tuple[int, bool]], chosen: list[Segment]) -> None:
-            if rest:
-                self._each(self._cut(rest[0][0], into_blocks=rest[0][1]), lambda segment: combine(rest[1:], [*chosen, segment]))
-                return
-            dims = [(d, into_blocks, s) for (d, into_blocks), s in zip(threaded, chosen, strict=True)]
-            whole = [(d, s) for d, into_blocks, s in dims if not into_blocks]
-            steps = {d: s.step for d, s in whole if d != self.nest.vector}
-            lanes = next((s.step for d, s in whole if d == self.nest.vector), 1)
-            before = list(self.extents)
-            for d, _, s in dims:
-                self.extents[d] = s.step
-            looping = [(d, s) for d, _, s in dims if s.rounds != 1]
-            for d, _, s in dims:
-                if s.rounds == 1:
-                    self._begin(d, s.low)
-            if looping:
-                loop = parallel_loop([s for _, s in looping], self.root.shapes)
-                block = loop.regions[0].blocks[0]
-                with ir.InsertionPoint(block):
-                    for (d, _), iv in zip(looping, block.arguments, strict=True):
-                        self._enter(d, iv)
-                    self._serial(serial, steps, lanes)
-                    for d, _ in reversed(looping):
-                        self._leave(d)
-                    affine.AffineYieldOp([])
-            else:
+    def _parallel(self, threaded: list[tuple[int, bool]], serial: list[tuple[int, bool]], chosen: tuple[Segment, ...] = ()) -> None:
+        """Loops for the threaded dimensions: one affine.parallel for each combination of their segments, of which the first are `chosen`."""
+        if len(chosen) < len(threaded):
+            dim, into_blocks = threaded[len(chosen)]
+            self._each(self._cut(dim, into_blocks=into_blocks), lambda segment: self._parallel(threaded, serial, (*chosen, segment)))
+            return
+        dims = [(d, into_blocks, s) for (d, into_blocks), s in zip(threaded, chosen, strict=True)]
+        whole = [(d, s) for d, into_blocks, s in dims if not into_blocks]
+        steps = {d: s.step for d, s in whole if d != self.nest.vector}
+        lanes = next((s.step for d, s in whole if d == self.nest.vector), 1)
+        before = list(self.extents)
+        for d, _, s in dims:
+            self.extents[d] = s.step
+        looping = [(d, s) for d, _, s in dims if s.rounds != 1]
+        for d, _, s in dims:
+            if s.rounds == 1:
+                self._begin(d, s.low)
+        if looping:
+            loop = parallel_loop([s for _, s in looping], self.root.shapes)
+            block = loop.regions[0].blocks[0]
+            with ir.InsertionPoint(block):
+                for (d, _), iv in zip(looping, block.arguments, strict=True):
+                    self._enter(d, iv)
                 self._serial(serial, steps, lanes)
-            for d, _, s in reversed(dims):
-                if s.rounds == 1:
-                    self._end(d, s.low)
-            self.extents = before
-
-        combine(threaded, [])
+                for d, _ in reversed(looping):
+                    self._leave(d)
+                affine.AffineYieldOp([])
+        else:
+            self._serial(serial, steps, lanes)
+        for d, _, s in reversed(dims):
+            if s.rounds == 1:
+                self._end(d, s.low)
+        self.extents = before
 
     def _serial(self, loops: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
         """The loops over these dimensions, or over their blocks, and the tile inside."""
