@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -75,8 +75,35 @@ def _add_names(module: types.ModuleType, source: types.ModuleType) -> None:
         vars(module).setdefault(name, getattr(source, name))
 
 
+def _defer(name: str) -> None:
+    """Have a module of the bindings be loaded when something in it is first asked for, and not when it is imported.
+
+    Ops whose dialect is not loaded have no classes of their own in Python; everything else works.
+    """
+    if name in sys.modules:
+        return
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.loader is not None
+    module, loader = module_from_spec(spec), spec.loader
+
+    def load(attribute: str) -> Any:
+        if attribute.startswith("__"):  # the import system asks for such
+            raise AttributeError(f"module '{name}' has no attribute '{attribute}'")
+        vars(module).pop("__getattr__", None)
+        with uninterrupted():
+            loader.exec_module(module)
+        return getattr(module, attribute)
+
+    vars(module)["__getattr__"] = load
+    sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    setattr(import_module(parent), child, module)
+
+
 with uninterrupted():  # an interrupt would leave native code half initialised, for good
     _import_linalg()
+    _defer("torch_mlir.dialects.llvm")
     from torch_mlir import ir, passmanager, rewrite
     from torch_mlir.dialects import affine, arith, bufferization, cf, func, linalg, llvm, math, memref, scf, tensor, ub, vector, x86
     from torch_mlir.dialects import ext as _ext

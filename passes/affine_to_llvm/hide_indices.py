@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, llvm, ops_below, use_count
+from stepwell.dialects.core.llvm_ops import inline_asm
+from stepwell.dialects.core.mlir import ir, ops_below, use_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 SAME = "=r,0"  # a value in some register, which is the one that it was in before
@@ -31,6 +32,6 @@ class HideIndices(Pass):
                 if not use_count(index):
                     continue
                 with ir.InsertionPoint(first), nest.location:
-                    hidden = llvm.InlineAsmOp(index.type, [index], "", SAME)
-                index.replace_all_uses_except(hidden.result, hidden.operation)
+                    hidden = inline_asm(index.type, [index], "", SAME)
+                index.replace_all_uses_except(hidden, hidden.owner.operation)
             state.count(self.name)

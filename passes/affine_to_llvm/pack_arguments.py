@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, llvm, ops_below
+from stepwell.dialects.core.llvm_ops import element_address, load
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
@@ -35,8 +36,8 @@ def _pack(function: ir.Operation) -> None:
         for use in list(block.arguments[index].uses):
             user = use.owner.operation
             with ir.InsertionPoint(user), user.location:
-                place = llvm.GEPOp(pointer, packed, [], [index], ir.TypeAttr.get(pointer), 0)
-                user.operands[use.operand_number] = llvm.LoadOp(pointer, place.result).result
+                place = element_address(packed, pointer, index)
+                user.operands[use.operand_number] = load(pointer, place)
     for index in reversed(range(count)):
         block.erase_argument(index)
     function.attributes["function_type"] = ir.TypeAttr.get(ir.Type.parse("!llvm.func<void (ptr)>"))

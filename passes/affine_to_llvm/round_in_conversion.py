@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, llvm
+from stepwell.dialects.core.llvm_ops import call_intrinsic
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, apply_patterns, pattern
 
@@ -18,7 +19,7 @@ def round_in_conversion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     source, target = (getattr(v.type, "element_type", v.type) for v in (x, result))
     if not isinstance(source, ir.F32Type) or target != ir.IntegerType.get_signless(32):
         return NoMatch("it does not convert f32 to i32")
-    value: ir.Value = llvm.call_intrinsic(result.type, "llvm.lrint", [whole.operands[0]], [], [])
+    value: ir.Value = call_intrinsic(result.type, "llvm.lrint", [whole.operands[0]])
     return value
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, llvm, ops_below
+from stepwell.dialects.core.llvm_ops import call_intrinsic
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.vectors import joined, part
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
@@ -36,7 +37,7 @@ class SelectBf16(Pass):
                 continue
             with ir.InsertionPoint(rounding), rounding.location:
                 piece = ir.VectorType.get([lanes], kind.element_type)
-                rounded = [llvm.call_intrinsic(piece, LANES[lanes], [part(value, i, lanes)], [], []) for i in range(kind.shape[0] // lanes)]
+                rounded = [call_intrinsic(piece, LANES[lanes], [part(value, i, lanes)]) for i in range(kind.shape[0] // lanes)]
                 result.replace_all_uses_with(joined(rounded))
             rounding.erase()
             state.count(self.name)

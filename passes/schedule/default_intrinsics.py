@@ -6,7 +6,8 @@ None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wra
 
 from collections.abc import Sequence
 
-from stepwell.dialects.core.mlir import arith, ir, llvm, vector, x86
+from stepwell.dialects.core.llvm_ops import call_intrinsic
+from stepwell.dialects.core.mlir import arith, ir, vector, x86
 from stepwell.passes.schedule.intrinsics import Tile, intrinsic
 
 AVX512, VNNI, VNNI_256, BF16 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}, {"avx512bf16"}
@@ -14,7 +15,7 @@ AVX512, VNNI, VNNI_256, BF16 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}, {"avx5
 
 def call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
     """A call of the LLVM intrinsic `name`."""
-    return llvm.call_intrinsic(result, name, list(operands), [], [])
+    return call_intrinsic(result, name, operands)
 
 
 @intrinsic("pmaddwd.256", features={"avx2"}, lanes=8, depth=2, operands=("s16", "s16"), instructions=2)

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeVar
 
-from stepwell.dialects.core.mlir import arith, ir, llvm, math, scf, vector
+from stepwell.dialects.core.llvm_ops import call_intrinsic
+from stepwell.dialects.core.mlir import arith, ir, math, scf, vector
 from stepwell.dialects.core.vectors import part
 
 F = arith.CmpFPredicate
@@ -228,7 +229,7 @@ class Floats(Lanes):
         sizes = self.shape.sizes or [1]
         register = min(sizes[0], SCALED)
         if not self.scales:  # LLVM finds the instruction itself, after a conversion of n
-            return Floats(self.shape, llvm.call_intrinsic(self.value.type, "llvm.ldexp", [self.value, n.value], [], []))
+            return Floats(self.shape, call_intrinsic(self.value.type, "llvm.ldexp", [self.value, n.value]))
         kind, mask = ir.VectorType.get([register], ir.F32Type.get()), ir.IntegerType.get_signless(max(register, 8))
         rest = [self.shape.constant(kind, 0.0), arith.ConstantOp(mask, ir.IntegerAttr.get(mask, -1)).result]  # what no lane takes; all lanes
         if register == SCALED:
@@ -236,7 +237,7 @@ class Floats(Lanes):
         name, whole = f"llvm.x86.avx512.mask.scalef.ps.{32 * register}", self.value
         for first in range(0, sizes[0], register):
             pieces = [part(v, first // register, register) for v in (self.value, same.value)]
-            made = llvm.call_intrinsic(kind, name, [*pieces, *rest], [], [])
+            made = call_intrinsic(kind, name, [*pieces, *rest])
             whole = made if sizes[0] == register else vector.InsertStridedSliceOp(made, whole, [first], [1]).result
         return Floats(self.shape, whole)
 

@@ -1,0 +1,40 @@
+"""The ops of the llvm dialect that passes build, without the classes of all its ops, which take an eighth of a second to load."""
+
+from collections.abc import Mapping, Sequence
+
+from stepwell.dialects.core.mlir import ir
+
+
+def call_intrinsic(kind: ir.Type, name: str, operands: Sequence[ir.Value]) -> ir.Value:
+    """`llvm.call_intrinsic` of an LLVM intrinsic with one result of type `kind`."""
+    attributes = {
+        "intrin": ir.StringAttr.get(name),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+    }
+    return _created("llvm.call_intrinsic", kind, operands, attributes)
+
+
+def inline_asm(kind: ir.Type, operands: Sequence[ir.Value], text: str, constraints: str) -> ir.Value:
+    """`llvm.inline_asm` with one result of type `kind`."""
+    return _created("llvm.inline_asm", kind, operands, {"asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get(constraints)})
+
+
+def element_address(pointer: ir.Value, element: ir.Type, index: int) -> ir.Value:
+    """`llvm.getelementptr`: the address of the element number `index` of an array of `element` at `pointer`."""
+    attributes = {
+        "elem_type": ir.TypeAttr.get(element),
+        "noWrapFlags": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0),
+        "rawConstantIndices": ir.DenseI32ArrayAttr.get([index]),
+    }
+    return _created("llvm.getelementptr", pointer.type, [pointer], attributes)
+
+
+def load(kind: ir.Type, address: ir.Value) -> ir.Value:
+    """`llvm.load` of a value of type `kind`."""
+    return _created("llvm.load", kind, [address], {})
+
+
+def _created(name: str, kind: ir.Type, operands: Sequence[ir.Value], attributes: Mapping[str, ir.Attribute]) -> ir.Value:
+    result: ir.Value = ir.Operation.create(name, results=[kind], operands=list(operands), attributes=dict(attributes)).results[0]
+    return result
