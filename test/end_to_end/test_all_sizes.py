@@ -7,6 +7,7 @@ from typing import Any
 import guarded
 import numpy as np
 import pytest
+from every import every
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from together import together
@@ -158,8 +159,9 @@ def test_sizes_large_enough_for_threads_and_small_ones_in_turn(name: str) -> Non
         close(list(compiled.run(x).values()), right.run(None, x), 1024)
 
 
-@pytest.mark.parametrize("target", guarded.NAMED)
-@pytest.mark.parametrize("name", ["panels", "softmax_of_any", "attention", "attention_of_heads", "norm"])
+@pytest.mark.usefixtures("_runs_here")
+@pytest.mark.parametrize("target", guarded.EVERYWHERE)
+@every("name", ["panels", "softmax_of_any", "attention", "attention_of_heads", "norm"])
 def test_every_kind_of_vectors(name: str, target: str) -> None:
     source = CASES[name]
     compiled, right = general(source, threads=1, target=target), ReferenceEvaluator(source)

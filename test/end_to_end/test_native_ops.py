@@ -9,7 +9,7 @@ from pathlib import Path
 import check_ops
 import numpy as np
 import pytest
-from guarded import NAMED
+from guarded import EVERYWHERE, NAMED
 from native_ops import NOT_NATIVE, WAYS, instances, problems
 from op_cases import LEFT_OUT, legal_dtypes, with_cases
 from op_sweep import pairwise
@@ -21,12 +21,13 @@ from stepwell.driver.plugins import load_file
 PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugins" / "op.py"
 OURS = [m for m, cls in sorted(op_classes().items()) if cls.__module__.startswith("stepwell.dialects.")]
 ROWS = 8  # of each op, of the hundred or so that have all pairs: the first, which have the most
-PARTS = 4
+PARTS = 2
 
 
+@pytest.mark.usefixtures("_runs_here")
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("target", NAMED)
+@pytest.mark.parametrize("target", EVERYWHERE)
 def test_ops(target: str, way: str, part: int) -> None:
     mnemonics = [m for m in OURS if m not in {*LEFT_OUT, *NOT_NATIVE}][part::PARTS]
     wrong = problems([single for m in mnemonics for single in instances(m, NAMED, first=ROWS, only=(target, way))])

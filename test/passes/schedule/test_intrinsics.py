@@ -1,9 +1,12 @@
 """Intrinsics by results: integers are exact whatever computes them, on every layout, with what is left over, by plugins' intrinsics too."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from linalg_model import kernel_text
 
 import stepwell
@@ -15,7 +18,7 @@ from stepwell.dialects.target.host import host
 from stepwell.passes.schedule import intrinsics
 
 RNG = np.random.default_rng(17)
-HERE = [i for i in intrinsics._INTRINSICS.values() if i.features <= host().features]
+BUILT_IN = tuple(intrinsics._INTRINSICS.values())
 TYPES = {"s8": (-128, 128, "si"), "u8": (0, 256, "ui"), "s16": (-(1 << 15), 1 << 15, "si"), "u16": (0, 1 << 16, "ui"), "b16": (-256, 257, "f")}
 
 
@@ -70,6 +73,17 @@ def run(body: str, a: np.ndarray, b: np.ndarray, kinds: tuple[str, str], shape: 
     return model.run({"x0": inputs[0], "x1": inputs[1]})["y"]
 
 
+@pytest.fixture
+def _here(chosen: intrinsics.Intrinsic) -> None:
+    if missing := chosen.features - host().features:
+        pytest.skip(f"this machine has no {', '.join(sorted(missing))}")
+
+
+def of_each_intrinsic(test: Callable[..., None]) -> Any:
+    """Run a test with each intrinsic that this machine has; it is skipped with the others, so that all machines have the same tests."""
+    return pytest.mark.usefixtures("_here")(pytest.mark.parametrize("chosen", BUILT_IN, ids=[i.name for i in BUILT_IN])(test))
+
+
 def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transposed: bool, sched: str = "") -> None:
     m, n, k = sizes
     a, b = draw(kinds[0], (m, k)), draw(kinds[1], (n, k) if transposed else (k, n))
@@ -79,22 +93,22 @@ def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transp
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("chosen", HERE, ids=[i.name for i in HERE])
-@pytest.mark.parametrize("calls", [1, 2])
+@of_each_intrinsic
+@every("calls", [1, 2])
 def test_lanes_along_columns(chosen: intrinsics.Intrinsic, calls: int) -> None:
     # Columns, rows and sums that leave something over: 2 vectors and 3 columns, 4 rows in threes, an odd sum.
     sizes = (4, 2 * chosen.lanes * calls + 3, 5 * chosen.depth + 1)
     check_product(chosen.operands, sizes, transposed=False, sched=attribute((3, 1, 1), 1, chosen.lanes * calls, chosen.name))
 
 
-@pytest.mark.parametrize("chosen", HERE, ids=[i.name for i in HERE])
-@pytest.mark.parametrize("calls", [1, 2])
+@of_each_intrinsic
+@every("calls", [1, 2])
 def test_lanes_along_the_sum(chosen: intrinsics.Intrinsic, calls: int) -> None:
     step = chosen.lanes * chosen.depth * calls
     check_product(chosen.operands, (4, 5, 2 * step + step // 2 + 3), transposed=True, sched=attribute((3, 2, 1), 2, step, chosen.name))
 
 
-@pytest.mark.parametrize("chosen", HERE, ids=[i.name for i in HERE])
+@of_each_intrinsic
 def test_operands_in_the_other_order(chosen: intrinsics.Intrinsic) -> None:
     kinds = (chosen.operands[1], chosen.operands[0])
     check_product(kinds, (3, chosen.lanes + 1, 4 * chosen.depth), transposed=False, sched=attribute((2, 1, 1), 1, chosen.lanes, chosen.name))

@@ -1,0 +1,31 @@
+"""Machine code of each kernel made once in a process: a kernel with the IR of one before gets that one's object.
+
+Many tests compile a network in several ways, or one kernel with several models around it. All passes down to the units of code generation still
+run each time; what is left out is the same work on the same input. Nothing is kept beyond the process, so what is tested is what the code does now.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.codegen import pool
+from stepwell.codegen.objects import Unit
+from stepwell.dialects.support.extensions import extending_modules
+from stepwell.driver.plugins import of_code_generation
+
+_compile_units = pool.compile_units
+_objects: dict[object, bytes] = {}
+
+
+def compile_units(units: Sequence[Unit], **options: Any) -> dict[str, bytes]:
+    """As `stepwell.codegen.pool.compile_units`."""
+    if of_code_generation() or extending_modules(code_generation=True):  # a plugin's pass may do something else each time
+        return _compile_units(units, **options)
+    keys = {unit.name: (unit.name, unit.digest or unit.bytecode, unit.pipeline, repr(unit.target)) for unit in units}
+    made = _compile_units([unit for unit in units if keys[unit.name] not in _objects], **options)
+    _objects.update({keys[name]: data for name, data in made.items()})
+    return {name: _objects[key] for name, key in keys.items()}
+
+
+def share_objects() -> None:
+    """From now on in this process."""
+    pool.compile_units = compile_units
