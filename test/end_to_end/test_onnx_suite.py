@@ -6,16 +6,19 @@ scripts/onnx_suite.py runs all of it, with other options too. The light networks
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 from backend_suite import verdicts
-from backend_suite.cases import Case, by_operator
+from backend_suite.cases import Case, by_operator, cases
 from backend_suite.forms import forms_of
-from backend_suite.verdicts import Verdict, ever_failed, judge, listed, unexpected
+from backend_suite.joining import batches
+from backend_suite.verdicts import Verdict, ever_failed, judge_together, listed, unexpected
+from onnx import ModelProto
 from watchdog import Watchdog
 
-CHUNK = 24  # cases of an operator in one test
+PARTS = 4  # tests of each form, each of some operators
 EVERY = {"given": 3, "constants": 3, "folded": 6}  # of how many cases one is asked in each form, to be done in a few minutes
 EVERY_FREE = 4
 EVERY_AUTO = 24
@@ -23,16 +26,6 @@ WRONG_WHEN_FREE = {  # once
     "test_ConstantPad2d", "test_ZeroPad2d", "test_constantofshape_float_ones", "test_constantofshape_int_zeros", "test_dequantizelinear_axis",
     "test_linear_attention_decode_step", "test_linear_attention_gated_delta_mqa", "test_loop13_seq", "test_sequence_model6",
 }  # fmt: skip
-
-
-def chunks() -> list[tuple[str, str, int]]:
-    """Form, operator, and which piece of the cases."""
-    return [(form, op, n) for form in EVERY for op in by_operator() for n in range(len(of(op, form)[::CHUNK]))]
-
-
-def of(op: str, form: str) -> list[Case]:
-    """The cases of an operator that are asked in a form."""
-    return [case for case in by_operator()[op] if form in forms_of(case) and is_asked(case.name, form)]
 
 
 def is_asked(name: str, form: str) -> bool:
@@ -47,22 +40,35 @@ def dog() -> Iterator[Watchdog]:
         yield watchdog
 
 
-@pytest.mark.parametrize(("form", "op", "piece"), chunks())
-def test_operator(dog: Watchdog, form: str, op: str, piece: int) -> None:
-    verdicts = [judge(dog, case, form, {}) for case in of(op, form)[piece * CHUNK : (piece + 1) * CHUNK]]
+def judged(dog: Watchdog, cases: Iterable[Case], form: str, **options: str) -> list[Verdict]:
+    """What comes of cases, many of them in one model."""
+    return [verdict for batch in batches(cases) for verdict in judge_together(dog, batch, form, options)]
+
+
+def of_part(part: int) -> list[Case]:
+    """All cases of the operators of a part."""
+    return [case for op in list(by_operator())[part::PARTS] for case in by_operator()[op]]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("form", EVERY)
+def test_operators(dog: Watchdog, form: str, part: int) -> None:
+    verdicts = judged(dog, [case for case in of_part(part) if form in forms_of(case) and is_asked(case.name, form)], form)
+    assert verdicts
     assert unexpected(verdicts) == []
 
 
-def of_free_sizes(op: str) -> list[Case]:
-    """The cases of an operator that are asked with free sizes."""
-    return [case for case in by_operator()[op] if zlib.crc32(case.name.encode()) % EVERY_FREE == 0 or case.name in WRONG_WHEN_FREE]
+def is_asked_when_free(case: Case) -> bool:
+    """Whether a case is asked with free sizes."""
+    return zlib.crc32(case.name.encode()) % EVERY_FREE == 0 or case.name in WRONG_WHEN_FREE
 
 
-@pytest.mark.parametrize("op", [op for op in by_operator() if of_free_sizes(op)])
-def test_one_program_for_all_sizes(dog: Watchdog, op: str) -> None:
-    verdicts = [judge(dog, case, "free", {"specialise": "never"}) for case in of_free_sizes(op)]
+@pytest.mark.parametrize("part", range(PARTS))
+def test_one_program_for_all_sizes(dog: Watchdog, part: int) -> None:
+    verdicts = judged(dog, filter(is_asked_when_free, of_part(part)), "free", specialise="never")
     assert [str(verdict) for verdict in verdicts if verdict.status not in ("passed", "unsupported")] == []
-    assert op not in {"Add", "MatMul", "Softmax", "Pad", "Transpose"} or any(verdict.status == "passed" for verdict in verdicts)
+    passed = {verdict.op for verdict in verdicts if verdict.status == "passed"}
+    assert {"Add", "MatMul", "Softmax", "Pad", "Transpose"} & {case.op for case in of_part(part)} <= passed
 
 
 UNSUPPORTED_WHEN_FREE = {  # once, also as code for the sizes that come
@@ -72,15 +78,37 @@ UNSUPPORTED_WHEN_FREE = {  # once, also as code for the sizes that come
 }  # fmt: skip
 
 
-def as_they_come(op: str) -> list[Case]:
-    """The cases of an operator that are asked with free sizes, where code for the sizes that come will do."""
-    return [case for case in by_operator()[op] if zlib.crc32(case.name.encode()) % EVERY_AUTO == 1 or case.name in UNSUPPORTED_WHEN_FREE]
+def comes_as_it_is(case: Case) -> bool:
+    """Whether a case is asked with free sizes, where code for the sizes that come will do."""
+    return zlib.crc32(case.name.encode()) % EVERY_AUTO == 1 or case.name in UNSUPPORTED_WHEN_FREE
 
 
-@pytest.mark.parametrize("op", [op for op in by_operator() if as_they_come(op)])
-def test_free_sizes_as_they_come(dog: Watchdog, op: str) -> None:
-    verdicts = [judge(dog, case, "free", {}) for case in as_they_come(op)]
+def test_free_sizes_as_they_come(dog: Watchdog) -> None:
+    verdicts = judged(dog, filter(comes_as_it_is, cases()), "free")
     assert [str(verdict) for verdict in verdicts if verdict.status != "passed"] == []
+
+
+# --- cases in one model
+
+
+def test_what_is_wrong_in_one_model_with_others_is_named(dog: Watchdog) -> None:
+    """A wrong result, a model that is refused, and one that ends the process, each among cases that are right."""
+    chosen = [case for case in cases() if case.name in ("test_abs", "test_neg", "test_exp", "test_relu", "test_sign")]
+    assert [verdict.status for verdict in judge_together(dog, chosen, "given", {})] == ["passed"] * len(chosen)
+    wrong = [replace(case, expected=(case.expected[0] + 1,)) if case.name == "test_neg" else case for case in chosen]
+    assert {v.case: v.status for v in judge_together(dog, wrong, "given", {})}["test_neg"] == "wrong"
+    unknown = ModelProto.FromString(chosen[1].model)
+    unknown.graph.node[0].op_type = "Nonesuch"
+    refused = [*chosen[:1], replace(chosen[1], model=unknown.SerializeToString()), *chosen[2:]]
+    statuses = {v.case: v.status for v in judge_together(dog, refused, "given", {})}
+    assert statuses.pop(chosen[1].name) in ("unsupported", "error")
+    assert set(statuses.values()) == {"passed"}
+
+
+def test_every_case_is_in_one_batch() -> None:
+    every = batches(cases())
+    assert sorted(case.name for batch in every for case in batch) == sorted(case.name for case in cases())
+    assert len(every) < 250
 
 
 def test_the_list_can_only_shrink(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from backend_suite.cases import Case, Value, arrays_in, cases, graphs
 from backend_suite.forms import FORMS, in_form
+from backend_suite.joining import joined
 from importing import assert_close
 from onnx import ModelProto
 from onnx.backend.test.runner import Runner
@@ -57,6 +58,30 @@ def judge(dog: Watchdog, case: Case, form: str, options: Mapping[str, Any]) -> V
     if answer.failure == "unsupported" and not _names_something(answer.text, formed[0]):
         return Verdict(case.name, case.op, form, "error", f"names no operator or input: {answer.text}")
     return Verdict(case.name, case.op, form, answer.failure, answer.text)
+
+
+def judge_together(dog: Watchdog, cases: Sequence[Case], form: str, options: Mapping[str, Any]) -> list[Verdict]:
+    """As `judge`, with many cases in one model.
+
+    Of cases that give no outputs together, each half is tried by itself, down to a single case. What is wrong only beside other cases is wrong.
+    """
+    if len(cases) == 1:
+        return [judge(dog, cases[0], form, options)]
+    formed = [in_form(case, form) for case in cases]
+    model, inputs = joined([model for model, _ in formed]), [value for _, values in formed for value in values]
+    outcome = dog.call("backend_suite.running:compile_and_run", model, inputs, dict(options), seconds=SECONDS)
+    if outcome.kind != "returned" or outcome.value.outputs is None:
+        middle = len(cases) // 2
+        return [verdict for half in (cases[:middle], cases[middle:]) for verdict in judge_together(dog, half, form, options)]
+    left, verdicts = list(outcome.value.outputs), []
+    for case in cases:
+        mine, left = left[: len(case.expected)], left[len(case.expected) :]
+        text = difference(case, mine)
+        alone = judge(dog, case, form, options) if text else None
+        if alone is not None and alone.status == "passed":
+            alone = Verdict(case.name, case.op, form, "wrong", f"beside {', '.join(c.name for c in cases)}: {text}")
+        verdicts.append(alone or Verdict(case.name, case.op, form, "passed"))
+    return verdicts
 
 
 def _names_something(text: str, model: bytes) -> bool:
