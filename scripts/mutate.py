@@ -2,9 +2,16 @@
 """Plant one fault at a time in passes and lowerings, and say which of them the tests do not see.
 
     .venv/bin/python scripts/mutate.py [FILE_OR_FOLDER ...] [--every N] [--seed N] [--wide] [--seconds N] [--json FILE]
+    .venv/bin/python scripts/mutate.py --sample 100 --seed N --json FILE
+    .venv/bin/python scripts/mutate.py --replay [FILE] [--json FILE]
 
 Faults are planted in a copy of the checkout under build/mutation. A fault that survives is printed with its file and line; those that change
 nothing are listed, each with its reason, in scripts/mutation/harmless.json and are not tried. The last lines are the score by folder.
+
+With --sample, as many faults of each folder are tried, and FILE records each with the test that saw it; a second call goes on where the
+first ended. With --replay, the faults of such a record that a test saw are planted again, and the test that saw each is asked first: it
+shows which faults are no longer seen, and which cannot be planted any more since their line is gone. The record of this checkout is
+scripts/mutation/sample.json.
 """
 
 import argparse
@@ -15,6 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 from mutation.edits import Edit, edits, sample
+from mutation.sampling import replay, try_sample
 from mutation.selection import folder_of, folders, select
 from mutation.trial import Copy, FailsUnchangedError, Outcome
 
@@ -22,6 +30,7 @@ from stepwell.dialects.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 HARMLESS = Path(__file__).parent / "mutation" / "harmless.json"
+SAMPLE = Path(__file__).parent / "mutation" / "sample.json"
 
 
 def harmless() -> set[tuple[str, str, str]]:
@@ -63,6 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--wide", action="store_true", help="ask the tests of other folders too before a fault counts as survived")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after so many seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes there, and leave out those that it has")
+    parser.add_argument("--sample", type=int, metavar="N", help="a fixed sample of N faults of all folders, recorded in --json FILE")
+    kept = SAMPLE.relative_to(ROOT)
+    parser.add_argument("--replay", type=Path, nargs="?", const=SAMPLE, metavar="FILE", help=f"the faults of such a record (default: {kept})")
     parser.add_argument("--copy", type=Path, default=ROOT / "build" / "mutation", metavar="DIR", help="of the copy (default: build/mutation)")
     options = parser.parse_args(arguments)
     if options.every < 1:
@@ -70,7 +82,19 @@ def main(arguments: list[str] | None = None) -> int:
     for place in options.places:
         if not (ROOT / place).exists() or not any(f"{place.rstrip('/')}/".startswith(f"{folder}/") for folder in folders()):
             parser.error(f"{place}: expected a file or folder below {', '.join(folders())}")
+    if options.sample is not None and (options.json is None or options.sample < 1):
+        parser.error("--sample: expected at least 1, and --json FILE")
+    if options.replay is not None and not options.replay.is_file():
+        parser.error(f"--replay: expected a file that --sample wrote, got {options.replay}")
     end = time.monotonic() + options.seconds
+    try:
+        if options.sample is not None:
+            return try_sample(ROOT, Copy(ROOT, options.copy), options.sample, options.seed, options.json, end, harmless(), wide=options.wide)
+        if options.replay is not None:
+            return replay(ROOT, Copy(ROOT, options.copy), options.replay, options.json, end, wide=options.wide)
+    except FailsUnchangedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     before = json.loads(options.json.read_text()) if options.json is not None and options.json.exists() else {}
     copy = Copy(ROOT, options.copy)
     state = copy.state

@@ -1,4 +1,4 @@
-"""Which tests are asked about a fault in a file: those that name its pass or module, then quick ones that see much, then wider ones."""
+"""Which tests are asked about a fault in a file: those near it that name its pass or module, then quick ones that see much, then wider ones."""
 
 import re
 from collections.abc import Iterable
@@ -20,6 +20,10 @@ class FilesToRun:
         """The two kinds apart, each in the order given."""
         found = list(names)
         return FilesToRun(tuple(n for n in found if n.endswith(".mlir")), tuple(n for n in found if n.endswith(".py")), only)
+
+    def without(self, others: "FilesToRun") -> "FilesToRun":
+        """These files or tests without others."""
+        return FilesToRun(tuple(n for n in self.lit if n not in others.lit), tuple(n for n in self.pytest if n not in others.pytest), self.only)
 
     def __str__(self) -> str:
         return " ".join((*self.lit, *self.pytest, *(["-k", self.only] if self.only else [])))
@@ -62,11 +66,11 @@ _NATIVE = (
     Stage(("test/end_to_end/test_random_graphs.py",), "test_random_graphs_are_right"),
     Stage(("test/end_to_end/test_onnx_suite.py",), "given"),
 )
-_NOT_ASKED = ("test/scripts/test_mutation.py", "test/project/test_packaging.py")
-"""They name files of passes, and say nothing about what these do."""
+_NOT_ASKED = ("test/scripts/", "test/project/")
+"""Their tests name files of passes, and say nothing about what these do."""
 _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/graph": (
-        (Stage(("test/passes/graph",)), _OPS),
+        (_OPS, Stage(("test/passes/graph",))),
         (
             Stage(("test/compiler/driver/test_switches.py", "test/compiler/runtime/test_model.py")),
             Stage(("test/end_to_end/test_strict.py", "test/end_to_end/test_random_models.py")),
@@ -102,17 +106,23 @@ def folder_of(path: str) -> str:
     return max(found, key=len)
 
 
-def select(root: Path, path: str, *, wide: bool) -> list[FilesToRun]:
+def select(root: Path, path: str, *, wide: bool, far: bool = True) -> list[FilesToRun]:
     """The tests for a file of the checkout at `root`, the likeliest to see a fault first; with `wide`, also those of other folders that run
-    what it makes."""
+    what it makes. Without `far`, those of other folders that name it are left out."""
     always, wider = _TESTS[folder_of(path)]
     place = Path(path)
     # The import of a module, and the name of a pass where it is no common word.
     names = [rf"{re.escape(place.parent.name)}\.{re.escape(place.stem)}", *({place.stem, place.stem.replace("_", "-")} if "_" in place.stem else ())]
     named = re.compile(rf"\b({'|'.join(names)})\b")
-    first = [str(file.relative_to(root)) for file in _files(root / "test") if named.search(file.read_text())]
-    first = [name for name in first if name not in _NOT_ASKED]
-    stages = [FilesToRun.of(first), *(stage.files(root) for stage in (*always, *(wider if wide else ())))]
+    named_in = [str(file.relative_to(root)) for file in _files(root / "test") if named.search(file.read_text())]
+    near: list[str] = []
+    others: list[str] = []
+    for name in named_in:
+        if not name.startswith(_NOT_ASKED):
+            # Tests of other parts name much and take long.
+            (near if name.startswith(f"test/{place.parts[0]}/") else others).append(name)
+    stages = [FilesToRun.of(near), *(stage.files(root) for stage in always)]
+    stages += [FilesToRun.of(others)] * far + [stage.files(root) for stage in wider if wide]
     return [tests for tests in stages if tests.lit or tests.pytest]
 
 

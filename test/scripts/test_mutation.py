@@ -2,13 +2,17 @@
 
 import ast
 import json
+import os
 from pathlib import Path
 
 import mutate
 import pytest
+from mutation import fixed
 from mutation.edits import edits, sample
+from mutation.fixed import Fault, Recorded
+from mutation.reach import Reach, probed, traverse
 from mutation.selection import FilesToRun, folder_of, folders, select
-from mutation.trial import Copy
+from mutation.trial import Copy, failing, first_failure
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = '''
@@ -54,8 +58,10 @@ def test_a_file_is_asked_about_by_the_tests_that_name_it_first() -> None:
     assert "test/passes/graph/layout/pack_matmul.mlir" in first.lit
     assert "test/passes/graph/layout/use_winograd.mlir" not in first.lit
     assert "test/scripts/test_mutation.py" not in first.pytest
-    assert "test/passes/graph/layout/use_winograd.mlir" in second.lit
-    assert [tests.only for tests in others if tests.pytest == ("test/end_to_end/test_native_ops.py",)] == ["test_ops and full"]
+    assert "test/compiler/driver/test_switches.py" not in first.pytest
+    assert second == FilesToRun((), ("test/end_to_end/test_native_ops.py",), "test_ops and full")
+    assert "test/passes/graph/layout/use_winograd.mlir" in others[0].lit
+    assert "test/compiler/driver/test_switches.py" in others[1].pytest
     assert len(select(ROOT, "passes/graph/layout/pack_matmul.py", wide=False)) < len([first, second, *others])
 
 
@@ -83,16 +89,123 @@ def test_a_fault_is_planted_in_a_copy_and_seen(tmp_path: Path) -> None:
     path = "passes/graph/simplification/use_products.py"
     copy = Copy(ROOT, tmp_path / "copy")
     tests = FilesToRun(("test/passes/graph/simplification/use_products.mlir",), ())
-    assert copy.limit(tests) > copy.seconds[str(tests)] > 0
     edit = next(e for e in edits(path, (ROOT / path).read_text()) if e.what == "!= -> ==")
     outcome = copy.attempt(edit, [tests])
-    assert outcome.state == "killed"
-    assert "use_products.mlir" in outcome.by
+    assert (outcome.state, outcome.by) == ("killed", f"lit: {tests.lit[0]}")
+    assert copy.seeing(outcome.by) == tests
     assert (copy.folder / path).read_text() == (ROOT / path).read_text()
 
 
+def test_a_test_that_fails_is_named_as_its_runner_takes_it() -> None:
+    for line, name in (
+        ("FAILED test/a.py::test_x[a - b [c]] - AssertionError: [1] - [2]", "test/a.py::test_x[a - b [c]]"),
+        ("FAILED test/a.py::test_x", "test/a.py::test_x"),
+        ("ERROR test/a.py - ImportError: no", "test/a.py"), ("FAIL: stepwell :: test/a.mlir (1 of 3)", "test/a.mlir"),
+    ):  # fmt: skip
+        assert first_failure(f"...F\n{line}\n1 failed") == name
+    assert failing("pytest: test/a.py::test_x") == FilesToRun((), ("test/a.py::test_x",))
+    assert failing(f"lit: {first_failure('no')}") is None
+
+
+# --- which tests reach a fault
+
+
+def test_probes_stand_before_the_statements_of_faults() -> None:
+    source = "TABLE = 1\n\n\ndef f(a=2):\n    if a > 3:\n        return 4\n    elif a > 5:\n        b = [a,\n             6]\n    return b\n"
+    found = {number: edit for number, edit in enumerate(edits("f.py", source)) if edit.what[0].isdigit()}
+    text, without = probed(source, found)
+    assert {found[number].what for number in without} == {"1 -> 2", "2 -> 3"}
+    lines = text.splitlines()
+    after = {found[n].what: lines[i + 1 :] for i, line in enumerate(lines) for n in found if line.endswith(f".hit({n})")}
+    first = {what: next(line.strip() for line in rest if "hit" not in line) for what, rest in after.items()}
+    assert first == {"3 -> 4": "if a > 3:", "4 -> 5": "return 4", "5 -> 6": "if a > 3:", "6 -> 7": "b = [a,"}
+    ast.parse(text)
+
+
+def test_tests_that_reach_a_fault_are_found(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    code = tmp_path / "code" / "reached.py"
+    code.write_text("def f(a):\n    return a + 1\n\n\ndef g(a):\n    return a + 2\n\n\nG = g(0)\n")
+    (tmp_path / "test_it.py").write_text(
+        "import subprocess, sys\nimport pytest\nfrom reached import f, g\n@pytest.fixture(scope='module')\ndef made(): return f(1)\n"
+        "def test_with_fixture(made): pass\ndef test_nothing(): pass\n"
+        "def test_child(): subprocess.run([sys.executable, '-c', 'from reached import f; f(1)'], check=True)\n"
+        "def test_wrong(): assert f(1) == 0\n"
+    )
+    faults = {n: e for n, e in enumerate(edits("code/reached.py", code.read_text())) if e.what == "+ -> -"}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "code"), "PYTHONDONTWRITEBYTECODE": "1"}
+    tests, record = FilesToRun((), ("test_it.py",)), tmp_path / "record"
+    reach = traverse(tmp_path, tmp_path / "code", environment, faults, tests, record, "state")
+    names = {f"test_it.py::test_{name}" for name in ("with_fixture", "nothing", "child")}
+    assert reach.seconds.keys() == names, "a test that fails cannot tell a fault"
+    assert [reach.by_fault.get(number) for number in faults] == [names, None]  # a fixture's result may serve all; g runs at the import
+    assert "hit" not in code.read_text()
+    (tmp_path / "test_it.py").unlink()
+    assert traverse(tmp_path, tmp_path / "code", environment, faults, tests, record, "state") == reach, "it is not run again"
+    assert traverse(tmp_path, tmp_path / "code", environment, faults, tests, record, "another").seconds == {}
+
+
+def test_the_quickest_of_the_tests_that_reach_a_fault_are_asked_first() -> None:
+    reach = Reach({"a.mlir": 2, "b.mlir": 1, "c.mlir": 1, "d.py::x": 3, "d.py::y": 1}, {7: {"a.mlir", "b.mlir", "d.py::x", "d.py::y"}})
+    files, near = ["a.mlir", "b.mlir", "c.mlir", "d.py"], ["a.mlir", "c.mlir"]
+    assert reach.stages(7, files, near) == [FilesToRun(("a.mlir",), ()), FilesToRun((), ("d.py::y", "d.py::x")), FilesToRun(("b.mlir",), ())]
+    assert reach.stages(7, ["b.mlir"], near) == [FilesToRun(("b.mlir",), ())]
+
+
+# --- the fixed sample
+
+
+def test_the_sample_depends_on_the_text_of_faults_alone() -> None:
+    places = ["passes/graph", "compiler/runtime"]
+    found = [Fault(f"{place}/f{i}.py", "f", f"a < {i}", "< -> <=") for place in places for i in range(50)]
+    chosen = fixed.choose(found, places, 9, seed=1)
+    assert [sum(f.path.startswith(place) for f in chosen) for place in places] == [5, 4]
+    assert fixed.choose([*reversed(found)], places, 9, seed=1) == chosen
+    rest = [f for f in found if f in chosen or f.path.endswith("0.py")]
+    assert fixed.choose(rest, places, 9, seed=1) == chosen
+    assert fixed.choose(found, places, 9, seed=2) != chosen
+
+
+def test_a_fault_is_found_again_where_its_line_went(tmp_path: Path) -> None:
+    (tmp_path / "passes").mkdir()
+    file, other = tmp_path / "passes" / "a.py", tmp_path / "passes" / "b.py"
+    text = "def f(a):\n    if a < 1 or a < 1:\n        return 2\n"
+    fault = fixed.faults("passes/a.py", text)[4][0]
+    assert fault == Fault("passes/a.py", "f", "if a < 1 or a < 1:", "1 -> 2", nth=1)
+
+    def found() -> tuple[str, int, int] | None:
+        edit = fixed.find(tmp_path, ["passes"], fault)
+        return None if edit is None else (edit.path, edit.line, edit.start)
+
+    file.write_text("x = 1\n" + text)
+    assert found() == ("passes/a.py", 3, 36)
+    file.write_text(text.replace("def f", "def g"))
+    assert found() == ("passes/a.py", 2, 30)
+    file.write_text("")
+    other.write_text(text)
+    assert found() == ("passes/b.py", 2, 30)
+    (tmp_path / "passes" / "c.py").write_text(text)
+    assert found() is None, "two places are as likely"
+    other.write_text(text.replace("or", "and"))
+    assert found() == ("passes/c.py", 2, 30)
+
+
+def test_a_record_is_planted_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, test = "passes/graph/simplification/use_products.py", "test/passes/graph/simplification/use_products.mlir"
+    seen = next(f for f, e in fixed.faults(path, (ROOT / path).read_text()) if e.what == "!= -> ==")
+    gone = Fault(path, "f", "there is no such line", "< -> <=")
+    record = [Recorded(seen, "killed", f"lit: {test}"), Recorded(gone, "killed", f"lit: {test}"), Recorded(gone, "survived")]
+    fixed.write(tmp_path / "record.json", 1, record)
+    arguments = ["--replay", str(tmp_path / "record.json"), "--json", str(tmp_path / "now.json"), "--copy", str(tmp_path / "copy")]
+    assert mutate.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "there is no such line: gone; before: lit" in said.replace("\n", " ")
+    assert "of 2 faults that a test saw before: 1 seen, 1 gone" in said
+    assert [r.state for r in fixed.read(tmp_path / "now.json")[1]] == ["killed", "gone", "untried"]
+
+
 def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["passes/nowhere"], ["scripts"], ["--every", "0"]):
+    for arguments in (["passes/nowhere"], ["scripts"], ["--every", "0"], ["--sample", "100"], ["--replay", "nowhere.json"]):
         with pytest.raises(SystemExit) as end:
             mutate.main(arguments)
         assert end.value.code == 2

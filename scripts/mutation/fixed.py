@@ -1,0 +1,124 @@
+"""A fixed sample of faults: chosen so that edits elsewhere leave it as it is, kept with the test that saw each, found again in changed code."""
+
+import ast
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from stepwell.dialects.support.files import write_atomically
+
+from .edits import Edit, edits
+
+__all__ = ["SEEN", "Fault", "Recorded", "choose", "faults", "find", "read", "write"]
+
+SEEN = ("killed", "time")
+"""The states of faults that a test saw."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault by what surrounds it instead of by its line's number, which edits elsewhere in the file change."""
+
+    path: str
+    function: str
+    """The qualified name of the innermost function or class; empty at the top of a module."""
+    source: str
+    """The text of the line."""
+    what: str
+    nth: int = 0
+    """Which one it is, of those that have all of the above in common."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.function or 'module'}: {self.what}: {self.source}"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A fault of the sample and what became of it: `killed`, out of `time`, `survived`, or `untried`."""
+
+    fault: Fault
+    state: str = "untried"
+    by: str = ""
+
+    def became(self, state: str, by: str) -> "Recorded":
+        """The same fault with another outcome."""
+        return replace(self, state=state, by=by)
+
+
+def faults(path: str, source: str) -> list[tuple[Fault, Edit]]:
+    """All faults of a file with the edits that plant them, in the order of the file."""
+    lines = source.splitlines()
+    spans = _functions(ast.parse(source))
+    count: Counter[Fault] = Counter()
+    found = []
+    for edit in edits(path, source):
+        inside = [(first, name) for first, last, name in spans if first <= edit.line <= last]
+        fault = Fault(path, max(inside, default=(0, ""))[1], lines[edit.line - 1].strip(), edit.what)
+        found.append((replace(fault, nth=count[fault]), edit))
+        count[fault] += 1
+    return found
+
+
+def choose(found: Iterable[Fault], folders: Sequence[str], count: int, seed: int) -> list[Fault]:
+    """`count` of the faults, as many of each folder as of the others; which ones depends on their text and `seed` alone, not on the rest."""
+
+    def rank(fault: Fault) -> str:
+        return hashlib.sha256(json.dumps([seed, *asdict(fault).values()]).encode()).hexdigest()
+
+    by_folder: dict[str, list[Fault]] = {folder: [] for folder in folders}
+    for fault in found:
+        by_folder[next(folder for folder in folders if fault.path.startswith(f"{folder}/"))].append(fault)
+    shares = {folder: count // len(folders) + (i < count % len(folders)) for i, folder in enumerate(folders)}
+    return [fault for folder, share in shares.items() for fault in sorted(by_folder[folder], key=rank)[:share]]
+
+
+def find(root: Path, folders: Sequence[str], fault: Fault) -> Edit | None:
+    """The edit that plants a fault in the checkout at `root`, whose code may have changed since the fault was recorded.
+
+    It is looked for in the same function, then in the file, then in all `folders`; there the line and the edit must be unique. None if
+    the line is nowhere any more.
+    """
+    if (root / fault.path).is_file():
+        here = faults(fault.path, (root / fault.path).read_text())
+        exact = [edit for other, edit in here if other == fault]
+        if exact:
+            return exact[0]
+        alike = [edit for other, edit in here if (other.source, other.what, other.nth) == (fault.source, fault.what, fault.nth)]
+        if alike:
+            return alike[0] if len(alike) == 1 else None
+    elsewhere = []
+    for file in sorted(f for folder in folders for f in (root / folder).rglob("*.py")):
+        path, text = str(file.relative_to(root)), file.read_text()
+        if path != fault.path and fault.source in text:
+            elsewhere += [e for o, e in faults(path, text) if (o.source, o.what, o.nth) == (fault.source, fault.what, fault.nth)]
+    return elsewhere[0] if len(elsewhere) == 1 else None
+
+
+def read(file: Path) -> tuple[int, list[Recorded]]:
+    """The seed and the faults of a file that `write` wrote."""
+    found = json.loads(file.read_text())
+    return found["seed"], [Recorded(Fault(**entry["fault"]), entry["state"], entry["by"]) for entry in found["faults"]]
+
+
+def write(file: Path, seed: int, sample: Sequence[Recorded]) -> None:
+    """Write a sample and what became of it, whole or not at all."""
+    write_atomically(file, json.dumps({"seed": seed, "faults": [asdict(recorded) for recorded in sample]}, indent=1) + "\n")
+
+
+def _functions(tree: ast.Module) -> list[tuple[int, int, str]]:
+    """The first line, the last line and the qualified name of each function and class."""
+    spans: list[tuple[int, int, str]] = []
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = prefix
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                name = f"{prefix}.{child.name}" if prefix else child.name
+                spans.append((child.lineno, child.end_lineno or child.lineno, name))
+            visit(child, name)
+
+    visit(tree, "")
+    return spans
