@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run random graphs through the whole compiler and compare them with what they mean and with ONNX Runtime, for as long as you like.
 
-    .venv/bin/python scripts/fuzz.py DIR [--seconds N] [--seed N] [--only operators|convolutions|matmuls|OPERATOR]
+    .venv/bin/python scripts/fuzz.py DIR [--seconds N | --rounds N] [--seed N] [--only operators|convolutions|matmuls|OPERATOR]
 
 `operators` are graphs of all operators and types against their meaning, ONNX Runtime, and level by level; `convolutions` and `matmuls` are
 nets with bounds carried along, against ONNX Runtime. Each is run in a process of its own that is watched: a crash is found as anything
@@ -11,6 +11,7 @@ graphs. At the end it says what was covered. test/end_to_end/test_random_models.
 
 import argparse
 import itertools
+import math
 import os
 import sys
 import time
@@ -106,7 +107,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description="Run random graphs through the whole compiler and compare them with what they mean.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="where graphs that fail are saved; made if it is not there")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on (default: 60)")
+    how_long = parser.add_mutually_exclusive_group()
+    how_long.add_argument("--seconds", type=float, default=60.0, help="how long to go on (default: 60)")
+    how_long.add_argument("--rounds", type=int, metavar="N", help=f"go on for so many rounds instead, each of {ROUND} graphs of each kind")
     parser.add_argument("--seed", type=int, default=0, help="of the first round; each later one adds 1 (default: 0)")
     kinds = ("operators", *NETS)
     parser.add_argument("--only", metavar="KIND|OPERATOR", help=f"{', '.join(kinds)}, or an operator that graphs have (default: all kinds in turn)")
@@ -118,10 +121,10 @@ def main(arguments: list[str] | None = None) -> int:
     failures = 0
     with Watchdog() as dog:
         dog.call("random_graphs.examination:ready", seconds=SECONDS)  # its imports are not to count
-        end = time.monotonic() + options.seconds
+        end = time.monotonic() + options.seconds if options.rounds is None else math.inf
         fuzzer = Fuzzer(options.folder, end, dog)
         campaign = Campaign(options.folder, dog, options.only if options.only in OPERATORS else None)
-        for seed in itertools.count(options.seed):
+        for seed in itertools.count(options.seed) if options.rounds is None else range(options.seed, options.seed + options.rounds):
             for kind in kinds:
                 if options.only not in (None, kind) and not (kind == "operators" and campaign.only is not None):
                     continue
@@ -138,6 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
                 break
     if campaign.count:
         print(campaign.report(), flush=True)
+    print(f"ran {campaign.count} graphs and {fuzzer.count} nets, {failures} wrong", flush=True)
     for suffix in (".onnx", ".npz"):
         (options.folder / "running").with_suffix(suffix).unlink(missing_ok=True)
     return int(failures > 0)

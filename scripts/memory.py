@@ -75,8 +75,8 @@ def measure(path: Path, cache: Path) -> dict[str, float]:
     return dict(json.loads(ended.stdout.splitlines()[-1]))
 
 
-def main() -> None:
-    """Print what the command line asks for."""
+def main() -> int:
+    """Print what the command line asks for; 0 if all is as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=2.5, help="of weights")
     parser.add_argument("--folder", type=Path, help="where to write the model and the cache; by default a temporary one")
@@ -88,6 +88,7 @@ def main() -> None:
         path = write_model(folder, max(round(options.gigabytes * 1e9 / (SIZE * SIZE * 4)), 1), filled=options.filled)
         weights = (folder / "weights.bin").stat().st_size
         print(f"weights {weights / 1e9:.2f} GB, written in {time.perf_counter() - start:.1f} s")
+        verdicts = []
         for what in ("cold", "cached"):
             found = measure(path, folder / "cache")
             peak = max(found["compiled"], found["run"])
@@ -98,7 +99,9 @@ def main() -> None:
                 f"{what:7} peak {peak / 1e9:.2f} GB = {peak / weights:.2f} x weights ({found['before'] / 1e6:.0f} MB before, the largest child "
                 f"{found['children'] / 1e6:.0f} MB), {found['seconds']:.1f} s: {verdict}"
             )
+            verdicts.append(verdict)
+    return int(verdicts != ["ok", "ok"])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
