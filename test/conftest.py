@@ -2,12 +2,14 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
+import costs
 import hypothesis
 import onnx
 import pytest
+import quick
 
 import networks
 from stepwell.cache import disk
@@ -27,6 +29,31 @@ pool.work_alone()
 # Compiling takes as long as it takes; a run must be repeatable.
 hypothesis.settings.register_profile("stepwell", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("stepwell")
+
+
+_METER = costs.Meter()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `scripts/test --fast` does not run, and begin with what takes long."""
+    record = quick.read_record()
+    if quick.VARIABLE in os.environ:
+        runs = quick.chosen([item.nodeid for item in items], record, float(os.environ[quick.VARIABLE]))
+        config.hook.pytest_deselected(items=[item for item, does_run in zip(items, runs, strict=True) if not does_run])
+        items[:] = [item for item, does_run in zip(items, runs, strict=True) if does_run]
+    items[:] = [items[place] for place in quick.long_first((item.nodeid for item in items), record)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Write what a test costs, if `scripts/test` wants to know. Fixtures of several tests count for the first."""
+    if not costs.is_wanted():
+        return (yield)
+    _METER.restart()
+    try:
+        return (yield)
+    finally:
+        _METER.write(item.nodeid)
 
 
 @pytest.fixture(scope="session")

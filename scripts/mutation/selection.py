@@ -1,4 +1,4 @@
-"""Which tests are asked about a fault in a file: those near it that name its pass or module, then quick ones that see much, then wider ones."""
+"""Which tests are asked about a file, or a fault in it: those that name its pass or module, then quick ones that see much, then wider ones."""
 
 import re
 from collections.abc import Iterable
@@ -68,6 +68,8 @@ _NATIVE = (
 )
 _NOT_ASKED = ("test/scripts/", "test/project/")
 """Their tests name files of passes, and say nothing about what these do."""
+_NAMES_ALL_KINDS = "test/scripts/test_affected.py"
+"""It names files to ask which tests belong to them."""
 _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/graph": (
         (_OPS, Stage(("test/passes/graph",))),
@@ -108,22 +110,31 @@ def folder_of(path: str) -> str:
 
 def select(root: Path, path: str, *, wide: bool, far: bool = True) -> list[FilesToRun]:
     """The tests for a file of the checkout at `root`, the likeliest to see a fault first; with `wide`, also those of other folders that run
-    what it makes. Without `far`, those of other folders that name it are left out."""
-    always, wider = _TESTS[folder_of(path)]
+    what it makes. Without `far`, those of other folders that name it are left out. For a file in none of `folders`, those that name it and those
+    of the folder of the same name."""
     place = Path(path)
     # The import of a module, and the name of a pass where it is no common word.
     names = [rf"{re.escape(place.parent.name)}\.{re.escape(place.stem)}", *({place.stem, place.stem.replace("_", "-")} if "_" in place.stem else ())]
-    named = re.compile(rf"\b({'|'.join(names)})\b")
-    named_in = [str(file.relative_to(root)) for file in _files(root / "test") if named.search(file.read_text())]
     near: list[str] = []
     others: list[str] = []
-    for name in named_in:
+    for name in naming(root, rf"\b({'|'.join(names)})\b"):
         if not name.startswith(_NOT_ASKED):
             # Tests of other parts name much and take long.
             (near if name.startswith(f"test/{place.parts[0]}/") else others).append(name)
+    try:
+        always, wider = _TESTS[folder_of(path)]
+    except KeyError:
+        always, wider = (Stage((f"test/{place.parent}",)),), ()
     stages = [FilesToRun.of(near), *(stage.files(root) for stage in always)]
     stages += [FilesToRun.of(others)] * far + [stage.files(root) for stage in wider if wide]
     return [tests for tests in stages if tests.lit or tests.pytest]
+
+
+def naming(root: Path, pattern: str) -> list[str]:
+    """The files of tests of the checkout at `root` whose text has a match of a pattern."""
+    compiled = re.compile(pattern)
+    found = [str(file.relative_to(root)) for file in _files(root / "test") if compiled.search(file.read_text())]
+    return [name for name in found if name != _NAMES_ALL_KINDS]
 
 
 def _files(place: Path) -> list[Path]:

@@ -1,0 +1,109 @@
+"""Which checks belong to changed files: tests, FileCheck tests, lint."""
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mutation.selection import FilesToRun, naming, select
+
+SCRIPTS = ("scripts/demo", "scripts/nightly", "scripts/test")
+"""Python files whose names do not say so."""
+_PACKAGE = ("compiler/", "passes/", "dialects/")
+_TYPED = (*_PACKAGE, "scripts/", "examples/")
+_RULES = ("test/project/test_bindings_import.py",)
+"""What holds the rules of imports and walks, for each file of code."""
+_PROJECT = ("test/project/test_packaging.py",)
+_PAGES = ("test/project/test_docs.py",)
+_EXAMPLES = "test/project/test_doc_examples.py"
+_RUNNER = ("test/scripts/test_checks.py",)
+# Files that no test names, or that more than those that name it depend on.
+_BY_NAME = {
+    "pyproject.toml": _PROJECT,
+    "lit.cfg.py": ("test/scripts/test_forked_commands.py",),
+    "test/conftest.py": _RUNNER,
+    "test/costs.json": _RUNNER,
+    "scripts/test": _RUNNER,
+    "scripts/nightly": ("test/scripts/test_nets.py",),
+    "scripts/affected.py": ("test/scripts/test_affected.py",),  # which names files of all kinds, and is no test of these
+    ".ci/run": _RUNNER,
+    "scripts/demo": ("test/project/test_digits.py",),
+}
+
+
+@dataclass(frozen=True)
+class Affected:
+    """What to run; files by their paths in the checkout."""
+
+    lint: tuple[str, ...]
+    is_typed: bool
+    """Whether to check types, of all files."""
+    lit: tuple[str, ...]
+    pytest: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Files by an expression that selects among their tests, as pytest's -k has it; "" for all."""
+
+
+def changed(root: Path) -> list[str]:
+    """The files that differ from the last commit, and those that are new. Raises CalledProcessError where git knows nothing of `root`."""
+    commands = (["git", "diff", "--name-only", "--relative", "HEAD"], ["git", "ls-files", "--others", "--exclude-standard"])
+    found = [subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines() for command in commands]
+    return sorted({name for names in found for name in names})
+
+
+def affected(root: Path, paths: Iterable[str]) -> Affected:
+    """What belongs to files of the checkout at `root`, given relative to it; they may be gone."""
+    names = list(dict.fromkeys(paths))
+    lint = tuple(name for name in names if (root / name).is_file() and (name.endswith(".py") or name in SCRIPTS))
+    stages = [stage for name in names for stage in _tests(root, name)]
+    lit = tuple(dict.fromkeys(file for stage in stages for file in stage.lit))
+    whole = {file for stage in stages if not stage.only for file in stage.pytest}
+    chosen: dict[str, dict[str, None]] = {}
+    for stage in stages:
+        for file in stage.pytest:
+            if not stage.only or file not in whole:
+                chosen.setdefault(stage.only, {})[file] = None
+    return Affected(lint, any(name.startswith(_TYPED) for name in lint), lit, {only: tuple(files) for only, files in chosen.items()})
+
+
+def _tests(root: Path, path: str) -> Sequence[FilesToRun]:
+    place = Path(path)
+    if path in _BY_NAME:
+        return [FilesToRun.of(_BY_NAME[path])]
+    if path.startswith(_PACKAGE):
+        return [*select(root, path, wide=False), FilesToRun.of(_RULES if place.suffix == ".py" else ())]
+    if path.startswith("test/") and (place.suffix == ".mlir" or place.name.startswith("test_")) and "Inputs" not in place.parts:
+        return [FilesToRun.of([path] if (root / path).is_file() else ())]
+    if place.suffix == ".md":
+        pages = FilesToRun.of([_EXAMPLES], place.stem)
+        return [FilesToRun.of(_PAGES), pages] if "docs" in place.parts or len(place.parts) == 1 else [FilesToRun.of(_PAGES)]
+    if path.startswith(("scripts/", "test/support/")) and place.suffix == ".py":
+        return [FilesToRun.of(_tests_of_module(root, path))]
+    # Data, plugins, inputs: the tests that name the file; a folder of inputs is that of the tests beside it.
+    found = naming(root, rf"\b{re.escape(place.name)}\b")
+    if "Inputs" in place.parts:
+        found = [name for name in found if Path(name).parent == Path(*place.parts[: place.parts.index("Inputs")])]
+    return [FilesToRun.of(found)]
+
+
+def _tests_of_module(root: Path, path: str) -> list[str]:
+    """The tests that import a module of scripts or of test/support, or name its file.
+
+    For a script, and where there are none, also those of the modules that import it.
+    """
+    found = naming(root, _import_of(path))
+    if found and not path.startswith("scripts/"):
+        return found
+    modules = [file for folder in ("scripts", "test/support") for file in sorted((root / folder).rglob("*.py"))]
+    importing = [str(file.relative_to(root)) for file in modules if re.search(_import_of(path), file.read_text())]
+    return list(dict.fromkeys([*found, *(name for module in importing if module != path for name in naming(root, _import_of(module)))]))
+
+
+def _import_of(path: str) -> str:
+    """A pattern of what imports a module, or names its file."""
+    parts = Path(path).with_suffix("").parts[1 if path.startswith("scripts/") else 2 :]
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    dotted = re.escape(".".join(parts))
+    by_package = rf"|from {re.escape('.'.join(parts[:-1]))} import .*\b{re.escape(parts[-1])}\b" if len(parts) > 1 else ""
+    own = rf"|from \.{re.escape(parts[-1])} import" if len(parts) > 1 else ""
+    return rf"(?m)^\s*(from {dotted}\b|import {dotted}\b{by_package}{own})|{re.escape(path)}"
