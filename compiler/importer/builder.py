@@ -1,6 +1,5 @@
 """The builder for importer rules: the graph builder plus information about the node being imported."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, holds, known
 from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph.base import GraphOp, map_groups
+from stepwell.dialects.graph.base import GraphOp, map_groups, takes_result_types
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.data_sizes import BindSizesOp
 from stepwell.dialects.graph.known import KnownValues
@@ -126,7 +125,7 @@ class ImportBuilder(GraphBuilder):
         if cls.reference is None or not all(type_of(v).is_static for v in values) or any(self.constant_value(v) is None for v in values):
             return types
         work = sum(type_of(v).elements for v in values)
-        if self.budget.objection(0, work) is not None or "result_types" in inspect.signature(cls.reference).parameters:
+        if self.budget.objection(0, work) is not None or takes_result_types(cls.reference):
             return types
         self.budget.spend(0, work)
         try:

@@ -186,12 +186,14 @@ def nested_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """Each node, followed by the nodes of the graphs inside it."""
     waiting = [iter(nodes)]
     while waiting:
-        node = next(waiting[-1], None)
-        if node is None:
+        for node in waiting[-1]:
+            yield node
+            inside = [iter(graph.node) for graph in subgraphs(node)]
+            if inside:
+                waiting += reversed(inside)
+                break
+        else:
             waiting.pop()
-            continue
-        yield node
-        waiting += [iter(graph.node) for graph in reversed(list(subgraphs(node)))]
 
 
 def _attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:

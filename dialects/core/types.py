@@ -1,6 +1,6 @@
 """Tensor types as light Python values, and their translation to MLIR types."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import cast
@@ -34,6 +34,7 @@ __all__ = [
 MAX_RANK = 64  # numpy's
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _FLOAT_CLASSES: dict[type, str] = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
+_FLOAT_TYPES: dict[str, Callable[[], ir.Type]] = {dtype: cls.get for cls, dtype in _FLOAT_CLASSES.items()}
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,21 @@ def element_type(dtype: str) -> ir.Type:
     """The MLIR element type spelled `dtype`, in the current context."""
     if dtype not in STORED:
         raise ElementTypeError(f"unknown element type '{dtype}'; known: {', '.join(STORED)}")
-    return ir.Type.parse(dtype)
+    make = _FLOAT_TYPES.get(dtype)
+    if make is not None:
+        return make()
+    kind, width = dtype.rstrip("0123456789"), dtype.lstrip("ui")
+    if kind in ("i", "ui"):
+        return (ir.IntegerType.get_signless if kind == "i" else ir.IntegerType.get_unsigned)(int(width))
+    return ir.Type.parse(dtype)  # the compact types of floats
 
 
 def dtype_of(mlir_type: ir.Type) -> str:
     """The spelling of an MLIR element type. Raises ElementTypeError for one outside our set."""
-    text = _FLOAT_CLASSES.get(type(mlir_type)) or str(mlir_type)  # printing costs, and most are floats
+    text = _FLOAT_CLASSES.get(type(mlir_type))  # to print costs more than all else here
+    if text is None and isinstance(mlir_type, ir.IntegerType) and not mlir_type.is_signed:
+        text = f"{'i' if mlir_type.is_signless else 'ui'}{mlir_type.width}"
+    text = text or str(mlir_type)
     if text not in STORED:
         raise ElementTypeError(f"element type {text} is not supported; supported: {', '.join(STORED)}")
     return text

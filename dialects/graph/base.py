@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -155,7 +156,7 @@ class GraphOp(Operation, dialect=Graph):
         function = type(self).reference
         if function is None:
             raise StepwellError(f"{self.OPERATION_NAME} has no reference meaning")
-        extra = {"result_types": self.result_types()} if "result_types" in inspect.signature(function).parameters else {}
+        extra = {"result_types": self.result_types()} if takes_result_types(function) else {}
         try:
             attributes = {name: in_numbers(value, sizes) for name, value in self.attribute_values().items()}
             with np.errstate(all="ignore"):
@@ -222,6 +223,12 @@ class GraphOp(Operation, dialect=Graph):
                 checked_type(f"operand '{name}'", value)
         for result in self.operation.results:
             checked_type("a result", result)
+
+
+@cache
+def takes_result_types(reference: Callable[..., Any]) -> bool:
+    """Whether a reference asks for the types of its results."""
+    return "result_types" in inspect.signature(reference).parameters
 
 
 def checked_type(what: str, value: ir.Value) -> TensorType:
@@ -300,22 +307,17 @@ _BY_MNEMONIC: dict[str, type[GraphOp]] = {}
 
 def make_op(cls: type[GraphOp], operands: Sequence[Any], attributes: dict[str, Any], result_types: Sequence[TensorType], **where: Any) -> GraphOp:
     """Build an op from operand values by field, attributes as Python values and light result types; `where` is `loc=`, `ip=`."""
-    declared = attribute_names(cls)
-    if set(attributes) != set(declared):
-        raise StepwellError(f"{cls.OPERATION_NAME} takes the attributes ({', '.join(declared)}), got ({', '.join(attributes)})")
+    declared = attribute_fields(cls)
+    if len(attributes) != len(declared) or any(field.name not in attributes for field in declared):
+        raise StepwellError(f"{cls.OPERATION_NAME} takes the attributes ({', '.join(attribute_names(cls))}), got ({', '.join(attributes)})")
     if len(operands) != len(operand_fields(cls)):
         raise StepwellError(f"{cls.OPERATION_NAME} takes {len(operand_fields(cls))} operands, got {len(operands)}")
     types: list[Any] = [t.to_mlir() for t in result_types]
     if [kind for _, kind in result_fields(cls)] == ["variadic"]:
         types = [types]
-    encoded = {name: to_attribute(attributes[name], field_type(cls, name)) for name in declared}
+    encoded = {field.name: to_attribute(attributes[field.name], field.constraint) for field in declared}
     made: GraphOp = create_operation(cls, operands, types, encoded, **where)
     return made
-
-
-def field_type(cls: type[GraphOp], name: str) -> Any:
-    """The attribute class that a field was declared with."""
-    return next(f.constraint for f in attribute_fields(cls) if f.name == name)
 
 
 def broadcast(*types: TensorType) -> tuple[Dim, ...]:

@@ -74,7 +74,7 @@ class Access:
     @cached_property
     def terms(self) -> list[dict[int, int | None]]:
         """For each result of the map, the coefficients of the dimensions that it mentions (None where it is not linear in one)."""
-        return [terms_of(result) for result in self._results]
+        return [terms_of(result) for result in self.results]
 
     @cached_property
     def moving(self) -> tuple[int, ...]:
@@ -84,14 +84,15 @@ class Access:
     @cached_property
     def dims(self) -> list[int]:
         """For each result of the map, the dimension that it is, or -1 where it is another expression."""
-        return [result.position if isinstance(result, ir.AffineDimExpr) else -1 for result in self._results]
+        return [result.position if isinstance(result, ir.AffineDimExpr) else -1 for result in self.results]
 
     @cached_property
     def _last_stride(self) -> int | None:
         return last_stride(self.value.type)
 
     @cached_property
-    def _results(self) -> list[Any]:
+    def results(self) -> list[Any]:
+        """The results of the map; none of a scalar."""
         return list(self.map.results) if self.is_shaped else []
 
     def kind(self, dim: int) -> str:

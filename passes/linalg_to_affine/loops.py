@@ -349,9 +349,12 @@ class LoopNest:
             inner = ir.AffineMap.get(count, 0, self.point_exprs(point, lane, own=own))
             return inner if across is None else ir.AffineMap.get(count, 0, [e.compose(inner) for e in across])
 
+        results = access.results
+        if shrunk is None and across is None and min(access.dims, default=0) >= 0:  # the usual case: each result is a dimension
+            return ir.AffineMap.get(count, 0, [self._expr(d, point.get(d, 0) + (lane if d == self.nest.vector else 0), False) for d in access.dims])
         places = shrunk.places if shrunk else frozenset()
         whole, own = within(False), within(True) if places else None
-        return ir.AffineMap.get(count, 0, [r.compose(own if i in places else whole) for i, r in enumerate(access.map.results)])
+        return ir.AffineMap.get(count, 0, [r.compose(own if i in places else whole) for i, r in enumerate(results)])
 
     def memory(self, access: Access) -> ir.Value:
         """The memref that an access goes to."""

@@ -19,6 +19,7 @@ from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg.structured import COMBINERS, Structured
 from stepwell.passes.linalg.views import origin
+from stepwell.passes.linalg_to_affine import emit
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, everywhere, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
@@ -465,8 +466,7 @@ class NestEmitter(LoopNest):
             later = {**point, dim: point.get(dim, 0) + ahead}
             with self._early() if dim == self.nest.along else nullcontext():
                 for lane in range(0, width, LINE * 8 // (apart * element_bits(access.element_type))):
-                    where = ir.AffineMapAttr.get(self.address(access, later, lane))
-                    affine.AffinePrefetchOp(self.memory(access), self.ivs, False, locality, True, where)
+                    emit.prefetch(self.memory(access), self.ivs, self.address(access, later, lane), locality)
 
     def _prefetch_lines(self, around: int, innermost: int, points: list[Offsets], width: int) -> None:
         """Where vectors are asked for, ask for what they are multiplied by, too: a line that lasts for the innermost summed loop, a round of the
@@ -481,7 +481,7 @@ class NestEmitter(LoopNest):
                 continue
             now, later = ({self.place(access, p): p for p in ({**p, around: i} for p in points)} for i in (0, 1))
             for text in [t for t in later if t not in now]:  # windows that overlap have the others in any case
-                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, ir.AffineMapAttr.get(self.address(access, later[text])))
+                emit.prefetch(self.memory(access), self.ivs, self.address(access, later[text]), NEAR)
 
     @contextmanager
     def _early(self) -> Iterator[None]:
@@ -516,13 +516,13 @@ class NestEmitter(LoopNest):
         return [ahead for ahead in found if access.kind(ahead[0]) != "scalar"]
 
     def _store(self, access: Access, v: ir.Value, point: Offsets, width: int) -> None:
-        where = ir.AffineMapAttr.get(self.address(access, point))
+        where = self.address(access, point)
         if width == 1 or self.lanes_reduce:
-            affine.AffineStoreOp(v, self.memory(access), self.ivs, where)
+            emit.store(v, self.memory(access), self.ivs, where)
         elif self.mask is not None:
-            masked_store(as_vector(v, width), self.memory(access), self.ivs, where.value, self.mask)
+            masked_store(as_vector(v, width), self.memory(access), self.ivs, where, self.mask)
         else:
-            affine.AffineVectorStoreOp(as_vector(v, width), self.memory(access), self.ivs, where)
+            emit.store(as_vector(v, width), self.memory(access), self.ivs, where)
 
     def _index(self, dim: int, point: Offsets, width: int) -> ir.Value:
         """The value of `linalg.index dim`: a scalar, or a vector of successive indices along the vector dimension."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from stepwell.dialects.core.mlir import defining_op, ir, scf, vector
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.structured import LOOP, READS, WITHOUT_VALUE, Structured, may_contract
+from stepwell.passes.linalg_to_affine import emit
 
 
 def as_vector(value: ir.Value, width: int) -> ir.Value:
     """`value` in every lane of a vector of `width`; a vector, or any value at width 1, is left as it is."""
     if width == 1 or isinstance(value.type, ir.VectorType):
         return value
-    return vector.broadcast(ir.VectorType.get([width], value.type), value)
+    return emit.value("vector.broadcast", ir.VectorType.get([width], value.type), [value])
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.core.mlir import ir
+from stepwell.passes.linalg_to_affine import emit
 from stepwell.passes.linalg_to_affine.loops import Offsets
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector
 from stepwell.passes.linalg_to_affine.values import constant_of
@@ -155,9 +157,14 @@ def _emit(terms: list[tuple[float, ir.Value]], width: int, fma: bool) -> ir.Valu
     first = next((n for n, (factor, _) in enumerate(terms) if factor == 1), 0)
     factor, total = terms.pop(first)
     whole = _of_integers(total)
-    add, sub, mul = (arith.addi, arith.subi, arith.muli) if whole else (arith.addf, arith.subf, arith.mulf)
+    kind = total.type
+
+    def made(name: str, *operands: ir.Value) -> ir.Value:
+        return emit.value(name, kind, operands)
+
+    add, sub, mul = (partial(made, f"arith.{name}{'i' if whole else 'f'}") for name in ("add", "sub", "mul"))
     if factor == -1:
-        total = sub(_constant(0, total, width), total) if whole else arith.negf(total)
+        total = sub(_constant(0, total, width), total) if whole else made("arith.negf", total)
     elif factor != 1:
         total = mul(total, _constant(factor, total, width))
     for factor, value in terms:
@@ -166,7 +173,7 @@ def _emit(terms: list[tuple[float, ir.Value]], width: int, fma: bool) -> ir.Valu
         elif factor == -1:
             total = sub(total, value)
         elif fma and not whole:
-            total = math.fma(value, _constant(factor, value, width), total)
+            total = made("math.fma", value, _constant(factor, value, width), total)
         else:
             total = add(total, mul(value, _constant(factor, value, width)))
     return total

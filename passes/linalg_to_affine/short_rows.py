@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from stepwell.dialects.core.mlir import affine, ir, memref, vector
+from stepwell.dialects.core.mlir import ir, memref, vector
 from stepwell.dialects.core.sizes import known_sizes
 from stepwell.passes.linalg.views import row_major
+from stepwell.passes.linalg_to_affine import emit
 from stepwell.passes.linalg_to_affine.blocks import interleaved
 from stepwell.passes.linalg_to_affine.values import further, picked
 
@@ -45,16 +46,16 @@ class ShortRows:
         """The elements at one place of `width` rows. Whole rows are loaded, so that vectors of other places share the loads."""
         kind = ir.VectorType.get([width], ir.MemRefType(self.memory.type).element_type)
         starts = [j * width for j in range(self.length)]
-        rows = [affine.AffineVectorLoadOp(kind, self.memory, ivs, ir.AffineMapAttr.get(further(start, at))).result for at in starts]
+        rows = [emit.loaded(kind, self.memory, ivs, further(start, at)) for at in starts]
         return picked(rows, [self.length * lane + place for lane in range(width)], starts)
 
     def store(self, values: Mapping[int, ir.Value], ivs: list[ir.Value], start: Any) -> None:
         """Store whole rows: for each place in them, 2 or 4, a vector across the rows."""
         whole = interleaved([values[place] for place in range(self.length)])
-        affine.AffineVectorStoreOp(whole, self.memory, ivs, ir.AffineMapAttr.get(start))
+        emit.store(whole, self.memory, ivs, start)
 
 
 def store_lanes(v: ir.Value, memory: ir.Value, ivs: list[ir.Value], addresses: Sequence[Any]) -> None:
     """Store the elements of a vector one by one."""
     for lane, where in enumerate(addresses):
-        affine.AffineStoreOp(vector.extract(v, [], [lane]), memory, ivs, ir.AffineMapAttr.get(where))
+        emit.store(vector.extract(v, [], [lane]), memory, ivs, where)

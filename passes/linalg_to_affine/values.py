@@ -11,6 +11,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
 from stepwell.passes.linalg.accesses import CLOSE, FEW_NUMBERS, Access
 from stepwell.passes.linalg.views import origin
+from stepwell.passes.linalg_to_affine import emit
 
 
 def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:
@@ -20,15 +21,15 @@ def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: 
     """
     element = ir.MemRefType(source.type).element_type
     if kind == "scalar":
-        return affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(0))).result
+        return emit.loaded(element, source, ivs, address(0))
     vector_type = ir.VectorType.get([width], element)
     if kind == "vector":
-        return affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(address(0))).result
+        return emit.loaded(vector_type, source, ivs, address(0))
     if step is not None and step and abs(step) <= CLOSE and abs(step) < width:
-        rows = [affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(where)).result for where in _stretches(address, step, width)]
+        rows = [emit.loaded(vector_type, source, ivs, where) for where in _stretches(address, step, width)]
         lowest = 0 if step > 0 else (1 - width) * step
         return picked(rows, [lowest + step * lane for lane in range(width)], _starts(abs(step), width))
-    lanes = [affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
+    lanes = [emit.loaded(element, source, ivs, address(lane)) for lane in range(width)]
     return vector.FromElementsOp(vector_type, lanes).result
 
 
@@ -47,7 +48,7 @@ def given_number(access: Access) -> ir.Value | None:
         return None  # a part of the kernel may read what another one wrote
     zeros = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(0)] * source.type.rank)
     with ir.InsertionPoint.at_block_begin(source.owner):
-        return affine.AffineLoadOp(source.type.element_type, source, [], ir.AffineMapAttr.get(zeros)).result
+        return emit.loaded(source.type.element_type, source, [], zeros)
 
 
 def _stretches(address: Callable[[int], Any], step: int, width: int) -> list[Any]:
@@ -105,7 +106,7 @@ def known_array(access: Access) -> np.ndarray | None:
 def constant_of(element: ir.Type, value: float) -> ir.Value:
     """A scalar constant of type `element`."""
     attribute = ir.FloatAttr.get(element, float(value)) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
-    return arith.ConstantOp(element, attribute).result
+    return emit.value("arith.constant", element, [], {"value": attribute})
 
 
 def extended(value: ir.Value, element: ir.Type, signed: bool) -> ir.Value:
@@ -144,4 +145,4 @@ def neutral(combiner: str, element: ir.Type) -> ir.Value:
 
 def combine(combiner: str, a: ir.Value, b: ir.Value) -> ir.Value:
     """Fold two scalars with the combining op of that name."""
-    return ir.Operation.create(combiner, results=[a.type], operands=[a, b]).results[0]
+    return emit.value(combiner, a.type, [a, b])

@@ -1,6 +1,7 @@
 """The pass that outlines each distinct group as a function, a kernel."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +84,7 @@ class OutlineKernels(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        kernels: dict[str, str] = {}  # body text -> function name
+        kernels: dict[str, tuple[str, list[str]]] = {}  # body text -> function name, and the symbols that it is given beside its operands
         taken = {f.sym_name.value for f in functions(op)}
         end = op.regions[0].blocks[0]
         builder = GraphBuilder(state.weights)
@@ -96,12 +97,13 @@ class OutlineKernels(Pass):
             for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
                 if inner.name == "graph.fused":
                     text = body_text(inner)
-                    if text not in kernels:
-                        kernels[text] = _free_name(root_of(inner), text, taken)
-                        _call(inner, kernels[text], shapes)
-                        _make_function(inner, kernels[text], end)
-                    else:
-                        _call(inner, kernels[text], shapes)
+                    is_new = text not in kernels
+                    if is_new:
+                        kernels[text] = _free_name(root_of(inner), text, taken), missing_symbols(inner)
+                    name, missing = kernels[text]
+                    _call(inner, name, missing, shapes)
+                    if is_new:
+                        _make_function(inner, name, missing, end)
                     inner.erase()
                     state.count(f"{self.name}.calls")
                 elif isinstance(inner.opview, (flow.IfOp, flow.LoopOp)):
@@ -127,11 +129,11 @@ def _free_name(root: ir.Operation, text: str, taken: set[str]) -> str:
     raise PassError(f"no free name for the kernel of '{root.name}' at {root.location}")
 
 
-def _call(fused: ir.Operation, name: str, shapes: SymbolicShapes) -> None:
+def _call(fused: ir.Operation, name: str, missing: Sequence[str], shapes: SymbolicShapes) -> None:
     """Put a call of the kernel in front of the group, and use its results."""
     with ir.InsertionPoint(fused), fused.location:
-        destinations = [_destination(result, root_of(fused), shapes) for result in fused.results]
-        sizes = [shapes.value(symbol(name)) for name in missing_symbols(fused)]
+        destinations = [_destination(result, fused, shapes) for result in fused.results]
+        sizes = [shapes.value(symbol(size)) for size in missing]
         call = func.CallOp([r.type for r in fused.results], name, [*fused.operands, *sizes, *destinations])
     for old, new in zip(fused.results, call.results, strict=True):
         old.replace_all_uses_with(new)
@@ -139,12 +141,14 @@ def _call(fused: ir.Operation, name: str, shapes: SymbolicShapes) -> None:
 
 def _destination(result: ir.Value, op: ir.Operation, shapes: SymbolicShapes) -> ir.Value:
     """A tensor for a result of an op to be written to."""
-    if None in type_of(result).shape:
+    shape = type_of(result).shape
+    if None in shape:
+        op = root_of(op) if op.name == "graph.fused" else op
         raise PassError(
             f"'{op.name}' at {op.location} gives {result.type}, whose size is not known before it runs; "
             "kernels need a destination of known size. Give the model's free dimensions a size"
         )
-    free = [shapes.value(size) for size in type_of(result).shape if isinstance(size, Size)]
+    free = [shapes.value(size) for size in shape if isinstance(size, Size)]
     return ir.Operation.create("tensor.empty", results=[result.type], operands=free).results[0]
 
 
@@ -197,12 +201,11 @@ def _bind(bound: BindSizesOp) -> None:
     op.erase()
 
 
-def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> None:
+def _make_function(fused: ir.Operation, name: str, missing: Sequence[str], module_body: ir.Block) -> None:
     """Move the group's body into a new function at the end of the module."""
     results = [r.type for r in fused.results]
     body = fused.regions[0].blocks[0]
     inputs = [a.type for a in body.arguments]
-    missing = missing_symbols(fused)
     with ir.InsertionPoint(module_body), fused.location:
         taken = [*inputs, *[ir.IndexType.get()] * len(missing), *results]
         function = func.FuncOp(name, ir.FunctionType.get(taken, results), visibility="private")
