@@ -28,7 +28,7 @@ _FORMATS = ("v1", "v2")  # of all releases, this one's last
 _MAGIC = b"stepwel2"
 _FOOTER_BYTES = len(_MAGIC) + 32
 _ABANDONED_SECONDS = 3600.0
-_BLOCK_BYTES = 16 << 20
+_LEAST_BLOCK_BYTES, _BLOCK_BYTES = 1 << 18, 16 << 20
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ def stream_digest(descriptor: int) -> bytes | None:
     """The digest of the content of a file, read in pieces; None if it is empty. Raises OSError."""
     size = os.fstat(descriptor).st_size
     digest = blake3(max_threads=_threads(size))
-    block = np.empty(min(max(size, 1), _BLOCK_BYTES), np.uint8)
+    block = np.empty(min(max(size // 8, _LEAST_BLOCK_BYTES), _BLOCK_BYTES), np.uint8)  # small: the first use of memory takes longer than to read it
     total = 0
     while count := read_into(descriptor, block):
         digest.update(block[:count].data)

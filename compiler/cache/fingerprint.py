@@ -3,15 +3,15 @@
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
-from glob import glob
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.cache.disk import digest_of, key_of, stream_digest
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.files import open_plain
+from stepwell.dialects.support.installed import version
 from stepwell.dialects.support.processes import LOADED_AT
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.host import identity
@@ -85,33 +85,51 @@ def described(target: str | Target) -> str:
 def _toolchain() -> tuple[str, ...]:
     """Versions of libraries, the OpenMP runtime, and the machine, for which code is generated unless the target asks for less."""
     runtime = openmp()
-    versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
+    versions = [f"{name} {version(name)}" for name in _LIBRARIES]
     return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
-
-
-def _sources(patterns: tuple[tuple[str, str], ...]) -> bytes | None:
+def _sources(patterns: tuple[tuple[str, str], ...]) -> str | None:
     """The digest of our own source, which changes more often than its version; None if it changed since it was loaded."""
-    files = []
+    files: list[tuple[str, str, str, int]] = []
     for package, pattern in patterns:
         spec = importlib.util.find_spec(package)  # imports no package but `stepwell`
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-            names = sorted(glob(pattern, root_dir=folder, recursive=True))  # follows links, unlike Path.glob
-            files += [(package, name, Path(folder, name)) for name in names]
-    if any(file.stat().st_mtime > LOADED_AT for _, _, file in files):
-        return None
+            found = sorted(_matching(folder, pattern))
+            if any(status.st_mtime > LOADED_AT for _, status in found):
+                return None
+            files += [(package, file[len(folder) + 1 :], file, status.st_size) for file, status in found]
     return _content(tuple(files))
 
 
+def _matching(folder: str, pattern: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The Python files in a folder that `[SUBFOLDER/][**/]*.py` matches, each with its status; follows links."""
+    inside, deep = pattern.removesuffix("*.py"), pattern.endswith("**/*.py")
+    waiting = [os.path.join(folder, inside.removesuffix("**/"))]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py") and not entry.name.startswith("."):
+                    yield entry.path, entry.stat()
+                elif deep and not entry.name.startswith((".", "__pycache__")) and entry.is_dir():
+                    waiting.append(entry.path)
+
+
 @cache
-def _content(files: tuple[tuple[str, str, Path], ...]) -> bytes:
-    return digest_of(b"\0".join(f"{package} {name}".encode() + b"\0" + file.read_bytes() for package, name, file in files))
+def _content(files: tuple[tuple[str, str, str, int], ...]) -> str:
+    return key_of(*(part for package, name, file, size in files for part in (package, name, _read(file, size))))
+
+
+def _read(file: str, size: int) -> bytes:
+    """The content of a file of about so many bytes, with few system calls: there are hundreds of files."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = [os.read(descriptor, size + 1)]
+        while len(parts[-1]) > (size if len(parts) == 1 else 0):  # it has grown meanwhile
+            parts.append(os.read(descriptor, size + 1))
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _extensions(*, code_generation: bool) -> bytes | None:

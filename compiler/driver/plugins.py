@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from hashlib import sha256
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, source_from_cache, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.dialects.support.extensions import extending_modules
+from stepwell.dialects.support.installed import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "stepwell.plugins"
 
@@ -52,12 +54,18 @@ def of_code_generation() -> list[Plugin]:
 
 
 @cache
+def installed() -> "list[EntryPoint]":
+    """What installed packages declare in the entry-point group `stepwell.plugins`."""
+    return entry_points(GROUP)
+
+
+@cache
 def load_installed() -> None:
     """Import what installed packages declare in the entry-point group `stepwell.plugins`, once.
 
     An entry point names a module; importing it registers things. Raises InputError if one fails.
     """
-    for point in entry_points(group=GROUP):
+    for point in installed():
         key = f"{point.name} = {point.value}"
         if key not in _loaded:
             try:
@@ -80,6 +88,8 @@ def load_file(path: "str | os.PathLike[str]") -> None:
         return
     if not there:
         raise InputError(f"plugin {path}: there is no such file")
+    from hashlib import sha256  # here, because OpenSSL takes long to load
+
     # Files of one name in different folders are different modules.
     name = f"stepwell_plugin_{file.stem}_{sha256(os.fsencode(key)).hexdigest()[:8]}"
     spec = spec_from_file_location(name, key, loader=_Source(name, key)) if file.suffix == ".py" else None

@@ -2,7 +2,6 @@
 
 import ctypes
 import functools
-import importlib.metadata
 import os
 import re
 import sys
@@ -10,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from stepwell.dialects.support.installed import files
 from stepwell.dialects.support.processes import Lock
 
 _NAMES = {"linux": ("libomp.so", "libomp.so.5"), "darwin": ("libomp.dylib",)}
@@ -103,12 +103,7 @@ def _loaded() -> str | None:
 
 
 def _packaged() -> str | None:
-    try:
-        files = importlib.metadata.files("cmeel-libomp") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    for file in files:
-        path = Path(str(file.locate()))
+    for path in files("cmeel-libomp"):
         if path.name in _NAMES.get(sys.platform, ()) and path.is_file():
             return str(path.resolve())
     return None

@@ -1,6 +1,5 @@
 """The description of a target: instruction set, vectors, caches, cores, and numeric policy."""
 
-import hashlib
 from dataclasses import dataclass
 from math import gcd
 
@@ -81,6 +80,8 @@ class Target:
     @property
     def digest(self) -> str:
         """A digest of all that code depends on: equal for machines without a `difference`."""
+        import hashlib  # here, because OpenSSL takes long to load
+
         values = [getattr(self, name) for name in _DECISIVE]
         return hashlib.sha256(repr([sorted(v) if isinstance(v, frozenset) else v for v in values]).encode()).hexdigest()[:16]
 

@@ -135,14 +135,14 @@ def test_other_content_is_another_model(cache_folder: Path, tmp_path: Path) -> N
     assert np.abs(second(X)[0] - one).max() > 0.1
 
 
-@pytest.mark.parametrize("what", ["_version", "_sources", "described"])
+@pytest.mark.parametrize("what", ["version", "_sources", "described"])
 def test_other_versions_sources_and_machines_are_misses(cache_folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     from stepwell.cache import fingerprint
 
     compiled()
     fingerprint._toolchain.cache_clear()
     try:
-        replacement = {"_version": lambda package: "99", "_sources": lambda patterns: b"edited", "described": lambda target: "another"}[what]
+        replacement = {"version": lambda package: "99", "_sources": lambda patterns: "edited", "described": lambda target: "another"}[what]
         monkeypatch.setattr(fingerprint, what, replacement)
         assert not was_found(compiled())
     finally:
@@ -304,7 +304,7 @@ def test_a_pass_that_is_edited_leaves_kernels_that_do_not_change(
     before = list(compiled_units)
     everything = fingerprint._ALL
     real = fingerprint._sources
-    monkeypatch.setattr(fingerprint, "_sources", lambda patterns: b"edited" if patterns == everything else real(patterns))
+    monkeypatch.setattr(fingerprint, "_sources", lambda patterns: "edited" if patterns == everything else real(patterns))
     assert not was_found(compiled())
     assert compiled_units == before
 
