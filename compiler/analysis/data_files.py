@@ -1,6 +1,5 @@
 """Arrays for the inputs of models from files: .npy, .npz, .pb and images."""
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,10 +46,12 @@ def read_npy(path: Path) -> np.ndarray:
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an archive by name. Raises InputError if it is none."""
+    from zipfile import BadZipFile  # here, because it loads every kind of compression
+
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+    except (ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
         raise InputError(f"{path}: not a readable .npz file: {error}") from None
 
 

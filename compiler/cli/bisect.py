@@ -4,10 +4,9 @@ import argparse
 import sys
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
+from stepwell.cli.compile_options import INPUT_HELP, add_model_options
 from stepwell.cli.display import Progress, print_table
-from stepwell.cli.inputs import HELP, gather
-from stepwell.cli.run import MEASURES, verdict
-from stepwell.cli.session import Session, add_model_options
+from stepwell.cli.session import Session
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import MEANT
 
@@ -21,7 +20,7 @@ def add_options(parser: Parser) -> None:
     """The options of `stepwell bisect`."""
     add_model_options(parser)
     add = parser.add_argument
-    add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
+    add("--input", action="append", default=[], metavar="NAME=DATA", help=INPUT_HELP)
     add("--seed", type=number(0, 2**31), default=0, metavar="N", help="what the random data of other inputs begin with (default: 0)")
     add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores the code uses (default: all)")
     add("--tolerance", type=float, metavar="X", help="how far results may be apart, relative to their scale (default: by their type)")
@@ -33,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--from {options.start}: expected one of {', '.join(MEANT)}, whose IR has a meaning that can be run")
     session = Session(options)
     from stepwell.analysis.bisect import bisect
+    from stepwell.cli.checks import MEASURES, verdict
+    from stepwell.cli.inputs import gather
     from stepwell.runtime.infos import TensorInfo
 
     with Progress() as progress:

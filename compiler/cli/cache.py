@@ -2,10 +2,13 @@
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
-from stepwell.cache.disk import KINDS, Cache, cache_folder, is_switched_off, user_cache
 from stepwell.cli.common import OK, Parser
 from stepwell.cli.display import plural, print_table, quantity
+
+if TYPE_CHECKING:
+    from stepwell.cache.disk import Cache
 
 DESCRIPTION = """Show what the cache of compiled models and kernels holds, say where it is, or clear it.
 
@@ -21,6 +24,8 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises InputError or OSError."""
+    from stepwell.cache.disk import cache_folder, user_cache
+
     if options.action == "path":
         print(cache_folder())
         return OK
@@ -33,7 +38,9 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _show(cache: Cache) -> None:
+def _show(cache: "Cache") -> None:
+    from stepwell.cache.disk import KINDS, is_switched_off
+
     entries = cache.entries()
     print(f"{cache.folder}{' (switched off by STEPWELL_CACHE=0)' if is_switched_off() else ''}")
     refused = cache.refused()

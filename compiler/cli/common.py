@@ -4,15 +4,14 @@ import argparse
 import itertools
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EBADF, EIO, ENOSPC
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Any
 
+from stepwell.dialects.support import installed
 from stepwell.dialects.support.errors import InputError, ModelWarning, PipelineError, StepwellError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.registry import check_name
@@ -30,8 +29,6 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         self.option_names: set[str] = set()
-        self.late_help: dict[argparse.Action, Callable[[], str]] = {}
-        """Help that takes long to make, made when it is shown."""
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
@@ -42,12 +39,6 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse's own takes errors of writing for success.
         (sys.stderr if file is None else file).write(message)
-
-    def format_help(self) -> str:
-        """As argparse's, with the late help put in."""
-        for action, text in self.late_help.items():
-            action.help = text()
-        return super().format_help()
 
 
 def parse_limits(texts: list[str]) -> Limits:
@@ -189,6 +180,8 @@ def report(program: str, error: Exception, *, show_traceback: bool = False) -> i
     """Print an error as one line; returns the exit status."""
     with suppress(OSError):  # standard error may be as full as anything
         if show_traceback or os.environ.get("STEPWELL_TRACEBACK") == "1":
+            import traceback
+
             traceback.print_exception(error)
         print(f"{program}: error: {_text(error)}", file=sys.stderr)
     return USAGE if isinstance(error, (UsageError, PipelineError)) else FAULT
@@ -211,9 +204,6 @@ def version_line(program: str) -> str:
     """`PROGRAM VERSION (torch-mlir VERSION)`."""
 
     def of(package: str) -> str:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return "unknown (not installed)"
+        return installed.version(package) or "unknown (not installed)"
 
     return f"{program} {of('stepwell')} (torch-mlir {of('torch-mlir')})"

@@ -2,40 +2,45 @@
 
 import argparse
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser, UsageError, write_text
+from stepwell.cli.compile_options import add_model_options
 from stepwell.cli.display import level_times, plural, quantity, seconds
-from stepwell.cli.session import Session, add_model_options, save_ir
+from stepwell.cli.session import Session, save_ir
 from stepwell.dialects.support.files import write_atomically
-from stepwell.driver.backend import Backend
 from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
+    from stepwell.driver.backend import Backend
     from stepwell.driver.lowered import Lowered
 
 DESCRIPTION = "Compile a model down to a level and write the result. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
+DEFAULT_EMITS = (*LEVELS, "llvm-ir", "asm", "obj")
+"""What can be written with the default backend, as `emits` gives it: to ask the backend takes much longer than to show help."""
+DEFAULT_FILES = ("obj",)
+"""What of that is not text."""
 
 
 def add_options(parser: Parser) -> None:
     """The options of `stepwell compile`."""
     add_model_options(parser)
-    emit = parser.add_argument("--emit", required=True, metavar="LEVEL", help="what to write: a level, or what the backend makes of the last one")
-    parser.late_help[emit] = lambda: f"what to write: {', '.join(emits(find_backend(DEFAULT)))}; other backends than {DEFAULT} have others"
+    text = f"what to write: {', '.join(DEFAULT_EMITS)}; other backends than {DEFAULT} have others"
+    parser.add_argument("--emit", required=True, metavar="LEVEL", help=text)
     parser.add_argument("-o", dest="output", default=STDOUT, metavar="FILE", help="where to write (default: standard output, without weights)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    if options.backend == DEFAULT:
+        _check(options, DEFAULT_EMITS, DEFAULT_FILES)
     session = Session(options)
     backend: Backend = find_backend(options.backend)
-    if options.emit not in emits(backend):
-        raise UsageError(f"--emit {options.emit}: backend {options.backend} knows {', '.join(emits(backend))}")
-    if options.emit in backend.files() and options.output == STDOUT:
-        raise UsageError(f"--emit {options.emit} needs -o FILE")
+    _check(options, emits(backend), backend.files())
     lowered = session.lower(options.emit if options.emit in LEVELS else backend.levels[-1])
     if options.emit in LEVELS:
         _write_ir(lowered, options.output)
@@ -50,6 +55,14 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
+def _check(options: argparse.Namespace, known: Collection[str], files: Collection[str]) -> None:
+    """Raise UsageError unless `--emit` names one of those `known`, with a file to write to for one of `files`."""
+    if options.emit not in known:
+        raise UsageError(f"--emit {options.emit}: backend {options.backend} knows {', '.join(known)}")
+    if options.emit in files and options.output == STDOUT:
+        raise UsageError(f"--emit {options.emit} needs -o FILE")
+
+
 def _write_ir(lowered: "Lowered", output: str) -> None:
     if output != STDOUT:
         save_ir(lowered, Path(output))
@@ -61,13 +74,13 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
         print("weights are written only with -o FILE", file=sys.stderr)
 
 
-def emits(backend: Backend) -> tuple[str, ...]:
+def emits(backend: "Backend") -> tuple[str, ...]:
     """What can be written for a model with a backend: the levels down to the one that code is made from, and the backend's outputs."""
     levels = LEVELS[: LEVELS.index(backend.levels[-1]) + 1]
     return (*levels, *backend.translations(), *backend.listings(), *backend.files())
 
 
-def _artifact(session: Session, lowered: "Lowered", backend: Backend, kind: str) -> str | bytes:
+def _artifact(session: Session, lowered: "Lowered", backend: "Backend", kind: str) -> str | bytes:
     if kind in backend.translations():
         return backend.translations()[kind](lowered)
     if kind in backend.files():

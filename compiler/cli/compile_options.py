@@ -1,19 +1,43 @@
-"""The options of every command that compiles, and the `CompileOptions` made from them."""
+"""The options of every command that compiles, and the `CompileOptions` made from them.
+
+What loads numpy or the passes is imported where it is used: help and errors in options do without.
+"""
 
 import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError, add_limit_option, check_backend, check_target, parse_limits
+from stepwell.cli.common import Parser, UsageError, add_explain_option, add_limit_option, check_backend, check_target, parse_limits
+from stepwell.cli.printing import add_print_options
 from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import PRECISIONS, SPECIALISE
 from stepwell.driver.backends import DEFAULT, backend_names
-from stepwell.options import CompileOptions
+from stepwell.driver.default_pipelines import SWITCHES
+from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
     from stepwell.driver.pipeline import Pipeline
+    from stepwell.options import CompileOptions
+
+INPUT_HELP = """name=FILE.npy|FILE.npz|FILE.pb|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for an .npz file
+with an array for each. Images must have the input's size; they become channels × height × width (1 channel grey, 3 RGB, 4 RGBA), for
+floating-point inputs divided by 255. Inputs not given are random:0, a standard normal distribution (integers: 0 to 9)"""
+
+
+def add_model_options(parser: Parser) -> None:
+    """The options of every command that compiles and shows how."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="an ONNX file; with --from a .mlir file")
+    add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
+    add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
+    add_compile_options(parser)
+    add_print_options(parser)
+    add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
+    add("--time-passes", action="store_true", help="print the time of each pass to standard error")
+    add("--pass-statistics", action="store_true", help="print what our passes counted to standard error")
+    add_explain_option(parser)
 
 
 def add_compile_options(parser: Parser) -> None:
@@ -25,8 +49,7 @@ def add_compile_options(parser: Parser) -> None:
     text = "about how large a free dimension is, for the choices that code for all sizes is made by; may be repeated"
     add("--size-hint", action="append", default=[], metavar="NAME=128", help=text)
     add_pipeline_options(parser)
-    disable = add("--disable", action="append", default=[], metavar="NAME", help="switch something off; may be repeated")
-    parser.late_help[disable] = lambda: f"switch something off; may be repeated: {', '.join(_switches())}"
+    add("--disable", action="append", default=[], metavar="NAME", help=f"switch something off; may be repeated: {', '.join(SWITCHES)}")
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
     add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
     text = "what to store weights and activations of products in (default: f32, as the model has them)"
@@ -34,8 +57,8 @@ def add_compile_options(parser: Parser) -> None:
     text = "a node that stays in f32 for all that, or a pattern such as '*/attention/*'; may be repeated"
     add("--keep-f32", action="append", default=[], metavar="NODE", help=text)
     add_schedule_options(parser)
-    backend = add("--backend", default=DEFAULT, metavar="NAME", help="what makes code and runs it")
-    parser.late_help[backend] = lambda: f"what makes code and runs it (default: {DEFAULT}); there are {', '.join(backend_names())}, and plugins' own"
+    text = f"what makes code and runs it (default: {DEFAULT}); there are {', '.join(backend_names())}, and plugins' own"
+    add("--backend", default=DEFAULT, metavar="NAME", help=text)
     add_limit_option(parser)
     add_common_options(parser)
 
@@ -71,6 +94,13 @@ def add_common_options(parser: Parser) -> None:
     parser.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
 
 
+def are_there_plugins(options: argparse.Namespace) -> bool:
+    """Whether there are plugins to load, which may add targets and backends."""
+    from stepwell.driver import plugins
+
+    return bool(options.load or plugins.installed())
+
+
 def load_plugins(options: argparse.Namespace) -> None:
     """Load installed plugins and those that were asked for."""
     from stepwell.driver import plugins
@@ -80,10 +110,20 @@ def load_plugins(options: argparse.Namespace) -> None:
         plugins.load_file(file)
 
 
-def compile_options(options: argparse.Namespace) -> CompileOptions:
-    """The `CompileOptions` of the command line; call it after plugins are loaded. Raises UsageError, and StepwellError for wrong files."""
+def check_compile_options(options: argparse.Namespace) -> None:
+    """Raise UsageError for what is wrong with these options whatever the model and the passes are; call it after plugins are loaded."""
     check_target(options.target)
     check_backend(options.backend)
+    fixed(options.shape)
+    parse_hints(options.size_hint)
+    parse_limits(options.limit)
+
+
+def compile_options(options: argparse.Namespace) -> "CompileOptions":
+    """The `CompileOptions` of the command line; call it after plugins are loaded. Raises UsageError, and StepwellError for wrong files."""
+    check_compile_options(options)
+    from stepwell.options import CompileOptions
+
     made = CompileOptions(
         target=options.target, backend=options.backend, shapes=fixed(options.shape), specialise=options.specialise,
         size_hints=parse_hints(options.size_hint), pipeline=given_pipeline(options),
@@ -158,9 +198,3 @@ def parse_hints(texts: list[str]) -> dict[str, int] | None:
             raise UsageError(f"--size-hint {text}: a size of '{name}' is given twice")
         hints[name] = int(size)
     return hints or None
-
-
-def _switches() -> dict[str, str]:
-    from stepwell.driver.pipeline import Pipeline
-
-    return Pipeline.default().switches()

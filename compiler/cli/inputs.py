@@ -16,10 +16,6 @@ from stepwell.dialects.support.errors import InputError
 if TYPE_CHECKING:
     from stepwell.runtime.infos import TensorInfo
 
-HELP = """name=FILE.npy|FILE.npz|FILE.pb|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for an .npz file
-with an array for each. Images must have the input's size; they become channels × height × width (1 channel grey, 3 RGB, 4 RGBA), for
-floating-point inputs divided by 255. Inputs not given are random:0, a standard normal distribution (integers: 0 to 9)"""
-
 
 def gather(
     specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None

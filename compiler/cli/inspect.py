@@ -4,7 +4,7 @@ import argparse
 import collections
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, add_explain_option
@@ -12,15 +12,13 @@ from stepwell.cli.compile_options import add_compile_options, compile_options, l
 from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.cli.shapes import parse_given, shown_free_sizes
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.dialects.support.limits import Limits
-from stepwell.options import CompileOptions
-from stepwell.runtime.infos import TensorInfo
 
 if TYPE_CHECKING:
     import onnx
 
     from stepwell.dialects.graph import GraphOp
     from stepwell.importer import ImportedModel
+    from stepwell.options import CompileOptions
 
 DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights, and every node that is not supported; or its plan of memory."
 
@@ -38,6 +36,9 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
+    compiles = options.schedules or options.emit_schedule is not None or options.explain is not None or options.memory
+    if not compiles and _says_how(options):
+        raise UsageError("what says how to compile goes with --memory, --explain, --schedules or --emit-schedule: the rest is the same for all")
     load_plugins(options)
     how = compile_options(options)
     if options.schedules or options.emit_schedule is not None:
@@ -46,11 +47,10 @@ def run(options: argparse.Namespace) -> int:
         return _explain(options, how)
     if options.memory:
         return _show_plan(options, how)
-    if replace(how, shapes=None, limits=Limits()) != CompileOptions():
-        raise UsageError("what says how to compile goes with --memory, --explain, --schedules or --emit-schedule: the rest is the same for all")
     from stepwell.dialects.core.mlir import make_context
     from stepwell.importer import import_model
     from stepwell.importer.source import read_source
+    from stepwell.runtime.infos import TensorInfo
 
     with Progress() as progress:
         progress.say("import")
@@ -83,7 +83,15 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _show_plan(options: argparse.Namespace, how: CompileOptions) -> int:
+def _says_how(options: argparse.Namespace) -> bool:
+    """Whether an option says how to compile, beyond the shapes and limits of the import."""
+    parser = Parser()
+    add_compile_options(parser)
+    usual = vars(parser.parse_args([]))
+    return any(getattr(options, name) != usual[name] for name in usual.keys() - {"shape", "limit", "load", "traceback"})
+
+
+def _show_plan(options: argparse.Namespace, how: "CompileOptions") -> int:
     """The memory plan; the model goes down as far as it takes to have one. Raises StepwellError."""
     from stepwell.analysis.memory import memory_plan
     from stepwell.cli.memory import show_memory
@@ -95,7 +103,7 @@ def _show_plan(options: argparse.Namespace, how: CompileOptions) -> int:
     return OK
 
 
-def _explain(options: argparse.Namespace, how: CompileOptions) -> int:
+def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
     """What passes decided about the model's nodes, down to where loops and buffers are settled. Raises StepwellError."""
     from stepwell.analysis.explain import Explanation
     from stepwell.driver.lowering import lower
@@ -107,7 +115,7 @@ def _explain(options: argparse.Namespace, how: CompileOptions) -> int:
     return OK
 
 
-def _schedules(options: argparse.Namespace, how: CompileOptions) -> int:
+def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
     """Show or write the schedules of the model's kernels."""
     from stepwell.driver.lowering import lower
     from stepwell.passes.schedule.assign_schedules import schedules_of

@@ -1,7 +1,7 @@
 """stepwell: compiles, runs and looks into ONNX models."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 
 from stepwell.cli.common import OK, Parser, apart_from_explain, command_line, guarded, version_line
@@ -22,13 +22,13 @@ DESCRIPTION = """A deep learning compiler: ONNX models through levels of IR (gra
 Exit status: 0 fine, 1 the model or the data is at fault, 2 the command line is."""
 
 
-def make_parser(only: str | None = None) -> Parser:
-    """The parser of the command, with one for each subcommand. Where it is known which one is wanted, the others' options are left out."""
+def make_parser(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
+    """The parser of the command, with one for each subcommand; only those of the commands `complete` have options."""
     parser = Parser(prog="stepwell", description=DESCRIPTION)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, help_text in COMMANDS.items():
-        if only in (None, name):
+        if name in complete:
             module = import_module(f"stepwell.cli.{name}")
             module.add_options(commands.add_parser(name, help=help_text, description=module.DESCRIPTION))
         else:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
-    parser = make_parser(given[0] if given and given[0] in COMMANDS else None)
+    parser = make_parser([name for name in given if name in COMMANDS][:1])
     options = parser.parse_args(apart_from_explain(given))
     if options.version:
         print(version_line("stepwell"))

@@ -2,12 +2,15 @@
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser, UsageError
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
 from stepwell.cli.display import Progress, print_table, seconds
-from stepwell.driver.backend import Backend
 from stepwell.driver.backends import find_backend
+
+if TYPE_CHECKING:
+    from stepwell.driver.backend import Backend
 
 DESCRIPTION = """Show the passes that a model goes through, stage by stage: options, what each does, who brought it, how it is switched off.
 With MODEL, the time that each takes on it too, and whether it changes anything. -o FILE writes what --pipeline FILE reads."""
@@ -22,16 +25,16 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    if options.output is not None and options.model is not None:
+        raise UsageError("-o FILE writes the pipeline, and goes without MODEL")
+    if options.model is None and options.shape:
+        raise UsageError("--shape goes with MODEL")
     load_plugins(options)
     how = compile_options(options)
     pipeline = how.passes()
     if options.output is not None:
-        if options.model is not None:
-            raise UsageError("-o FILE writes the pipeline, and goes without MODEL")
         pipeline.save(options.output)
         return OK
-    if options.model is None and how.shapes:
-        raise UsageError("--shape goes with MODEL")
     from stepwell.cli.listing import option_values, summary
     from stepwell.passes.framework.registry import passes
     from stepwell.passes.framework.upstream import upstream_summary

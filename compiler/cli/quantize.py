@@ -9,9 +9,7 @@ from stepwell.cli.common import OK, Parser, UsageError, number
 from stepwell.cli.compile_options import add_common_options, load_plugins
 from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.dialects.target.cores import MAX_THREADS
-from stepwell.quantizer.budget import check_budget
 from stepwell.quantizer.options import METHODS, OP_TYPES, QuantizeOptions
-from stepwell.quantizer.report import check_report
 
 if TYPE_CHECKING:
     import onnx
@@ -69,8 +67,8 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
-    load_plugins(options)
     _check(options)
+    load_plugins(options)
     if options.weights is not None:
         _quantize_weights(options)
     else:
@@ -95,15 +93,20 @@ def _check(options: argparse.Namespace) -> None:
     if options.percentile is not None and options.method != "percentile":
         raise UsageError("--percentile goes with --method percentile")
     if options.budget is not None:
+        from stepwell.quantizer.budget import check_budget
+
         check_budget(options.budget)
     for name, file in (("-o", options.output), ("--report", options.report)):
         if file is not None and not Path(file).parent.is_dir():
             raise UsageError(f"{name} {file}: there is no folder {Path(file).parent}")
     if options.report is not None:
+        from stepwell.quantizer.report import check_report
+
         check_report()
 
 
 def _quantize(options: argparse.Namespace) -> None:
+    chosen = quantize_options(options)
     from stepwell.quantizer import Calibrated, accuracy, compare, quantized_within
 
     how: dict[str, Any] = {"cache": not options.no_cache, "threads": options.threads}
@@ -111,7 +114,7 @@ def _quantize(options: argparse.Namespace) -> None:
     with Progress() as progress:
         progress.say("prepare")
         source = Calibrated(
-            options.model, options.data, quantize_options(options), labels=options.labels, batch=options.batch, limit=options.batches,
+            options.model, options.data, chosen, labels=options.labels, batch=options.batch, limit=options.batches,
             histograms=options.histograms, on_batch=lambda done, every: progress.say(f"calibrate: {done} of {every} batches"),
             on_step=progress.say, **how,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Common parts of `run` and `compile`: options, the source of the model, instrumentation."""
+"""Common parts of `run`, `compile` and `bisect`: the source of the model, instrumentation."""
 
 import argparse
 import sys
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError, add_explain_option, statistics_text
-from stepwell.cli.compile_options import add_compile_options, command_flags, compile_options, load_plugins, run_flags
+from stepwell.cli.common import UsageError, statistics_text
+from stepwell.cli.compile_options import are_there_plugins, check_compile_options, command_flags, compile_options, load_plugins, run_flags
 from stepwell.cli.display import Progress
-from stepwell.cli.printing import add_print_options, printer, printing
+from stepwell.cli.printing import printer, printing
 from stepwell.codegen.forks import allow_forks
 from stepwell.dialects.support.errors import IRError, ModelError
 from stepwell.passes.framework.levels import LEVELS
@@ -25,20 +25,6 @@ if TYPE_CHECKING:
     from stepwell.runtime.model import CompiledModel
 
 
-def add_model_options(parser: Parser) -> None:
-    """The options of every command that compiles and shows how."""
-    add = parser.add_argument
-    add("model", metavar="MODEL", help="an ONNX file; with --from a .mlir file")
-    add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
-    add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
-    add_compile_options(parser)
-    add_print_options(parser)
-    add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
-    add("--time-passes", action="store_true", help="print the time of each pass to standard error")
-    add("--pass-statistics", action="store_true", help="print what our passes counted to standard error")
-    add_explain_option(parser)
-
-
 @dataclass
 class Session:
     """One command's compilation, with the instrumentation that its options ask for."""
@@ -47,11 +33,17 @@ class Session:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
-        allow_forks()
+        self._check()
+        if not are_there_plugins(self.options):
+            check_compile_options(self.options)
+        allow_forks()  # loads numpy; before plugins, which may start threads
         load_plugins(self.options)
         self.how = compile_options(self.options)
         self.told = _explanation() if self.options.explain is not None else None
-        if self.options.start is not None and self.how.shapes:
+
+    def _check(self) -> None:
+        """Raise UsageError for options that contradict each other."""
+        if self.options.start is not None and self.options.shape:
             raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
             raise UsageError("--weights goes with --from LEVEL: an ONNX model has its own")

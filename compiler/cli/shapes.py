@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.cli.common import UsageError
 from stepwell.dialects.core.sizes import evaluated_if_known, parse
-from stepwell.runtime.infos import part_name
 
 if TYPE_CHECKING:
     from stepwell.runtime.infos import TensorInfo
@@ -51,6 +50,8 @@ DEFAULT = Range(1, 128)
 
 def parse_given(texts: Sequence[str]) -> Given:
     """What the texts of `--shape` say, of a sequence for each of its elements. Raises UsageError."""
+    from stepwell.runtime.infos import part_name  # here, because it loads numpy
+
     given, lists = _parsed(texts)
     return {**given, **{part_name(name, i): sizes for name, parts in lists.items() for i, sizes in enumerate(parts or ())}}
 

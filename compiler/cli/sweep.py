@@ -21,12 +21,7 @@ from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.dynamic import DynamicModel
 from stepwell.options import CompileOptions
 
-POINTS = 8
-"""How many combinations of sizes are timed unless told."""
-ROUNDS = 10
-"""How often each engine runs on each of them unless told."""
 SECONDS = 2.0  # for one engine at one combination: rounds that would take longer are left out, but for three
-PICTURES = (".png", ".svg", ".pdf")
 PEER = "onnxruntime"
 COLOURS = {"general": "#4477aa", "for the size": "#228833", PEER: "#ddaa33"}  # told apart by colour-blind readers too
 
@@ -43,12 +38,12 @@ class Timed:
     """What it took to make code for each combination."""
 
 
-def sweep(session: Session) -> None:
-    """Time the sweep that the options ask for; prints a table and writes the picture. Raises UsageError or StepwellError."""
+def sweep(session: Session, rounds: int) -> None:
+    """Time each engine `rounds` times at each combination of sizes; prints a table and writes the picture.
+
+    Raises UsageError or StepwellError.
+    """
     options = session.options
-    check_picture(options.plot)
-    if options.start is not None:
-        raise UsageError("--sweep is for ONNX models: IR given with --from has its sizes")
     general = _compiled(session, replace(session.how, specialise="never"))
     if not isinstance(general, DynamicModel):
         raise UsageError(f"--sweep is for a model with free sizes: {options.model} has none left")
@@ -76,7 +71,7 @@ def sweep(session: Session) -> None:
             timed.compiled.append(time.perf_counter() - begin)
             peer = _able(peer, feed)
             engines: dict[str, Run] = {"general": general.run, "for the size": made.run, **({} if peer is None else {PEER: peer})}
-            for name, median in medians(engines, feed, options.repeat or ROUNDS).items():
+            for name, median in medians(engines, feed, rounds).items():
                 timed.times.setdefault(name, []).append(median)
     if peer is None:
         timed.times.pop(PEER, None)  # which has no time for some of the sizes
@@ -84,14 +79,6 @@ def sweep(session: Session) -> None:
     if options.plot is not None:
         plot(timed, Path(options.plot), f"{Path(options.model).name}, {plural(threads, 'thread')}")
         print(f"plotted to {options.plot}")
-
-
-def check_picture(file: str | None) -> None:
-    """Raise UsageError unless the picture that `--plot` asks for, if any, can be written."""
-    if file is not None and not file.endswith(PICTURES):
-        raise UsageError(f"--plot {file}: expected a file {', '.join(PICTURES)}")
-    if file is not None and importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("--plot needs matplotlib: pip install matplotlib")
 
 
 def medians(engines: Mapping[str, Run], feed: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:

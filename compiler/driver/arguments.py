@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Mapping, Set
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ResourceError, shown
@@ -115,6 +113,8 @@ def _bind(name: str, value: Any) -> None:
 
 
 def _arrays(name: str, value: Any) -> None:
+    import numpy as np  # here and below, because the command line, which shows help without it, imports this file too
+
     if not isinstance(value, Mapping):
         raise wrong(name, "arrays by name, as a dict", value)
     for key, array in value.items():
@@ -166,6 +166,8 @@ def _flag(name: str, value: Any) -> None:
 
 
 def _tolerance(name: str, value: Any) -> None:
+    import numpy as np
+
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value < float("inf"):
         raise wrong(name, "a number from 0", value)
 

@@ -37,5 +37,14 @@ llvm(
 )
 """
 
+SWITCHES = (
+    "widen-halves", "use-integers", "simplify-algebra", "fold-batch-norm", "check-indices", "use-sub-pixels", "use-products", "fuse-attention",
+    "separate-zero-points", "narrow-products", "convert-layout", "unmasked-lanes", "use-winograd", "use-integer-winograd", "skip-padding",
+    "pack-matmul", "slice-floats", "pack-integer-products", "use-fake-quantize", "fuse-operators", "fuse-producers", "version-winograd",
+    "version-few-rows", "fill-borders", "collapse-dimensions", "version-kernels", "fuse-loops", "expand-math", "select-bounds",
+    "round-in-conversion", "guide-loops", "limit-unrolling", "hide-indices",
+)  # fmt: skip
+"""What `--disable` can switch off in it, as `Pipeline.switches` gives it, for help: to ask the passes takes a second."""
+
 WITH_OPENMP = ("convert-scf-to-openmp", "convert-openmp-to-llvm")
 """Its passes that make code for threads; without an OpenMP runtime they are left out."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-from onnx import ModelProto
+from typing import TYPE_CHECKING
 
 from stepwell.dialects.support.errors import InputError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,7 @@ class Kept:
 
     layers: tuple[str, ...]
     """The layers that stay in floats, what hurts most first."""
-    model: ModelProto
+    model: "ModelProto"
     """The network with these in floats and all others quantised."""
     loss: float
     """What it loses, in the unit of the budget."""
@@ -24,13 +26,13 @@ class Kept:
 
 @dataclass
 class _Search:
-    quantise: Callable[[frozenset[str]], ModelProto]
-    loss: Callable[[ModelProto], float]
+    quantise: "Callable[[frozenset[str]], ModelProto]"
+    loss: "Callable[[ModelProto], float]"
     budget: float
     layers: Sequence[str]
     tries: list[tuple[int, float]] = field(default_factory=list)
     lost: dict[frozenset[str], float] = field(default_factory=dict)
-    best: tuple[frozenset[str], ModelProto] | None = None
+    best: "tuple[frozenset[str], ModelProto] | None" = None
     """The network with the fewest layers in floats that meets the budget so far."""
 
     def fits(self, kept: Sequence[str]) -> bool:
@@ -52,7 +54,7 @@ def check_budget(budget: float) -> None:
 
 
 def within_budget(
-    quantise: Callable[[frozenset[str]], ModelProto], layers: Sequence[str], loss: Callable[[ModelProto], float], budget: float
+    quantise: "Callable[[frozenset[str]], ModelProto]", layers: Sequence[str], loss: "Callable[[ModelProto], float]", budget: float
 ) -> Kept:
     """Find few layers that have to stay in floats, so that `loss` of the network is at most `budget`.
 

@@ -87,7 +87,7 @@ def test_wrong_command_lines_are_2(commands: Commands, folder: Path, arguments: 
 STREAMS = """
 import json, os, sys
 from stepwell.cli import compile, inspect, main, opt, run
-from stepwell.cli import optimize
+from stepwell.cli import checks, execute, optimize
 from stepwell.importer import import_model
 
 def child(case, arguments):

@@ -294,7 +294,7 @@ class TestErrors:
         def broken(*_: object, **__: object) -> None:
             raise KeyError("axis")
 
-        monkeypatch.setattr("stepwell.cli.run.gather", broken)
+        monkeypatch.setattr("stepwell.cli.execute.gather", broken)
         commands.stepwell("run", conv).refused(1, "internal error: KeyError: 'axis'", "STEPWELL_TRACEBACK=1")
         assert "Traceback" in commands.stepwell("run", conv, "--traceback").err
         monkeypatch.setenv("STEPWELL_TRACEBACK", "1")

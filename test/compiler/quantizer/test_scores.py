@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from stepwell.dialects.support.errors import InputError
 from stepwell.quantizer import Calibrated, QuantizeOptions, Samples, accuracy, quantized_within
-from stepwell.quantizer.accuracy import answered
+from stepwell.quantizer.scores import answered
 from stepwell.quantizer.taps import Tapped
 
 

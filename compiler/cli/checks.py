@@ -1,0 +1,90 @@
+"""What `stepwell run --check` compares outputs with: ONNX Runtime, the meanings of ops, other levels, outputs that were saved."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from stepwell.analysis.compare import Arrays, OutputCheck, check, compare, run_onnxruntime
+from stepwell.analysis.data_files import as_type, read_npz
+from stepwell.cli.common import FAULT, OK
+from stepwell.cli.display import Progress, print_table
+from stepwell.cli.session import Session
+from stepwell.dialects.support.errors import InputError
+from stepwell.passes.framework.levels import MEANT
+
+MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
+
+
+def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arrays, outputs: Arrays) -> int:
+    """Compare outputs with those of `against`, a kind and a file; returns the exit status. Raises StepwellError or UsageError."""
+    kind, source = against
+    if kind == "levels":
+        return _check_levels(session, inputs, outputs)
+    with Progress() as progress:
+        progress.say(f"check against {kind}")
+        if source is None:
+            results = compare(outputs, _interpret_ir(session, inputs))
+        elif kind == "file":
+            kind, results = source, compare(outputs, _saved(source, outputs))
+        elif kind == "reference":
+            results = check(source, outputs, inputs, _reference(source))
+        else:
+            results = compare(outputs, run_onnxruntime(source, inputs))
+    print_table((f"against {kind}", *MEASURES), [verdict(r) for r in results])
+    wrong = [r.name for r in results if not r.ok]
+    if wrong:
+        print(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
+    return FAULT if wrong else OK
+
+
+def _saved(file: str, outputs: Arrays) -> Arrays:
+    """What `--save` kept of another run. Raises InputError if that was of a model with other outputs."""
+    if not Path(file).is_file():
+        raise InputError(f"--check {file}: there is no such file; stepwell run --save {file} writes it")
+    expected = read_npz(Path(file))
+    if expected.keys() != outputs.keys():
+        raise InputError(f"--check {file}: expected outputs {', '.join(outputs)}, it has {', '.join(expected) or 'none'}")
+    return {name: as_type(array, outputs[name].dtype) for name, array in expected.items()}
+
+
+def verdict(result: OutputCheck) -> list[str]:
+    """A row of a table with `MEASURES`."""
+    if result.problem is not None:
+        return [result.name, result.problem, "", "", "", "WRONG"]
+    errors = (result.max_abs, result.max_rel, result.scale_rel, result.tolerance)
+    return [result.name, *(f"{error:.3g}" for error in errors), "ok" if result.ok else "WRONG"]
+
+
+def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
+    from stepwell.analysis.interpretation import compare_levels
+
+    lowered = session.lower(session.options.start or MEANT[0], {name: array.shape for name, array in inputs.items()})
+    with Progress() as progress:
+        progress.say("run what the levels mean")
+        steps = compare_levels(lowered, inputs, outputs)
+    print_table(("level", "against", "output", *MEASURES), [[step.below, step.above, *verdict(r)] for step in steps for r in step.outputs])
+    wrong = [step for step in steps if not step.ok]
+    if wrong:
+        names = ", ".join(r.name for r in wrong[0].outputs if not r.ok)
+        print(f"stepwell run: error: the meaning changed between {wrong[0].above} and {wrong[0].below}: outputs {names}", file=sys.stderr)
+    return FAULT if wrong else OK
+
+
+def _reference(source: str) -> Callable[[Arrays], Arrays]:
+    """A function that runs an ONNX model by the meanings of its graph ops."""
+
+    def evaluated(inputs: Arrays) -> Arrays:
+        from stepwell.dialects.core.mlir import make_context
+        from stepwell.dialects.graph.evaluate import evaluate
+        from stepwell.importer import import_for
+
+        imported, taken = import_for(source, make_context(), inputs)
+        return evaluate(imported.module, imported.weights, taken)
+
+    return evaluated
+
+
+def _interpret_ir(session: Session, inputs: Arrays) -> Arrays:
+    from stepwell.analysis.interpretation import interpret
+
+    return interpret(session.read(), inputs)

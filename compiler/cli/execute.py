@@ -1,0 +1,111 @@
+"""What `stepwell run` does with a model: compile it, run it on inputs, show, check, time and save its outputs."""
+
+import time
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepwell.cli.common import OK, UsageError
+from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
+from stepwell.cli.inputs import gather
+from stepwell.cli.session import Session
+from stepwell.cli.shapes import parse_given, shown_free_sizes, usual_values
+from stepwell.runtime.infos import tensors_of
+
+if TYPE_CHECKING:
+    from stepwell.driver.dynamic import DynamicModel
+    from stepwell.runtime.infos import TensorInfo
+    from stepwell.runtime.model import CompiledModel
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def execute(session: Session, against: tuple[str, str | None] | None) -> int:
+    """Run the model of a session as its options say; `against` is what to check the outputs against. Returns the exit status."""
+    options = session.options
+    model = session.compile(options.threads, cache=not options.no_cache)
+    given = parse_given(options.shape)
+    inputs = gather(options.input, model.inputs, sizes=usual_values(given, model.inputs))
+    with Progress() as progress:
+        progress.say("run")
+        outputs = tensors_of(model.run(inputs))
+    session.explain()
+    _show(model, outputs, shown_free_sizes(given, model.inputs))
+    status = OK
+    if against is not None:
+        from stepwell.cli.checks import check_outputs
+
+        status = check_outputs(against, session, inputs, outputs)
+    if options.repeat is not None:
+        _repeat(model, inputs, options.repeat)
+    if options.save is not None:
+        _save(outputs, options.save)
+    return status
+
+
+def _show(model: "CompiledModel | DynamicModel", outputs: Arrays, free: str) -> None:
+    total = sum(model.timings.values())
+    print(f"compiled in {seconds(total)}: {level_times(model.timings)}")
+    memory = model.memory
+    sizes = f"weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}"
+    print(f"{plural(model.kernels, 'distinct kernel')}, {sizes}")
+    print(f"{plural(model.threads, 'thread')}\n", flush=True)
+    if free:
+        rows = [[kind, info.name, _typed(info)] for kind, side in (("input", model.inputs), ("output", model.outputs)) for info in side]
+        print_table((f"free: {free}", "name", "type"), rows)
+    print_table(("output", "type", "min", "max", "mean", "greatest at", "first"), [_summary(name, array) for name, array in outputs.items()])
+
+
+def _typed(info: "TensorInfo") -> str:
+    """A type with names and expressions for sizes that are free."""
+    return f"{info.dtype.name}[{', '.join(map(str, info.shape))}]"
+
+
+def _summary(name: str, array: np.ndarray) -> list[str]:
+    kind = f"{array.dtype.name}[{'x'.join(map(str, array.shape))}]"
+    if array.size == 0:
+        return [name, kind, "", "", "", "", ""]
+    numbers = array.astype(np.float64)
+    first = " ".join(f"{value:.5g}" for value in numbers.flat[:4])
+    at = np.unravel_index(int(np.argmax(numbers)), array.shape)
+    where = ",".join(map(str, at)) if array.ndim else ""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return [name, kind, f"{numbers.min():.5g}", f"{numbers.max():.5g}", f"{numbers.mean():.5g}", where, first + (" …" if array.size > 4 else "")]
+
+
+def _repeat(model: "CompiledModel | DynamicModel", inputs: Arrays, count: int) -> None:
+    import statistics
+
+    arrays = [inputs[info.name] for info in model.inputs]
+    times = []
+    with Progress() as progress:
+        progress.say(f"run {count} times")
+        for _ in range(count):
+            begin = time.perf_counter()
+            model(*arrays)
+            times.append(time.perf_counter() - begin)
+    print(f"{plural(count, 'run')}: median {seconds(statistics.median(times))}, least {seconds(min(times))}, mean {seconds(statistics.fmean(times))}")
+
+
+def _save(outputs: Arrays, where: str) -> None:
+    from stepwell.dialects.support.files import write_atomically
+
+    path = Path(where)
+    if path.suffix == ".npz":
+        buffer = BytesIO()
+        np.savez(buffer, **outputs)  # type: ignore[arg-type]  # its other parameter is a flag that no output is named after
+        write_atomically(path, buffer.getvalue())
+        print(f"saved {plural(len(outputs), 'output')} to {path}")
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    files = {name: path / f"{name.replace('/', '_')}.npy" for name in outputs}
+    if len(set(files.values())) != len(files):
+        raise UsageError(f"--save {where}: two outputs would be saved to one file; save them to a .npz file")
+    for name, file in files.items():
+        buffer = BytesIO()
+        np.save(buffer, outputs[name])
+        write_atomically(file, buffer.getvalue())
+    print(f"saved {', '.join(map(str, files.values()))}")
