@@ -1,43 +1,75 @@
 """Output of the `stepwell` command: tables on standard output, progress on standard error."""
 
+import itertools
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.status import Status
 
 STAGES = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm", "obj")
 PLAIN_WIDTH = 200  # columns where no terminal says how many there are
+GAP = " " * 3  # between the columns of a table
 
 
-def console(stream: TextIO) -> "Console":
-    """A console that prints text as it is: names and types have brackets in them."""
-    from rich.console import Console
-
-    made = Console(file=stream, markup=False, highlight=False, emoji=False)
-    if not made.is_terminal:
-        made = Console(file=stream, markup=False, highlight=False, emoji=False, width=PLAIN_WIDTH)
-    return made
+def width() -> int:
+    """How many columns standard output has."""
+    return shutil.get_terminal_size((PLAIN_WIDTH, 0)).columns if sys.stdout.isatty() else PLAIN_WIDTH
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, numbers: Sequence[int] = ()) -> None:
-    """Print a table to standard output; `numbers` are the columns to align on the right. A table without rows is not printed."""
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, numbers: Collection[int] = ()) -> None:
+    """Print a table to standard output; `numbers` are the columns to align on the right. A table without rows is not printed.
+
+    Cells that are too wide are folded; what is not printable in them is escaped.
+    """
     if not rows:
         return
-    from rich import box
-    from rich.table import Table
+    cells = [[printable(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - width()
+    while excess > 0 and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+        excess -= 1
+    lines = [line for row in cells for line in _lines(row, widths, numbers)]
+    rule = "─" if (sys.stdout.encoding or "").lower().startswith("utf") else "-"
+    below = len(_lines(cells[0], widths, numbers))
+    lines.insert(below, rule * (sum(widths) + len(GAP) * (len(widths) - 1)))
+    print("\n".join([*([] if title is None else [title]), *lines, ""]))
 
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False, title_style="bold")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    out = console(sys.stdout)
-    out.print(table)
-    out.print()
+
+def _lines(row: Sequence[str], widths: Sequence[int], numbers: Collection[int]) -> list[str]:
+    """The lines of a row: several where a cell is wider than its column."""
+    folded = [[cell] if columns(cell) <= size else _folded(cell, size) for cell, size in zip(row, widths, strict=True)]
+    lines = []
+    for parts in itertools.zip_longest(*folded, fillvalue=""):
+        spaces = [" " * (size - columns(part)) for part, size in zip(parts, widths, strict=True)]
+        padded = [space + part if i in numbers else part + space for i, (part, space) in enumerate(zip(parts, spaces, strict=True))]
+        lines.append(GAP.join(padded).rstrip())
+    return lines
+
+
+def _folded(cell: str, size: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(cell, size, break_on_hyphens=False)
+
+
+def printable(text: str) -> str:
+    """Text with what is not printable escaped: names come from files, and a terminal obeys control codes."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal shows printable text in."""
+    return len(text) if text.isascii() else sum(_columns(c) for c in text)
+
+
+def _columns(character: str) -> int:
+    return 0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def quantity(amount: float, unit: str) -> str:
@@ -76,7 +108,9 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
-            self.status = console(sys.stderr).status(self.next)
+            from rich.console import Console
+
+            self.status = Console(file=sys.stderr, markup=False, highlight=False, emoji=False).status(self.next)
             self.status.start()
         return self
 

@@ -1,10 +1,9 @@
 """The memory plan of a model as text: a row for each buffer, a drawing of the workspace over time, totals."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepwell.cli.display import console, plural, print_table, quantity
+from stepwell.cli.display import plural, print_table, quantity, width
 
 if TYPE_CHECKING:
     from stepwell.analysis.memory import Buffer, MemoryPlan
@@ -37,14 +36,11 @@ def _show_function(plan: "MemoryPlan") -> None:
     ]  # fmt: skip
     header = ("", "offset", "bytes", "launches", "type", "", "kernel", "ONNX nodes", "aliases")
     print_table(header, rows, title=f"buffers of @{plan.function}", numbers=(0, 1, 2, 3))
-    out = console(sys.stdout)
-    lines = drawing(plan, ROWS, min(COLUMNS, out.width - 10))
+    lines = drawing(plan, ROWS, min(COLUMNS, width() - 10))
     if lines:
         over = plural(len(plan.launches), "launch")
-        out.print(f"workspace over {over} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, launches to the right")
-        for line in lines:
-            out.print(line)
-        out.print()
+        print(f"workspace over {over} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, launches to the right")
+        print("\n".join([*lines, ""]))
     _show_totals(plan)
 
 
