@@ -4,7 +4,7 @@ import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
 
-from stepwell.cli.common import OK, Parser, apart_from_explain, command_line, guarded, version_line
+from stepwell.cli.common import OK, Parser, apart_from_explain, command_line, guarded, program, version_line
 
 COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
@@ -38,8 +38,9 @@ def make_parser(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    return command_line("stepwell", lambda: _run(given))
+    if arguments is None:
+        return program("stepwell", lambda: _run(sys.argv[1:]))
+    return command_line("stepwell", lambda: _run(arguments))
 
 
 def _run(given: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from stepwell.cli.common import (
     command_line,
     guarded,
     number,
+    program,
     version_line,
 )
 from stepwell.cli.printing import PREFIX, add_print_options
@@ -64,8 +65,9 @@ def make_parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return command_line("stepwell-opt", lambda: _parse_and_run(given))
+    if arguments is None:
+        return program("stepwell-opt", lambda: _parse_and_run(sys.argv[1:]))
+    return command_line("stepwell-opt", lambda: _parse_and_run(arguments))
 
 
 def _parse_and_run(given: Sequence[str]) -> int:
