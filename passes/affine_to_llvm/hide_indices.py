@@ -1,6 +1,7 @@
 """The pass that keeps LLVM from looking through the indices of parallel loops."""
 
 from dataclasses import dataclass
+from typing import cast
 
 from stepwell.dialects.core.llvm_ops import inline_asm
 from stepwell.dialects.core.mlir import ir, ops_below, use_count
@@ -33,5 +34,5 @@ class HideIndices(Pass):
                     continue
                 with ir.InsertionPoint(first), nest.location:
                     hidden = inline_asm(index.type, [index], "", SAME)
-                index.replace_all_uses_except(hidden, hidden.owner.operation)
+                index.replace_all_uses_except(hidden, cast(ir.OpView, hidden.owner).operation)
             state.count(self.name)
