@@ -7,31 +7,28 @@ import threading
 from typing import IO, NoReturn
 
 from stepwell.codegen.worker import serve
+from stepwell.runtime.openmp import openmp
 
-_native_threads: int | None = None
-"""How many threads the process had when it allowed forks; None if it did not."""
+_allowed = False
 
 
 def allow_forks() -> None:
-    """Let compiler processes be forked: this program is a command of ours, in which no threads run but numpy's, which survive a fork."""
-    global _native_threads
-    import numpy  # noqa: F401  (starts its threads)
-
-    if sys.platform == "linux":  # elsewhere the system's libraries do not survive a fork
-        _native_threads = _count_native_threads()
+    """Let compiler processes be forked: this program is a command of ours, in which nobody else's threads run."""
+    global _allowed
+    _allowed = sys.platform == "linux"  # elsewhere the system's libraries do not survive a fork
 
 
 def may_fork() -> bool:
-    """Whether no thread has started since that may hold a lock, which a forked child would wait for, nor any of OpenMP's, which are lost there."""
-    if _native_threads is None:
+    """Whether a child forked now can compile: it has none of the other threads, which must hold no lock of Python, MLIR or LLVM.
+
+    Python's threads may, but for that of a progress display, which draws by way of streams that the child does not use. Threads of libraries
+    (numpy's, blake3's) wait for work in places that the child never comes to; OpenMP's are lost there, so none may run.
+    """
+    if not _allowed:
         return False
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-    # The thread of a progress display only draws, by way of Python's streams, which the child does not use.
-    return all(type(thread).__module__ == "rich.live" for thread in others) and _count_native_threads() <= _native_threads + len(others)
-
-
-def _count_native_threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+    runtime = openmp()
+    return all(type(thread).__module__ == "rich.live" for thread in others) and (runtime is None or not runtime.has_threads)
 
 
 class Forked:
