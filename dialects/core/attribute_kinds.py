@@ -151,13 +151,13 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
     Raises ValueError naming the field, called a `word` in the message, that is unknown, missing or of another type.
     """
     known: Any = dataclasses.fields(cls)  # type: ignore[arg-type]
-    names = ", ".join(field.name for field in known)
+    names = ", ".join([field.name for field in known])
     if not isinstance(attribute, ir.DictAttr):
         raise ValueError(f"expected a dictionary with the {word}s {names}")
     given = {entry.name: entry.attr for entry in attribute}
-    for name in given:
-        if name not in {field.name for field in known}:
-            raise ValueError(f"there is no {word} '{name}', expected {names}")
+    unknown = given.keys() - {field.name for field in known}
+    if unknown:
+        raise ValueError(f"there is no {word} '{next(name for name in given if name in unknown)}', expected {names}")
     values = {}
     for field in known:
         if field.name in given:
