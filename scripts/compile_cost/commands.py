@@ -31,8 +31,6 @@ class Cost:
     """CPU seconds of all processes that this one started, those that outlived it included."""
     wall: float
     """Seconds from its start to its end."""
-    peak: int
-    """Bytes that the largest of its processes had resident at most."""
     output: str
     """What it wrote to standard output."""
 
@@ -65,27 +63,26 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str], folder: P
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        total, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+        total = usage.ru_utime + usage.ru_stime
         workers = min(sum(map(int, fields[_STAT_OF_CHILDREN])) / _TICKS, total)
-        late, largest = _end_orphans(known)
+        late = _end_orphans(known)
         output.seek(0)
         said.seek(0)
         if process.returncode != 0:
             raise CommandError(f"{' '.join(map(str, command))}: status {process.returncode}\n{output.read()}{said.read()}")
-        return Cost(total - workers, workers + late, wall, max(peak, largest) * 1024, output.read())
+        return Cost(total - workers, workers + late, wall, output.read())
 
 
 def _children() -> set[int]:
     return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
-def _end_orphans(known: set[int]) -> tuple[float, int]:
-    """Kill the processes that outlived the command, but for the `known` ones; their CPU seconds, and the largest resident size in KiB."""
-    seconds, largest = 0.0, 0
+def _end_orphans(known: set[int]) -> float:
+    """Kill the processes that outlived the command, but for the `known` ones; their CPU seconds."""
+    seconds = 0.0
     while orphans := _children() - known:
         for orphan in orphans:
             os.kill(orphan, signal.SIGKILL)
             _, _, usage = os.wait4(orphan, 0)
             seconds += usage.ru_utime + usage.ru_stime
-            largest = max(largest, usage.ru_maxrss)
-    return seconds, largest
+    return seconds

@@ -11,8 +11,6 @@ from .measure import UNIT, Found, Measurement
 
 __all__ = ["as_json", "median", "show"]
 
-MIB = 1 << 20
-
 
 def median(values: Sequence[float], digits: int = 2) -> str:
     """`1.90`, or of several values `1.90 (1.87–1.95)`: the median, then the least and the greatest."""
@@ -51,13 +49,12 @@ def _show_costs(found: Found, names: Sequence[str]) -> None:
         row = [subject, "" if what == "command" else what, over(lambda m: m.cost.cpu / m.unit, ours)]
         row += [over(lambda m: m.cost.own / m.unit, ours), over(lambda m: m.cost.workers / m.unit, ours)]
         row += [f"{statistics.median(m.cost.cpu for m in ours):.2f}", f"{statistics.median(m.cost.wall for m in ours):.2f}"]
-        row.append(f"{max(m.cost.peak for m in ours) / MIB:.0f}")
         for name in names[1:]:
             theirs = [m for m in here if m.side == name]
             row.append(over(lambda m: m.cost.cpu / m.unit, theirs) if theirs else "")
             row.append(median([b.cost.cpu / a.cost.cpu for a, b in zip(ours, theirs, strict=True)]) if theirs else "")
         rows.append(row)
-    header = ["CPU in units", "", "all", "own process", "workers", "CPU s", "wall s", "peak MiB"]
+    header = ["CPU in units", "", "all", "own process", "workers", "CPU s", "wall s"]
     for name in names[1:]:
         header += [f"all, {name}", f"{name} / ours"]
     print_table(header, rows, numbers=range(2, len(header)))

@@ -33,7 +33,7 @@ if waiting == 0:
     time.sleep(600)
 cost = run([sys.executable, "-c", {LEAVING!r}], os.environ, Path.cwd())
 assert 0.15 < cost.own < 1, cost
-assert cost.workers > 0.2 and cost.wall > 0.5 and cost.peak > 1 << 20, cost
+assert cost.workers > 0.2 and cost.wall > 0.5, cost
 assert Path("/proc/self/task", str(os.getpid()), "children").read_text().split() == [str(waiting)]
 os.kill(waiting, 9)
 try:
@@ -46,7 +46,7 @@ else:
 
 
 def measured(side: str, number: int, own: float, workers: float) -> Measurement:
-    return Measurement(number, "net", "cold", side, Cost(own, workers, 1.0, 1 << 27, ""), 0.5)
+    return Measurement(number, "net", "cold", side, Cost(own, workers, 1.0, ""), 0.5)
 
 
 def test_processes_are_told_apart_and_none_is_left() -> None:
@@ -72,7 +72,7 @@ def test_checkouts_are_compared_round_by_round(capsys: pytest.CaptureFixture[str
     found.counts = {("net", "ours", "hot"): 7}
     show(found, ["ours", "theirs"], passes=1)
     said = [line.split() for line in capsys.readouterr().out.splitlines()]
-    row = "net cold 3.00 (2.00–4.00) 1.50 (1.00–2.00) 1.50 (1.00–2.00) 1.50 1.00 128 5.00 (4.00–6.00) 1.75 (1.50–2.00)"
+    row = "net cold 3.00 (2.00–4.00) 1.50 (1.00–2.00) 1.50 (1.00–2.00) 1.50 1.00 5.00 (4.00–6.00) 1.75 (1.50–2.00)"
     assert row.split() in said
     assert ["graph", "3.000", "75%", "3.000"] in said
     assert ["hot", "2.000", "67%", "7", "2.000"] in said
