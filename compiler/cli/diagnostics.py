@@ -96,6 +96,7 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self._handler.detach()
+        del self._handler  # it refers to this object, which would never be freed, nor the context
 
     def _collect(self, record: Any) -> bool:
         self.found.extend(from_native(record))

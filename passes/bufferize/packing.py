@@ -5,10 +5,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import factorial
 
 from stepwell.dialects.core.layout import Slot, aligned
 from stepwell.dialects.core.sizes import Size
 
+FEW = 6  # buffers: their 720 orders are tried in fewer rounds than the effort allows
 SEARCH_EFFORT = 400_000  # steps of the search: about 0.1 s, and the same layout on every machine
 
 
@@ -221,13 +223,15 @@ def _conflicts(a: Lifetime, b: Lifetime) -> list[tuple[int, int]]:
 
 
 def _search(placer: _Placer, start: _Layout, bound: int) -> _Layout:
-    """The best layout found by small changes of the order, each kept unless it is worse; stops at the bound or when the effort is spent.
+    """The best layout found by small changes of the order, each kept unless it is worse.
 
-    Most changes place a buffer at the top earlier; the others move any buffer. The sequence of changes is always the same.
+    Most changes place a buffer at the top earlier; the others move any buffer. The sequence of changes is always the same. It ends at the
+    bound, when the effort is spent, or when all orders of few buffers were tried.
     """
-    chance, layout = random.Random(0), start
+    chance, layout, tried = random.Random(0), start, {tuple(start.order)}
+    few = len(start.order) <= FEW
     for _ in range(SEARCH_EFFORT // max(1, placer.effort)):
-        if layout.total == bound:
+        if layout.total == bound or (few and len(tried) == factorial(len(start.order))):
             break
         order = list(layout.order)
         if chance.random() < 0.7:
@@ -236,6 +240,8 @@ def _search(placer: _Placer, start: _Layout, bound: int) -> _Layout:
         else:
             moved, place = chance.randrange(len(order)), chance.randrange(len(order))
         order.insert(place, order.pop(moved))
+        if few:
+            tried.add(tuple(order))
         changed = placer.place(order)
         if changed.total <= layout.total:
             layout = changed

@@ -90,6 +90,7 @@ def prepare() -> bool:
         for module in ("llvmlite.binding", "torch_mlir.dialects.builtin", "stepwell.cli.optimize", "unnamed_target"):
             import_module(module)
         import_module("stepwell.passes.framework.registry").passes()  # imports them
+        import_module("stepwell.dialects.core.mlir").make_context()  # kept for the forks: a file of several pieces needs one for each
     except Exception:  # a broken compiler is to fail the tests, each with its message: the commands are run as programs
         return False
     finally:
