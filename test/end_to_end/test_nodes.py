@@ -1,15 +1,17 @@
 """Operators in all versions of their schemas with all element types, compiled, against ONNX's evaluator: a part of scripts/check_nodes.py.
 
-Always the same combinations, as many as fit into a fixed time, and some that were wrong once.
+Always the same combinations, one of each operator in each version, and some that were wrong once.
 """
 
 import re
-import time
+from collections import Counter
 
 import check_nodes
 import numpy as np
 import pytest
+from every import every
 from importing import check_native, floats, ints, model, node
+from native_checks import natively_together
 from onnx import numpy_helper
 from random_graphs import singles
 from random_graphs.singles import ASIDE, WRONG, Case, Combination, Result, combinations, compared, examine, results, set_aside
@@ -18,24 +20,40 @@ from watchdog import Watchdog
 import stepwell
 from stepwell.dialects.core.dtypes import STORED
 
-SECONDS = 40.0
-STEP = 37  # coprime to the number of element types and of operators, so that a walk by it meets all of them
+PARTS = 3
 
 
-@pytest.mark.parametrize("special", [False, True])
-def test_nodes_are_right(special: bool) -> None:
-    """As many of the combinations as fit into the time, those of newer versions and older ones mixed."""
-    every = combinations()
-    order = [every[i * STEP % len(every)] for i in range(len(every))] if len(every) % STEP else list(every)
-    end, count = time.monotonic() + SECONDS, 0
+def asked(special: bool) -> list[Combination]:
+    """One combination of each operator and version, or, with special values, of each operator; and one of each element type that is left then.
+
+    The element type is always one that was asked least so far.
+    """
+    groups: dict[tuple[str, int], list[Combination]] = {}
+    for combination in combinations():
+        groups.setdefault((combination.op, 0 if special else combination.opset), []).append(combination)
+    chosen: list[Combination] = []
+    times: Counter[str] = Counter()
+    for group in groups.values():
+        chosen.append(min(group, key=lambda combination: times[combination.dtype]))
+        times[chosen[-1].dtype] += 1
+    left = {combination.dtype: combination for combination in combinations() if combination.dtype not in times}
+    return [*chosen, *left.values()]
+
+
+@pytest.mark.parametrize(("special", "part"), [*((False, part) for part in range(PARTS)), (True, None)])
+def test_nodes_are_right(special: bool, part: int | None) -> None:
+    chosen = asked(special) if part is None else asked(special)[part::PARTS]
     with Watchdog() as dog:
-        for start in range(0, len(order), 48):
-            if time.monotonic() > end:
-                break
-            found = list(results([dog], order[start : start + 48], 7, special, {"threads": 1}))
-            assert [f"{r.combination}: {r.status} {r.text}" for r in found if r.status in WRONG] == []
-            count += sum(r.status in ("right", "alone") for r in found)
-    assert count > 20
+        found = list(results([dog], chosen, 7, special, {"threads": 1}))
+    assert [f"{r.combination}: {r.status} {r.text}" for r in found if r.status in WRONG] == []
+    assert sorted(r.combination for r in found) == sorted(chosen)
+    assert sum(r.status in ("right", "alone") for r in found) > 0.95 * len(chosen)
+
+
+def test_every_operator_version_and_type_is_asked() -> None:
+    assert {(c.op, c.opset) for c in asked(False)} == {(c.op, c.opset) for c in combinations()}
+    assert {c.op for c in asked(True)} == {c.op for c in combinations()}
+    assert {c.dtype for c in asked(False)} == {c.dtype for c in asked(True)} == set(STORED)
 
 
 def test_all_types_of_all_versions_are_there() -> None:
@@ -116,14 +134,16 @@ def test_the_page_has_every_version_and_nothing_wrong() -> None:
 # --- what was wrong once
 
 
-@pytest.mark.parametrize("op", ["LayerNormalization", "RMSNormalization"])
+@natively_together
+@every("op", ["LayerNormalization", "RMSNormalization"])
 def test_a_normalisation_over_all_axes(op: str) -> None:
     """Its mean is a scalar in the shape of ones, whose strides a pass asked for."""
     x = {"x": floats(3, 2, 17), "scale": floats(3, 2, 17, seed=1)}
     check_native(node(op, list(x), axis=0, epsilon=0.1), x, opset=23)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16])
+@natively_together
+@every("dtype", [np.int8, np.int64, np.uint16])
 def test_the_error_function_of_integers(dtype: type) -> None:
     """Which opset 13 has no more."""
     x = ints(0, 1, 2, 100, dtype=dtype)
