@@ -8,7 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from every import every
 from importing import check_native, expected_outputs, ints, model, node, rng
+from native_checks import natively_together
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -129,7 +131,8 @@ def test_out_of_range_as_onnx_runtime(source: str, target: str) -> None:
     assert_same(converted(x, target), want, x)
 
 
-@pytest.mark.parametrize("opset", [6, 9, 13, 19, 21, 25])
+@natively_together
+@every("opset", [6, 9, 13, 19, 21, 25])
 def test_cast_of_any_version(opset: int) -> None:
     x = np.array([300.7, -1.5, 2.5, -0.0], np.float32)
     attributes = {"saturate": 1} if opset >= 19 else {}
@@ -160,7 +163,8 @@ def bit_cast(x: np.ndarray, target: str) -> Any:
     return model([node("BitCast", ["x"], to=elem_type)], {"x": x}, {"y": x.view(to_numpy(target))}, opset=26)
 
 
-@pytest.mark.parametrize("shape", [(), (3, 0, 2), (2, 3, 5)])
+@natively_together
+@every("shape", [(), (3, 0, 2), (2, 3, 5)])
 def test_bit_cast_keeps_the_shape(shape: tuple[int, ...]) -> None:
     x = rng().normal(size=shape).astype(np.float32)
     want = np.asarray(numpy_helper.to_array(numpy_helper.from_array(x)).view(np.int32))

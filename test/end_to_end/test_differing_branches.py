@@ -5,6 +5,7 @@ import re
 import numpy as np
 import onnxruntime
 import pytest
+from covering import pairs
 from onnx import ModelProto, parser
 
 import stepwell
@@ -105,9 +106,7 @@ def feeds(name: str) -> list[dict[str, np.ndarray]]:
     return made
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("specialise", ["never", "always"])
+@pairs({"name": MODELS, "threads": [1, 2], "specialise": ["never", "always"]})
 def test_results(name: str, threads: int, specialise: str) -> None:
     source = model(MODELS[name])
     compiled = stepwell.compile(source, specialise=specialise, threads=threads)

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from every import every
 from importing import check_native, floats, model, node
+from native_checks import natively_together
 from onnx import helper
 
 import stepwell
@@ -42,8 +44,9 @@ def test_any_number_of_images_none_too() -> None:
     np.testing.assert_array_equal(compiled.run({"x": floats(2, 16, 6, 6)})["y"], some)
 
 
-@pytest.mark.parametrize("op", ["Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool"])
-@pytest.mark.parametrize("images", ["constant", "computed"])
+@natively_together
+@every("op", ["Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool"])
+@every("images", ["constant", "computed"])
 def test_windows_over_no_images(op: str, images: str) -> None:
     made = node(op, ["c", "w"] if "Conv" in op else ["c"], **({"kernel_shape": [3, 3]} if op in ("MaxPool", "AveragePool", "LpPool") else {}))
     sizes = {"Conv": (3, 3), "ConvTranspose": (7, 7)}.get(op, (1, 1) if op.startswith("Global") else (3, 3))
@@ -60,7 +63,8 @@ LARGE: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("op", "attributes", "shape"), LARGE, ids=str)
+@natively_together
+@every(("op", "attributes", "shape"), LARGE, ids=str)
 def test_a_window_larger_than_its_dimension(op: str, attributes: dict[str, Any], shape: tuple[int, ...]) -> None:
     made = node(op, ["x", "w"] if op == "Conv" else ["x"], **attributes)
     check_native(made, {"x": floats(1, 2, 2, 5)}, {"w": floats(3, 2, 3, 3)}, expected=[np.empty(shape, np.float32)])
@@ -83,7 +87,8 @@ def test_what_is_summed_up_of_nothing() -> None:
 # --- weights without elements
 
 
-@pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
+@natively_together
+@every("names", [("a", "z"), ("z", "a")])
 def test_an_empty_weight_beside_another(names: tuple[str, str]) -> None:
     """Both at one offset of the arena: the module keeps the offsets by name."""
     empty, full = names

@@ -1,6 +1,7 @@
 """Concatenations behind a free batch: of one image they are written in place by what makes their operands, of several they are copied."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,8 @@ def joined(source: onnx.ModelProto) -> list[int]:
 
 
 def test_random_networks_have_some() -> None:
-    assert sum(bool(joined(network(seed))) for seed in range(20)) >= 4
+    """Four of the first twenty; the others are not asked then."""
+    assert len(list(islice((seed for seed in range(20) if joined(network(seed))), 4))) == 4
 
 
 def chain(*nodes: str) -> onnx.ModelProto:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from covering import pairs
 from onnx import TensorProto, helper
 
 import stepwell
@@ -28,9 +29,7 @@ def check(dtype: str, op: str, x: np.ndarray, w: np.ndarray, want: np.ndarray, s
         assert (np.abs(got.astype(np.float64) - want) <= unit * np.abs(want) + terms * np.finfo(np.float32).eps * scale).all()
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("sizes", [(3, 17, 40), (40, 33, 9), (64, 100, 72), (1, 64, 80), (80, 64, 1)])
+@pairs({"dtype": TYPES, "given": [False, True], "sizes": [(3, 17, 40), (40, 33, 9), (64, 100, 72), (1, 64, 80), (80, 64, 1)]})
 def test_products(dtype: str, given: bool, sizes: tuple[int, int, int]) -> None:
     rows, summed, columns = sizes
     x, w = (RANDOM.standard_normal(shape).astype(to_numpy(dtype)) for shape in ((2, rows, summed), (summed, columns)))

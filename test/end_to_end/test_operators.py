@@ -5,7 +5,10 @@ from typing import Any
 import guarded
 import numpy as np
 import pytest
+from covering import pairs
+from every import every
 from importing import check_native, expected_outputs, floats, model, node
+from native_checks import natively_together
 from onnx import helper
 
 import stepwell
@@ -17,7 +20,8 @@ HUGE = (1 << 62) + 1  # no f64 holds it
 # --- integers stay integers
 
 
-@pytest.mark.parametrize(
+@natively_together
+@every(
     "value",
     [np.array(HUGE), np.array(-HUGE), np.array((1 << 64) - 1, np.uint64), np.array((1 << 63) + 1, np.uint64), np.array(-7, np.int8), np.array(True)],
 )
@@ -27,19 +31,22 @@ def test_pad_with_any_number(value: np.ndarray) -> None:
     check_native(node("Pad", ["x", "pads", "value"]), {"x": x, "value": value}, {"pads": np.array([2, 1])})
 
 
-@pytest.mark.parametrize("value", [NAN, INF, -0.0, 1e-40])
+@natively_together
+@every("value", [NAN, INF, -0.0, 1e-40])
 def test_pad_with_special_floats(value: float) -> None:
     weights = {"pads": np.array([2, 1]), "value": np.array(value, np.float32)}
     check_native(node("Pad", ["x", "pads", "value"]), {"x": SPECIAL}, weights)
 
 
-@pytest.mark.parametrize(("low", "high"), [(5, HUGE), (HUGE, HUGE + 7), (HUGE + 2, HUGE), (-HUGE - 1, -HUGE)])
+@natively_together
+@every(("low", "high"), [(5, HUGE), (HUGE, HUGE + 7), (HUGE + 2, HUGE), (-HUGE - 1, -HUGE)])
 def test_clip_by_large_integers(low: int, high: int) -> None:
     x = np.array([HUGE - 2, HUGE, HUGE + 3, 7, -HUGE, -HUGE - 5])
     check_native(node("Clip", ["x", "low", "high"]), {"x": x, "low": np.array(low), "high": np.array(high)})
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@natively_together
+@every("dtype", [np.int32, np.int64])
 def test_power_of_an_integer_by_a_float(dtype: Any) -> None:
     x, exponents = np.array([16777217, 3, -2, 5, 2], dtype), np.array([1, 2, 3, 0, -1], np.float32)
     check_native(node("Pow", ["x", "p"]), {"x": x, "p": exponents})
@@ -50,7 +57,8 @@ def test_power_of_an_integer_by_a_wider_one() -> None:
     check_native(node("Pow", ["x", "p"]), {"x": x, "p": exponents}, expected=[np.array([0, -8, 0, -1, 49], np.int32)])
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@natively_together
+@every("dtype", [np.int32, np.int64])
 def test_power_of_a_float_by_an_integer_that_no_float_holds(dtype: Any) -> None:
     check_native(node("Pow", ["x", "p"]), {"x": np.array([-1, -1, 2, 0.5], np.float32), "p": np.array([16777217, 3, 2, -3], dtype)})
 
@@ -59,15 +67,17 @@ def test_power_of_a_float_by_a_wider_one() -> None:
     check_native(node("Pow", ["x", "p"]), {"x": np.array([9e37, 3e-30, 2], np.float32), "p": np.array([0.1, -0.3, NAN])}, terms=4)
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.0), (2.0, 1.5), (0.25, 0.75), (-2.0, 3.0)])
+@natively_together
+@every(("alpha", "beta"), [(0.5, 1.0), (2.0, 1.5), (0.25, 0.75), (-2.0, 3.0)])
 def test_gemm_of_integers_scaled(alpha: float, beta: float) -> None:
     arrays = {"a": np.array([[1, -3, 7], [4, 2, 9]], np.int32), "b": np.array([[1], [3], [-5]], np.int32), "c": np.array([3], np.int32)}
     want = (arrays["a"] @ arrays["b"] * alpha + arrays["c"] * beta).astype(np.int32)
     check_native(node("Gemm", ["a", "b", "c"], alpha=alpha, beta=beta), arrays, expected=[want])
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float32])
-@pytest.mark.parametrize(("lambd", "bias"), [(1.5, 0.5), (0.5, 0.0), (-0.7, 0.3)])
+@natively_together
+@every("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float32])
+@every(("lambd", "bias"), [(1.5, 0.5), (0.5, 0.0), (-0.7, 0.3)])
 def test_shrink(dtype: Any, lambd: float, bias: float) -> None:
     x = np.array([0, 1, 2, 3, 4, 100]).astype(dtype)
     x = x if np.dtype(dtype).kind == "u" else np.concatenate([x, -x])
@@ -75,7 +85,8 @@ def test_shrink(dtype: Any, lambd: float, bias: float) -> None:
     check_native(node("Shrink", ["x"], lambd=lambd, bias=bias), {"x": x}, expected=[want])
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint8, np.float32])
+@natively_together
+@every("dtype", [np.int64, np.uint64, np.uint8, np.float32])
 def test_one_hot_of_indices_beyond_the_depth(dtype: Any) -> None:
     x = np.array([0, 2, 3, (1 << 64) - 1 if dtype == np.uint64 else 127], dtype)
     values = np.array([HUGE, HUGE + 2])
@@ -97,12 +108,14 @@ ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "parameters"), ACTIVATIONS, ids=str)
+@natively_together
+@every(("op", "parameters"), ACTIVATIONS, ids=str)
 def test_activation_of_special_values(op: str, parameters: dict[str, Any]) -> None:
     check_native(node(op, ["x"], **parameters), {"x": SPECIAL}, terms=64)
 
 
-@pytest.mark.parametrize("alpha", [-0.5, 1.7])
+@natively_together
+@every("alpha", [-0.5, 1.7])
 def test_celu_keeps_small_and_large_numbers(alpha: float) -> None:
     x = np.array([1e-7, -1e-7, 3.3333333, 1e30, -1e-12], np.float32)
     want = np.where(x < 0, alpha * np.expm1(np.minimum(x, 0).astype(np.float64) / np.float32(alpha)), x).astype(np.float32)
@@ -116,7 +129,8 @@ def test_sign_of_a_negative_zero_is_zero() -> None:
     check_native([node("Sign", ["x"], ["s"]), node("Reciprocal", ["s"])], {"x": zeros}, expected=[np.full(18, INF, np.float32)])
 
 
-@pytest.mark.parametrize(("low", "high"), [(7, 4), (-INF, 1), (INF, INF), (-INF, -INF), (0, INF)])
+@natively_together
+@every(("low", "high"), [(7, 4), (-INF, 1), (INF, INF), (-INF, -INF), (0, INF)])
 def test_clip_of_special_values(low: float, high: float) -> None:
     check_native(node("Clip", ["x", "low", "high"]), {"x": SPECIAL, "low": np.array(low, np.float32), "high": np.array(high, np.float32)})
 
@@ -132,8 +146,9 @@ WINDOWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float16, np.float32, np.float64])
+@natively_together
+@every("window", WINDOWS, ids=str)
+@every("dtype", [np.int8, np.uint8, np.float16, np.float32, np.float64])
 def test_places_of_least_values(dtype: Any, window: dict[str, Any]) -> None:
     least = -np.inf if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
     some = np.random.default_rng(1).random((2, 3, 5, 7)) < 0.3
@@ -159,8 +174,9 @@ TRANSPOSED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("attributes", TRANSPOSED, ids=str)
-@pytest.mark.parametrize("where", ["filters", "data", "nowhere"])
+@natively_together
+@every("attributes", TRANSPOSED, ids=str)
+@every("where", ["filters", "data", "nowhere"])
 def test_infinities_in_a_transposed_convolution(where: str, attributes: dict[str, Any]) -> None:
     x, w, bias = floats(2, 4, 5, 4), floats(4, 3, 3, 2, seed=1), floats(3 * attributes.get("group", 1), seed=2)
     if where != "nowhere":
@@ -176,7 +192,8 @@ def test_infinities_in_windows_added_up() -> None:
     check_native(node("Col2Im", ["x", "image", "block"], **window), {"x": x}, {"image": np.array([4, 6]), "block": np.array([2, 3])})
 
 
-@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@natively_together
+@every("mode", ["linear", "nearest"])
 def test_infinities_beside_the_zeros_around_an_image(mode: str) -> None:
     x = np.array([[[[INF, 1, 2], [3, 4, 5], [6, 7, -INF]]]], np.float32)
     grid = np.array([[[[-2, -2], [-1.9, 0.1], [0.1, 0.2], [2.5, 2.5], [1.3, -1.3]]]], np.float32)
@@ -215,9 +232,12 @@ def test_in_the_caller_s_memory(made: Any, weights: dict[str, np.ndarray]) -> No
 SPANS = [(3, 2, 2, (1, 1)), (4, 2, 3, (1, 1)), (6, 3, 2, (0, 0)), (7, 3, 3, (0, 2)), (2, 3, 2, (0, 0))]
 
 
-@pytest.mark.parametrize("opset", [18, 21, 22])
-@pytest.mark.parametrize(("op", "attributes"), [("MaxPool", {}), ("AveragePool", {}), ("AveragePool", {"count_include_pad": 1}), ("LpPool", {})])
-@pytest.mark.parametrize(("size", "kernel", "stride", "pads"), SPANS)
+@natively_together
+@pairs({
+    "opset": [18, 21, 22],
+    ("op", "attributes"): [("MaxPool", {}), ("AveragePool", {}), ("AveragePool", {"count_include_pad": 1}), ("LpPool", {})],
+    ("size", "kernel", "stride", "pads"): SPANS,
+})
 def test_the_last_window(op: str, attributes: dict[str, Any], size: int, kernel: int, stride: int, pads: tuple[int, int], opset: int) -> None:
     window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pads[0]] * 2 + [pads[1]] * 2, "ceil_mode": 1, **attributes}
     x = floats(1, 2, size, size)

@@ -4,7 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairs
+from every import every
 from importing import check_native, floats, model, node
+from native_checks import natively_together
 from onnx.reference import ReferenceEvaluator
 
 import stepwell
@@ -22,15 +25,17 @@ def by_reference(single: Any, inputs: dict[str, np.ndarray], opset: int) -> list
 # --- Trilu
 
 
-@pytest.mark.parametrize("upper", [0, 1])
-@pytest.mark.parametrize("k", [0, 1, -2, 5, -5, FAR, -FAR - 1])
+@natively_together
+@every("upper", [0, 1])
+@every("k", [0, 1, -2, 5, -5, FAR, -FAR - 1])
 def test_triangle(k: int, upper: int) -> None:
     x = floats(2, 3, 5)
     want = np.triu(x, np.clip(k, -9, 9)) if upper else np.tril(x, np.clip(k, -9, 9))
     check_native(node("Trilu", ["x", "k"], upper=upper), {"x": x, "k": np.array(k)}, expected=[want])
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.float64])
+@natively_together
+@every("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.float64])
 def test_triangle_of_any_type(dtype: Any) -> None:
     x = (np.arange(12).reshape(4, 3) + 1).astype(dtype)
     check_native(node("Trilu", ["x", "k"], upper=0), {"x": x, "k": np.array([1])}, expected=[np.tril(x, 1)])
@@ -39,16 +44,20 @@ def test_triangle_of_any_type(dtype: Any) -> None:
 # --- running sums and products
 
 
-@pytest.mark.parametrize(("name", "opset"), [("CumSum", 14), ("CumProd", 26)])
-@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
-@pytest.mark.parametrize(("exclusive", "reverse"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@natively_together
+@pairs({
+    ("name", "opset"): [("CumSum", 14), ("CumProd", 26)],
+    "axis": [0, 1, 2, -1, -3],
+    ("exclusive", "reverse"): [(0, 0), (0, 1), (1, 0), (1, 1)],
+})
 def test_scan_along_an_axis(name: str, opset: int, axis: int, exclusive: int, reverse: int) -> None:
     inputs = {"x": floats(3, 5, 19), "axis": np.array(axis, np.int32)}
     single = node(name, ["x", "axis"], exclusive=exclusive, reverse=reverse)
     check_native(single, inputs, expected=by_reference(single, inputs, opset), opset=opset)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64, np.float16, np.float64])
+@natively_together
+@every("dtype", [np.int32, np.uint32, np.int64, np.uint64, np.float16, np.float64])
 def test_scan_of_any_type(dtype: Any) -> None:
     x = (np.arange(1, 41) % 7 - (np.dtype(dtype).kind != "u")).reshape(10, 4).astype(dtype)
     wide = np.float64 if np.dtype(dtype).kind == "f" else dtype
@@ -79,8 +88,9 @@ def test_an_axis_that_is_not_there_is_an_error(shape: tuple[int, ...], axis: int
 # --- transforms
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2, -2, -4])
-@pytest.mark.parametrize("inverse", [0, 1])
+@natively_together
+@every("axis", [0, 1, 2, -2, -4])
+@every("inverse", [0, 1])
 def test_transform_along_an_axis(axis: int, inverse: int) -> None:
     x = floats(3, 4, 5, 2)
     wide = x[..., 0] + 1j * x[..., 1]

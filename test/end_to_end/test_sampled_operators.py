@@ -7,7 +7,10 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from covering import pairs
+from every import every
 from importing import check_native, floats, model, node, rng
+from native_checks import natively_together
 from onnx.reference import ReferenceEvaluator
 
 import stepwell
@@ -39,8 +42,9 @@ def deformed(x: np.ndarray, w: np.ndarray, offset: np.ndarray, mask: np.ndarray 
     return y
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-@pytest.mark.parametrize(
+@natively_together
+@every("dtype", [np.float32, np.float64, np.float16])
+@every(
     ("shape", "filters", "attributes", "masked"),
     [
         ((1, 1, 3, 3), (1, 1, 2, 2), {}, False),
@@ -82,10 +86,13 @@ def test_offsets_that_do_not_fit_are_an_error() -> None:
 BOXES = np.array([[0, 0, 9, 9], [1.3, 2.6, 4.1, 7.7], [-3, -2, 20, 4], [5, 5, 5, 5], [8, 3, 2, 1]], np.float32)
 
 
-@pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("samples", [0, 2])
-@pytest.mark.parametrize(("transformation", "opset"), [("half_pixel", 22), ("output_half_pixel", 16), (None, 10)])
-@pytest.mark.parametrize("channels", [3, 8, 21])
+@natively_together
+@pairs({
+    "mode": ["avg", "max"],
+    "samples": [0, 2],
+    ("transformation", "opset"): [("half_pixel", 22), ("output_half_pixel", 16), (None, 10)],
+    "channels": [3, 8, 21],
+})
 def test_regions(mode: str, samples: int, transformation: str | None, opset: int, channels: int) -> None:
     """Many channels are computed in vectors, and what is left of them one by one."""
     attributes = {"output_height": 3, "output_width": 2, "sampling_ratio": samples, "spatial_scale": 0.7, "mode": mode}
@@ -113,9 +120,8 @@ def test_an_image_that_is_not_there_is_an_error() -> None:
 REGIONS = np.column_stack([[0, 1, 1, 0, 1, 0, 1, 0], [*BOXES, [30, 30, 40, 40], [2.5, 1.5, 4.5, 3.5], [-9, -9, -2, -2]]]).astype(np.float32)
 
 
-@pytest.mark.parametrize("channels", [3, 8, 21])
-@pytest.mark.parametrize("scale", [None, 0.7])
-@pytest.mark.parametrize("shape", [[1, 1], [3, 2], [2, 9]])
+@natively_together
+@pairs({"channels": [3, 8, 21], "scale": [None, 0.7], "shape": [[1, 1], [3, 2], [2, 9]]})
 def test_greatest_of_regions(channels: int, scale: float | None, shape: list[int]) -> None:
     """As ONNX Runtime has it, up to this opset: ONNX has neither an evaluation nor cases."""
     made = node("MaxRoiPool", ["x", "rois"], pooled_shape=shape, **({} if scale is None else {"spatial_scale": scale}))
@@ -154,9 +160,12 @@ def test_wrong_regions_are_an_error() -> None:
 POOL = {"ngram_counts": [0, 4, 8], "ngram_indexes": [2, 0, 5, 3, 1, 4, 6, 7], "pool_int64s": [2, 3, 5, 4, 7, 8, 5, 6, 5, 5, 2, 6, 5, 6]}
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((12,), np.int32), ((3, 12), np.int64), ((2, 1), np.int32)])
-@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
-@pytest.mark.parametrize(("least", "most", "skips"), [(1, 1, 0), (1, 2, 3), (2, 2, 5), (1, 3, 1), (2, 3, 0)])
+@natively_together
+@pairs({
+    ("shape", "dtype"): [((12,), np.int32), ((3, 12), np.int64), ((2, 1), np.int32)],
+    "mode": ["TF", "IDF", "TFIDF"],
+    ("least", "most", "skips"): [(1, 1, 0), (1, 2, 3), (2, 2, 5), (1, 3, 1), (2, 3, 0)],
+})
 def test_ngrams(shape: tuple[int, ...], mode: str, least: int, most: int, skips: int, dtype: Any) -> None:
     x = rng(sum(shape)).integers(2, 9, shape).astype(dtype)
     weights = [float(w) for w in floats(8)] if mode != "TF" else []
@@ -215,14 +224,17 @@ def test_determinant_that_is_zero() -> None:
 # --- GridSample
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 5, 8, 11])
-@pytest.mark.parametrize(("sizes", "places"), [((9,), (21,)), ((5, 7), (6, 9)), ((6, 6), (3, 35)), ((3, 4, 5), (2, 3, 4))])
-def test_grid_sample(channels: int, sizes: tuple[int, ...], places: tuple[int, ...]) -> None:
+@natively_together
+@pairs({
+    ("padding", "aligned"): [("zeros", 1), ("zeros", 0), ("border", 0), ("reflection", 0), ("reflection", 1)],
+    "channels": [1, 2, 3, 5, 8, 11],
+    ("sizes", "places"): [((9,), (21,)), ((5, 7), (6, 9)), ((6, 6), (3, 35)), ((3, 4, 5), (2, 3, 4))],
+})
+def test_grid_sample(channels: int, sizes: tuple[int, ...], places: tuple[int, ...], padding: str, aligned: int) -> None:
     """Few channels and many; sizes that differ and do not; places outside of the image, far away, and none."""
     grid = rng(channels).uniform(-1.4, 1.4, (2, *places, len(sizes))).astype(np.float32)
-    for padding, aligned in (("zeros", 1), ("zeros", 0), ("border", 0), ("reflection", 0), ("reflection", 1)):
-        made = node("GridSample", ["x", "g"], mode="linear", padding_mode=padding, align_corners=aligned)
-        check_native(made, {"x": floats(2, channels, *sizes), "g": grid}, opset=20, terms=256)
+    made = node("GridSample", ["x", "g"], mode="linear", padding_mode=padding, align_corners=aligned)
+    check_native(made, {"x": floats(2, channels, *sizes), "g": grid}, opset=20, terms=256)
 
 
 def test_places_of_no_pixel_are_zero() -> None:

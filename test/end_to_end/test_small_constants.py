@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from covering import pairs
 from guarded import NAMED
 from native_ops import Instance, problems
 from onnx import helper, numpy_helper
@@ -35,9 +36,7 @@ def check(node: onnx.NodeProto, operands: list[np.ndarray], constants: tuple[int
             np.testing.assert_array_equal(got[name], want, err_msg=target)
 
 
-@pytest.mark.parametrize("size", [2, 3, 8, 17, 64, 65])
-@pytest.mark.parametrize("constant", [0, 1])
-@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.uint8])
+@pairs({"size": [2, 3, 8, 17, 64, 65], "constant": [0, 1], "dtype": [np.int64, np.float32, np.uint8]})
 def test_sum_with_a_constant(dtype: Any, constant: int, size: int) -> None:
     data, counted = RANDOM.integers(1, 100, size).astype(dtype), np.arange(size, dtype=dtype)
     operands = [data, counted] if constant else [counted, data]

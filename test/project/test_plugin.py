@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from every import every
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -71,7 +72,7 @@ def test_there_is_an_example_of_each_thing_that_one_may_add() -> None:
     assert [example.name for example in EXAMPLES if f"(../examples/plugins/{example.name})" not in page] == []
 
 
-@pytest.mark.parametrize("example", sorted(PLUGINS.parent.rglob("*.py")), ids=lambda path: path.stem)
+@every("example", sorted(PLUGINS.parent.rglob("*.py")), ids=lambda path: path.stem)
 def test_examples_use_the_public_modules_alone(example: Path) -> None:
     modules = {
         node.module if isinstance(node, ast.ImportFrom) else alias.name

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 SHOWN = 12  # lines of what a failing case said
+running: list[str] = []
+"""The names of the case that runs, the outer first."""
 _ENDS = (Exception, pytest.fail.Exception)  # what a case that fails raises
 
 
@@ -53,12 +55,15 @@ def check_each(cases: Iterable[tuple[str, Any]], check: Callable[[Any], None]) -
     count = 0
     for name, case in cases:
         count += 1
+        running.append(name)
         try:
             check(case)
         except pytest.skip.Exception as reason:
             skipped.append((name, reason))
         except _ENDS as error:
             failed.append((name, error))
+        finally:
+            running.pop()
     assert count, "there are no cases"
     if failed:
         raise AssertionError(message(failed, count)) from failed[0][1]

@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
+import native_checks
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from every import running
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
 
-import stepwell
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.graph.evaluate import evaluate
@@ -187,7 +188,7 @@ def check_native(
     terms: int = 32,
     expected: Sequence[np.ndarray] | None = None,
 ) -> None:
-    """As `check`, with the model compiled; also with all inputs but the first as constants."""
+    """As `check`, with the model compiled; also with all inputs but the first as constants. Within `natively_together` it is at the test's end."""
     nodes = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
     wanted = list(expected) if expected is not None else expected_outputs(nodes, inputs, outputs, weights or {}, opset)
     kept = dict(list(inputs.items())[:1])
@@ -195,7 +196,10 @@ def check_native(
     if len(inputs) > 1:
         ways.append((kept, {**(weights or {}), **{name: array for name, array in inputs.items() if name not in kept}}))
     for given, constants in ways:
-        proto = model(nodes, given, dict(zip(outputs, map(np.asarray, wanted), strict=True)), constants, opset=opset)
-        got = stepwell.compile(proto).run(given)
-        for name, want in zip(outputs, wanted, strict=True):
-            assert_close(got[name], want, terms)
+        results = dict(zip(outputs, map(np.asarray, wanted), strict=True))
+
+        def judge(got: Arrays, results: Arrays = results) -> None:
+            for name, want in results.items():
+                assert_close(got[name], want, terms)
+
+        native_checks.check(native_checks.Check("-".join(running), model(nodes, given, results, constants, opset=opset), given, judge))

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import native_checks
 import numpy as np
 import onnxruntime
+from every import running
 from importing import Arrays, assert_close, model
 from onnx import ModelProto, NodeProto
 from onnx.reference import ReferenceEvaluator
-
-import stepwell
 
 ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
 VERSIONS = {ML: 3, MICROSOFT: 1}
@@ -23,13 +23,20 @@ def model_of(node: NodeProto, inputs: Arrays, expected: Arrays, weights: Arrays 
 def check_native(
     node: NodeProto, inputs: Arrays, expected: Arrays, weights: Arrays | None = None, *, version: int | None = None, terms: int = 32, **options: Any
 ) -> None:
-    """Compile a model of one node to native code, run it, and compare each output with what is expected, type and shape too."""
-    compiled = stepwell.compile(model_of(node, inputs, expected, weights, version), threads=1, **options)
-    for (name, want), got in zip(expected.items(), compiled(*inputs.values()), strict=True):
-        try:
-            assert_close(np.asarray(got), want, terms)
-        except AssertionError as error:
-            raise AssertionError(f"output '{name}': {error}") from None
+    """Compile a model of one node to native code, run it, and compare each output with what is expected, type and shape too.
+
+    Within `natively_together` it is at the test's end.
+    """
+
+    def judge(results: Arrays) -> None:
+        for (name, want), got in zip(expected.items(), results.values(), strict=True):
+            try:
+                assert_close(np.asarray(got), want, terms)
+            except AssertionError as error:
+                raise AssertionError(f"output '{name}': {error}") from None
+
+    made = model_of(node, inputs, expected, weights, version)
+    native_checks.check(native_checks.Check("-".join(running), made, inputs, judge, (("threads", 1), *options.items())))
 
 
 def of_runtime(node: NodeProto, inputs: Arrays, expected: Arrays, weights: Arrays | None = None, version: int | None = None) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import every
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -26,8 +27,8 @@ def test_what_was_written_is_read(level: str) -> None:
     assert stepwell.read_ir(written.text(), level, written.weights).level == level
 
 
-@pytest.mark.parametrize("level", LEVELS[:-1])
-@pytest.mark.parametrize(
+@every("level", LEVELS[:-1])
+@every(
     ("old", "new"),
     [
         ('[["x", tensor<3x8xf32>]', '[["x", tensor<8x3xf32>]'),

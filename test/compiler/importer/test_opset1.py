@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import check_native, floats, ints, model, node, run
+from native_checks import natively_together
 from onnx import NodeProto, TensorProto, helper
 
 X = floats(2, 3, 4)
@@ -41,7 +43,8 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "inputs", "want"), CASES, ids=lambda v: v.op_type if isinstance(v, NodeProto) else "")
+@natively_together
+@every(("made", "inputs", "want"), CASES, ids=lambda v: v.op_type if isinstance(v, NodeProto) else "")
 def test_operators(made: NodeProto, inputs: dict[str, np.ndarray], want: Any) -> None:
     wanted = [np.asarray(w) for w in (want if isinstance(want, list) else [want])]
     wanted = [w.astype(np.float32) if w.dtype == np.float64 and made.op_type != "Cast" else w for w in wanted]

@@ -7,7 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from every import every
 from importing import check_native, expected_outputs, floats, model, node, rng
+from native_checks import natively_together
 from onnx import TensorProto, helper
 from other_domains import MICROSOFT
 
@@ -88,7 +90,8 @@ def data_to_quantize(dtype: Any, scale: np.ndarray) -> np.ndarray:
     return np.asarray(x)
 
 
-@pytest.mark.parametrize(
+@natively_together
+@every(
     ("dtype", "granularity"), [(d, g) for d in INTEGERS for g in GRANULARITIES if d in (np.int8, np.uint16) or g in ("tensor", "axis")]
 )
 def test_quantize(dtype: Any, granularity: str) -> None:
@@ -100,11 +103,12 @@ def test_quantize(dtype: Any, granularity: str) -> None:
     check_native(node("QuantizeLinear", ["x", "s", "z"], **attributes), {"x": x, "s": scale, "z": zero}, expected=[want])
 
 
-@pytest.mark.parametrize(("source", "scale_type", "precision"), [
+@natively_together
+@every(("source", "scale_type", "precision"), [
     (np.float16, np.float16, None), (BF16, BF16, None), (np.int32, F, None), (np.float16, F, None), (F, np.float16, None),
     (F, F, np.float16), (F, F, BF16), (np.float16, np.float16, F), (np.int32, np.int32, None), (F, F, np.float64),
 ])  # fmt: skip
-@pytest.mark.parametrize("dtype", [np.int8, np.uint16])
+@every("dtype", [np.int8, np.uint16])
 def test_the_type_of_the_scale_or_the_precision_is_that_of_the_quotient(dtype: Any, source: Any, scale_type: Any, precision: Any) -> None:
     scale = np.array([3, 1, 7, 2, 5], scale_type) if scale_type is np.int32 else scales(5, dtype=scale_type)
     zero = integers(dtype, 5)
@@ -115,7 +119,8 @@ def test_the_type_of_the_scale_or_the_precision_is_that_of_the_quotient(dtype: A
     check_native(node("QuantizeLinear", ["x", "s", "z"], **attributes), {"x": x, "s": scale, "z": zero}, opset=23, expected=[want])
 
 
-@pytest.mark.parametrize("dtype", [None, *INTEGERS])
+@natively_together
+@every("dtype", [None, *INTEGERS])
 def test_quantize_without_a_zero_point(dtype: Any) -> None:
     x, scale = data_to_quantize(F, np.array(0.1)), np.array(0.1, F)
     attributes = {} if dtype is None else {"output_dtype": onnx_type(dtype)}
@@ -123,7 +128,8 @@ def test_quantize_without_a_zero_point(dtype: Any) -> None:
     check_native(node("QuantizeLinear", ["x", "s"], **attributes), {"x": x, "s": scale}, expected=[want])
 
 
-@pytest.mark.parametrize("opset", [10, 13, 19, 21, 23, 25])
+@natively_together
+@every("opset", [10, 13, 19, 21, 23, 25])
 def test_quantize_and_back_of_any_version(opset: int) -> None:
     x, constants = floats(4, 6), {"s": np.array(0.02, F), "z": np.array(131, np.uint8)}
     nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"])]
@@ -137,7 +143,8 @@ DEQUANTIZED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@natively_together
+@every(
     ("types", "granularity"), [(t, g) for i, t in enumerate(DEQUANTIZED) for g in GRANULARITIES if i in (1, 3) or g in ("tensor", "blocks")]
 )
 def test_dequantize(types: Any, granularity: str) -> None:
@@ -152,7 +159,8 @@ def test_dequantize(types: Any, granularity: str) -> None:
     )
 
 
-@pytest.mark.parametrize("with_zero", [False, True])
+@natively_together
+@every("with_zero", [False, True])
 def test_dequantize_sums(with_zero: bool) -> None:
     x, scale = integers(np.int32, 7, 5), scales(5)
     arrays = {"x": x, "s": scale, **({"z": np.zeros(5, np.int32)} if with_zero else {})}
@@ -162,7 +170,8 @@ def test_dequantize_sums(with_zero: bool) -> None:
 SOMETIMES = [floats(3, 40), np.abs(floats(50)), -np.abs(floats(50)), np.zeros(5, F), np.array(3.5, F), floats(1), floats(4, 33, 17) * F(1e-30)]
 
 
-@pytest.mark.parametrize("x", SOMETIMES, ids=lambda x: f"{x.min():.2g} to {x.max():.2g}")
+@natively_together
+@every("x", SOMETIMES, ids=lambda x: f"{x.min():.2g} to {x.max():.2g}")
 def test_dynamic_quantize(x: np.ndarray) -> None:
     check_native(node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"]), {"x": x}, outputs=("y", "s", "z"), terms=0)
 
@@ -182,8 +191,9 @@ SIDES: list[tuple[Shape, Shape, Shape, Shape]] = [  # the operands, and their sc
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sides", SIDES, ids=str)
-@pytest.mark.parametrize(("left", "right", "result"), [(np.uint8, np.uint8, np.uint8), (np.int8, np.int8, np.int8), (np.uint8, np.int8, np.uint8)])
+@natively_together
+@every("sides", SIDES, ids=str)
+@every(("left", "right", "result"), [(np.uint8, np.uint8, np.uint8), (np.int8, np.int8, np.int8), (np.uint8, np.int8, np.uint8)])
 def test_qlinear_matmul(left: Any, right: Any, result: Any, sides: tuple[Shape, Shape, Shape, Shape]) -> None:
     a, b = integers(left, *sides[0]), integers(right, *sides[1], seed=2)
     a_scale, b_scale = scales(*sides[2]), scales(*sides[3], seed=4)
@@ -197,7 +207,8 @@ def test_qlinear_matmul(left: Any, right: Any, result: Any, sides: tuple[Shape, 
     check_native(node("QLinearMatMul", list(arrays)), arrays, expected=[requantized(total, np.asarray(factor), zero)])
 
 
-@pytest.mark.parametrize("dtype", [np.float16, BF16])
+@natively_together
+@every("dtype", [np.float16, BF16])
 def test_qlinear_matmul_with_narrow_scales(dtype: Any) -> None:
     """Whose product is too small for the type."""
     a, b = integers(np.uint8, 5, 9), integers(np.uint8, 9, 4)
@@ -219,8 +230,9 @@ CONVOLUTIONS: list[tuple[Shape, Shape, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
-@pytest.mark.parametrize(
+@natively_together
+@every("case", CONVOLUTIONS, ids=str)
+@every(
     ("data", "weights", "per_filter", "biased"), [(np.uint8, np.int8, True, True), (np.uint8, np.uint8, False, True), (np.int8, np.int8, True, False)]
 )
 def test_qlinear_conv(data: Any, weights: Any, per_filter: bool, biased: bool, case: tuple[Shape, Shape, dict[str, Any]]) -> None:
@@ -362,7 +374,7 @@ def nearly(got: np.ndarray, want: np.ndarray, steps: int) -> None:
     assert len(np.unique(want)) > 3
 
 
-@pytest.mark.parametrize("case", OURS, ids=lambda c: c[0])
+@every("case", OURS, ids=lambda c: c[0])
 def test_operators_of_onnx_runtime(case: tuple[str, dict[str, np.ndarray], dict[str, Any], int]) -> None:
     op, arrays, attributes, steps = case
     made = [node(op, list(arrays), ["out"], domain=MICROSOFT, **attributes)]

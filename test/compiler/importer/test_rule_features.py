@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import floats
+from native_checks import natively_together
 from onnx import NodeProto, helper
 from other_domains import ML, check_native, model_of
 
@@ -20,7 +22,8 @@ def node(op: str, inputs: Any = ("x",), **attributes: Any) -> NodeProto:
     return helper.make_node(op, list(inputs), ["y"], name="encoder", domain=ML, **attributes)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@natively_together
+@every("kind", KINDS)
 def test_scaler(kind: Any) -> None:
     x = (X * 10).astype(kind)
     for offset, scale in (([1.5], [0.25]), ([1.0, -2.0, 3.5, 0.0], [0.5, 2.0, -1.0, 0.1]), ([], [2.0]), ([0.5], [])):
@@ -29,8 +32,9 @@ def test_scaler(kind: Any) -> None:
         check_native(node("Scaler", **given), {"x": x}, {"y": want.astype(np.float32)})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+@natively_together
+@every("kind", KINDS)
+@every("norm", ["MAX", "L1", "L2"])
 def test_normalizer(norm: str, kind: Any) -> None:
     """A row of zeros stays one."""
     x = (X * 10).astype(kind)
@@ -40,7 +44,8 @@ def test_normalizer(norm: str, kind: Any) -> None:
     check_native(node("Normalizer", norm=norm), {"x": x}, {"y": (wide / np.maximum(size, 1e-30)[:, np.newaxis]).astype(np.float32)})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@natively_together
+@every("kind", KINDS)
 def test_binarizer(kind: Any) -> None:
     x = (X * 3).astype(kind)
     check_native(node("Binarizer", threshold=1.0), {"x": x}, {"y": (x > 1).astype(kind)})
@@ -64,7 +69,8 @@ def test_imputer() -> None:
         check_native(made, {"x": z}, {"y": np.where(z == 0, np.array([1, -2, 3, 9], kind), z)})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@natively_together
+@every("kind", KINDS)
 def test_array_feature_extractor(kind: Any) -> None:
     x = (floats(2, 3, 5) * 5).astype(kind)
     chosen = np.array([4, 0, 0, 2])
@@ -72,7 +78,8 @@ def test_array_feature_extractor(kind: Any) -> None:
     check_native(node("ArrayFeatureExtractor", ("x", "i")), {"x": x[0, 0], "i": chosen[np.newaxis]}, {"y": x[0, 0][chosen][np.newaxis]})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@natively_together
+@every("kind", KINDS)
 def test_feature_vectorizer(kind: Any) -> None:
     """Cut, filled up and kept; a vector is a column; all as f32."""
     x = (X * 9).astype(kind)
@@ -104,7 +111,8 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "kind", "result"), TABLES)
+@natively_together
+@every(("given", "kind", "result"), TABLES)
 def test_label_encoder(given: dict[str, Any], kind: Any, result: Any) -> None:
     """The last of equal keys counts, NaN is equal to NaN, and what is unknown gets the default."""
     keys, values = (next(v for k, v in given.items() if k.startswith(what)) for what in ("keys", "values"))
@@ -115,7 +123,8 @@ def test_label_encoder(given: dict[str, Any], kind: Any, result: Any) -> None:
     check_native(node("LabelEncoder", **given), {"x": x}, {"y": want}, version=2)
 
 
-@pytest.mark.parametrize(("kind", "result"), [(np.float64, np.int16), (np.int32, np.float64), (np.int16, np.int32)])
+@natively_together
+@every(("kind", "result"), [(np.float64, np.int16), (np.int32, np.float64), (np.int16, np.int32)])
 def test_label_encoder_with_tensors(kind: Any, result: Any) -> None:
     keys, values = np.array([3, -4, 100], kind), np.array([7, 8, -9], result)
     x = np.array([[100, 3, 5], [-4, 0, 3]], kind)

@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import floats
+from native_checks import natively_together
 from onnx import NodeProto, helper
 from other_domains import ML, agree, check_native, model_of, of_reference, of_runtime
 
@@ -24,8 +26,9 @@ def numbers(count: int, seed: int) -> list[float]:
     return floats(count, seed=seed).tolist()
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, np.int32])
-@pytest.mark.parametrize("targets", [1, 3])
+@natively_together
+@every("kind", [np.float32, np.float64, np.int64, np.int32])
+@every("targets", [1, 3])
 def test_linear_regressor(kind: Any, targets: int) -> None:
     x = (X * 3).astype(kind)
     weights, intercepts = numbers(targets * FEATURES, 1), numbers(targets, 2)
@@ -36,8 +39,9 @@ def test_linear_regressor(kind: Any, targets: int) -> None:
     check_native(without, {"x": x}, {"y": (want - intercepts).astype(np.float32)})
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize(("classes", "rows"), [(3, 3), (2, 2), (2, 1), (1, 1)])
+@natively_together
+@every("transform", TRANSFORMS)
+@every(("classes", "rows"), [(3, 3), (2, 2), (2, 1), (1, 1)])
 def test_linear_classifier(classes: int, rows: int, transform: str) -> None:
     """Scores and labels; the coefficients of one class stand for two, or for one alone."""
     made = node(
@@ -58,8 +62,9 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("one_class", [0, 1])
+@natively_together
+@every("kernel", KERNELS)
+@every("one_class", [0, 1])
 def test_svm_regressor(kernel: str, one_class: int) -> None:
     supports, parameters = 9, [0.15, 0.4, 3.0]
     weights, vectors = numbers(supports, 5), numbers(supports * FEATURES, 6)
@@ -89,8 +94,9 @@ def svm(classes: int, kernel: str, **attributes: Any) -> NodeProto:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("classes", [2, 4])
+@natively_together
+@every("kernel", KERNELS)
+@every("classes", [2, 4])
 def test_svm_classifier(kernel: str, classes: int) -> None:
     made = svm(classes, kernel)
     want = of_reference(made, {"x": X}, SCORES)
@@ -98,16 +104,18 @@ def test_svm_classifier(kernel: str, classes: int) -> None:
     check_native(made, {"x": X}, want, terms=512)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
+@natively_together
+@every("transform", TRANSFORMS)
 def test_transforms_of_svm_classifiers(transform: str) -> None:
     for classes in (2, 3):
         made = svm(classes, "RBF", post_transform=transform)
         check_native(made, {"x": X}, of_reference(made, {"x": X}, SCORES), terms=512)
 
 
-@pytest.mark.parametrize("classes", [3, 4])
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
-@pytest.mark.parametrize("sign", [1, -1])
+@natively_together
+@every("classes", [3, 4])
+@every("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@every("sign", [1, -1])
 def test_svm_classifiers_without_vectors(classes: int, transform: str, sign: int) -> None:
     """Beside ONNX Runtime: ONNX's evaluator takes the greatest score for that of the second of two classes."""
     weights = [sign * abs(w) if sign > 0 else w for w in numbers(classes * FEATURES, 12)]
@@ -132,8 +140,9 @@ def test_probabilities() -> None:
     check_native(made, {"x": X}, {"label": reference["label"], "scores": want}, terms=512)
 
 
-@pytest.mark.parametrize("classes", [3, 4])
-@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX"])
+@natively_together
+@every("classes", [3, 4])
+@every("transform", ["NONE", "SOFTMAX"])
 def test_coupled_probabilities(classes: int, transform: str) -> None:
     """Of more classes, beside ONNX Runtime, which iterates in f32. ONNX's evaluator is off by up to 0.15 from it and from scikit-learn."""
     pairs = classes * (classes - 1) // 2

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import floats, ints, value_info
 from onnx import NodeProto, helper, numpy_helper
 from other_domains import MICROSOFT, agree, check_native, model_of, of_runtime
@@ -29,8 +30,8 @@ def check(made: NodeProto, inputs: dict[str, np.ndarray], want: dict[str, np.nda
     check_native(made, inputs, expected, terms=terms)
 
 
-@pytest.mark.parametrize("alpha", [1.0, 0.25])
-@pytest.mark.parametrize(
+@every("alpha", [1.0, 0.25])
+@every(
     ("a", "b", "flags"),
     [
         ((3, 5), (5, 4), {}),

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import context, floats, ints
 from onnx import NodeProto, helper
 from other_domains import MICROSOFT, agree, check_native, model_of, of_runtime
@@ -78,9 +79,9 @@ def masks(keys: int) -> list[np.ndarray | None]:
     return [None, ints(2, keys, dtype=np.int32), ints(2, keys, 0, 1, dtype=np.int32), flags(B, keys), flags(B, S, keys)]
 
 
-@pytest.mark.parametrize("mask", range(5))
-@pytest.mark.parametrize("unidirectional", [0, 1])
-@pytest.mark.parametrize("past", [0, 3])
+@every("mask", range(5))
+@every("unidirectional", [0, 1])
+@every("past", [0, 3])
 def test_attention(mask: int, unidirectional: int, past: int) -> None:
     """Projected from one input; values of another size where there is no past to keep them with."""
     value = H if past else V

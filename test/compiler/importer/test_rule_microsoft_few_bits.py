@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import floats
+from native_checks import natively_together
 from onnx import NodeProto, helper
 from other_domains import MICROSOFT, agree, check_native, model_of, of_runtime
 
@@ -28,9 +30,10 @@ def packed(numbers: np.ndarray, bits: int) -> np.ndarray:
     return np.bitwise_or.reduce(padded.astype(np.uint8) << np.arange(0, 8, bits, dtype=np.uint8), axis=-1).astype(np.uint8)
 
 
-@pytest.mark.parametrize("bits", [4, 8, 2])
-@pytest.mark.parametrize("zero_points", ["none", "packed", "floats"])
-@pytest.mark.parametrize("constant", [True, False])
+@natively_together
+@every("bits", [4, 8, 2])
+@every("zero_points", ["none", "packed", "floats"])
+@every("constant", [True, False])
 def test_matmul_n_bits(bits: int, zero_points: str, constant: bool) -> None:
     """Weights known at compile time or given; a zero point for each block or the middle."""
     r = np.random.default_rng(bits)

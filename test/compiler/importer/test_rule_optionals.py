@@ -3,7 +3,9 @@
 import numpy as np
 import onnx
 import pytest
+from every import every
 from importing import check_native, floats, model, node
+from native_checks import natively_together
 from onnx import TensorProto, helper
 
 import stepwell
@@ -40,7 +42,8 @@ def optional_of(kind: onnx.TypeProto) -> onnx.NodeProto:
 TENSOR = helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 3])
 
 
-@pytest.mark.parametrize("kind", [TENSOR, helper.make_sequence_type_proto(TENSOR)])
+@natively_together
+@every("kind", [TENSOR, helper.make_sequence_type_proto(TENSOR)])
 def test_an_optional_of_a_type_alone_holds_nothing(kind: onnx.TypeProto) -> None:
     check_native([optional_of(kind), node("OptionalHasElement", ["o"])], {"x": X}, expected=[np.array(False)], opset=18)
 

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from every import every
 from importing import floats, model, node
 from onnx.reference import ReferenceEvaluator
 
@@ -27,10 +28,10 @@ def rotary(inputs: dict[str, np.ndarray], **attributes: Any) -> onnx.NodeProto:
     return node("RotaryEmbedding", list(inputs), ["y"], **attributes)
 
 
-@pytest.mark.parametrize("flat", [False, True])
-@pytest.mark.parametrize("by_position", [False, True])
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize(("size", "pairs"), [(8, 4), (64, 32), (50, 18), (64, 16)])
+@every("flat", [False, True])
+@every("by_position", [False, True])
+@every("interleaved", [0, 1])
+@every(("size", "pairs"), [(8, 4), (64, 32), (50, 18), (64, 16)])
 def test_rotary_embedding(size: int, pairs: int, interleaved: int, by_position: bool, flat: bool) -> None:
     """Short and long heads, whole and partly turned; long ones are computed in one kernel, which reads through slices."""
     inputs = cases(size, pairs, by_position, flat, np.float32)

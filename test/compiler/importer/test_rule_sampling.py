@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import check, floats, ints, model, node, rng
 
 import stepwell
@@ -12,9 +13,9 @@ from stepwell.importer.rules.signals import roots_of_unity
 IMAGE, VOLUME = floats(2, 3, 5, 6), floats(1, 2, 3, 4, 5)
 
 
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
-@pytest.mark.parametrize("aligned", [0, 1])
+@every("padding", ["zeros", "border", "reflection"])
+@every("mode", ["linear", "nearest", "cubic"])
+@every("aligned", [0, 1])
 def test_grid_sample(mode: str, padding: str, aligned: int) -> None:
     """Places inside the image and up to half its size outside."""
     grid = rng(3).uniform(-1.5, 1.5, (2, 4, 3, 2)).astype(np.float32)
@@ -68,9 +69,9 @@ def test_dft_of_real_data_and_back(size: int) -> None:
     check(node("DFT", ["x", "n"], onesided=1, inverse=1), {"x": spectrum}, weights, opset=20, expected=[data], terms=256)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("parts", "onesided", "inverse"), [(1, 0, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0), (2, 0, 1)])
-@pytest.mark.parametrize("size", [63, 64, 65, 90, 129])
+@every("dtype", [np.float32, np.float64])
+@every(("parts", "onesided", "inverse"), [(1, 0, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0), (2, 0, 1)])
+@every("size", [63, 64, 65, 90, 129])
 def test_long_dft_of_all_frequencies(size: int, parts: int, onesided: int, inverse: int, dtype: type) -> None:
     """Of even and odd lengths, from which on signals are folded; a middle dimension is transformed, and others stay where they are."""
     data = floats(2, size, 3, parts).astype(dtype)
@@ -95,7 +96,7 @@ def test_stft(onesided: int) -> None:
     check(made, {"x": data}, weights, opset=17, expected=[np.stack([want.real, want.imag], axis=-1).astype(np.float32)])
 
 
-@pytest.mark.parametrize("size", [*range(1, 14), 700, 4093])
+@every("size", [*range(1, 14), 700, 4093])
 def test_roots_of_unity_are_those_of_f64(size: int) -> None:
     """Not the cosines of many turns: there the rounding of the angle counts that often."""
     cosines, sines = roots_of_unity(size)

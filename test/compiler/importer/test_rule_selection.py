@@ -5,6 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from every import every
 from importing import check, floats, model, node, rng
 
 import stepwell
@@ -37,8 +38,8 @@ def test_unique_as_they_come() -> None:
     check_folded(node("Unique", ["x"], ["y", "i", "j", "n"], sorted=0), {"x": x}, want, ["y", "i", "j", "n"], 11)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float64, ml_dtypes.bfloat16, np.bool_])
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@every("dtype", [np.uint8, np.int64, np.float64, ml_dtypes.bfloat16, np.bool_])
+@every("axis", [0, 1, -1])
 def test_unique_slices(axis: int, dtype: Any) -> None:
     x = rng(axis + 2).integers(0, 2, (4, 3, 2)).astype(dtype)
     if axis == 1:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from every import every
 from importing import check, check_native, context, floats, ints, model, node, ops
+from native_checks import natively_together
 from onnx import NodeProto, TensorProto, helper
 
 import stepwell
@@ -22,7 +24,8 @@ def test_at(position: int, want: np.ndarray) -> None:
     assert set(ops(imported)) <= {"parameter"}
 
 
-@pytest.mark.parametrize("position", [None, 0, 1, 2, -1, -2])
+@natively_together
+@every("position", [None, 0, 1, 2, -1, -2])
 def test_insert_and_erase(position: int | None) -> None:
     weights = {} if position is None else {"p": np.array(position, np.int32)}
     more = [] if position is None else ["p"]
@@ -33,8 +36,9 @@ def test_insert_and_erase(position: int | None) -> None:
         check_native([MADE, node("SequenceErase", ["s", *more], ["t"]), whole], BOTH, weights)
 
 
-@pytest.mark.parametrize("new_axis", [0, 1])
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@natively_together
+@every("new_axis", [0, 1])
+@every("axis", [0, 1, -1])
 def test_concatenated(axis: int, new_axis: int) -> None:
     check_native(
         [node("SequenceConstruct", ["x", "x2", "x"], ["s"]), node("ConcatFromSequence", ["s"], axis=axis, new_axis=new_axis)], {"x": X, "x2": -2 * X}
@@ -46,8 +50,9 @@ def test_of_none() -> None:
     check_native([*nodes, node("SequenceLength", ["s"], ["l"])], {"i": ints(3, 4)}, outputs=("y", "l"), expected=[np.array(0), np.array(1)])
 
 
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize(("split", "count"), [(None, 4), (np.array(3), 2), (ints(1, 3), 2), (ints(4), 1)])
+@natively_together
+@every("keepdims", [0, 1])
+@every(("split", "count"), [(None, 4), (np.array(3), 2), (ints(1, 3), 2), (ints(4), 1)])
 def test_split(split: np.ndarray | None, count: int, keepdims: int) -> None:
     given = [] if split is None else ["p"]
     weights = {} if split is None else {"p": split}

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
+from native_checks import natively_together
 from onnx import NodeProto, helper
 from other_domains import ML, agree, check_native, model_of, of_reference, of_runtime
 
@@ -103,8 +105,9 @@ def regressor(trees: Trees, targets: int, **attributes: Any) -> NodeProto:
     return helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain=ML, n_targets=targets, **trees.attributes("target"), **attributes)
 
 
-@pytest.mark.parametrize("mode", [*MODES, "mixed"])
-@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@natively_together
+@every("mode", [*MODES, "mixed"])
+@every("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_regressors(mode: str, aggregate: str) -> None:
     """Three targets; single comparisons and all of them mixed; values that are missing, infinite, or equal to thresholds."""
     trees = random_trees(3, 7, 5, 3, MODES if mode == "mixed" else [mode])
@@ -113,7 +116,8 @@ def test_regressors(mode: str, aggregate: str) -> None:
     check_native(regressor(trees, 3, aggregate_function=aggregate, base_values=base), {"x": x}, want)
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.int64, np.int32])
+@natively_together
+@every("kind", [np.float64, np.int64, np.int32])
 def test_other_elements(kind: Any) -> None:
     trees = random_trees(4, 5, 6, 1, MODES)
     x = samples(30, missing=False).astype(kind)
@@ -121,8 +125,9 @@ def test_other_elements(kind: Any) -> None:
     check_native(regressor(trees, 1), {"x": x}, want)
 
 
-@pytest.mark.parametrize("each", ["all", "tree", "one"])
-@pytest.mark.parametrize("aggregate", ["SUM", "MAX"])
+@natively_together
+@every("each", ["all", "tree", "one"])
+@every("aggregate", ["SUM", "MAX"])
 def test_who_votes_for_what(each: str, aggregate: str) -> None:
     """Trees of one target each, of all, and of different ones: with gaps, which give nothing."""
     trees = random_trees(5, 8, 4, 3, ["BRANCH_LEQ"], each=each)
@@ -229,20 +234,22 @@ def version_5(modes: list[int], members: list[float], aggregate: int, dtype: Any
 NAN = float("nan")
 
 
-@pytest.mark.parametrize("aggregate", [0, 1])
-@pytest.mark.parametrize(
+@natively_together
+@every("aggregate", [0, 1])
+@every(
     ("modes", "members"),
     [([0, 1, 2], []), ([3, 4, 5], []), ([0, 6, 2], [-3.0, 1.0, 2.0, NAN]), ([6, 6, 4], [2.0, -1.0, NAN, 1.0, NAN])],
 )
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every("dtype", [np.float32, np.float64])
 def test_version_5(modes: list[int], members: list[float], aggregate: int, dtype: Any) -> None:
     x = samples(60, missing=False).astype(dtype)
     node = version_5(modes, members, aggregate, dtype)
     check_native(node, {"x": x}, {"y": of_reference(node, {"x": x}, {"y": x}, version=5)["y"].astype(dtype)}, version=5)
 
 
-@pytest.mark.parametrize("flag", [0, 1])
-@pytest.mark.parametrize("mode", range(7))
+@natively_together
+@every("flag", [0, 1])
+@every("mode", range(7))
 def test_where_missing_values_go(mode: int, flag: int) -> None:
     """To the child that the flag names, whatever the comparison is; the sets hold neighbours, ends and one value."""
     for members in ([2.0], [1.0, np.nextafter(np.float32(1), np.float32(2))], [-np.inf, 0.0, np.inf], [0.0, 1.0, 2.0, 3.0, 5.0]):

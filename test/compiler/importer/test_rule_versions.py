@@ -5,6 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from every import every
 from importing import assert_close, check, floats, ints, model, node, ops, rng, run
 from onnx import NodeProto
 from onnx.reference import ReferenceEvaluator
@@ -191,7 +192,7 @@ CASES: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=named)
+@every("case", CASES, ids=named)
 def test_like_the_reference(case: Case) -> None:
     opset, made, inputs, weights = case
     check(made, inputs, weights, opset=opset, terms=64)
@@ -321,8 +322,8 @@ def test_double_precision(op: str) -> None:
     check(made, inputs, opset=28, expected=[want], terms=64 if exact else 1 << 33)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("op", FLOAT_OPS)
+@every("dtype", [np.float16, ml_dtypes.bfloat16])
+@every("op", FLOAT_OPS)
 def test_short_floats(op: str, dtype: Any) -> None:
     """Constants that rules make have the type of what they are combined with."""
     data, scale = floats(3, 5).astype(dtype), floats(5).astype(dtype)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import check, floats, ints, node
 
 LINE, IMAGE, VOLUME = floats(2, 4, 11), floats(2, 4, 9, 10), floats(1, 2, 5, 6, 7)
@@ -63,8 +64,8 @@ def test_max_pool(attributes: dict[str, Any]) -> None:
     check(node("MaxPool", ["x"], **attributes), {"x": IMAGE}, opset=12)
 
 
-@pytest.mark.parametrize("attributes", POOLS)
-@pytest.mark.parametrize("order", [0, 1])
+@every("attributes", POOLS)
+@every("order", [0, 1])
 def test_max_pool_with_indices(attributes: dict[str, Any], order: int) -> None:
     check(node("MaxPool", ["x"], ["y", "i"], storage_order=order, **attributes), {"x": IMAGE}, outputs=("y", "i"), opset=12)
 
@@ -74,14 +75,14 @@ def test_max_pool_with_indices_of_lines_and_volumes() -> None:
     check(node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 3, 2], pads=[1, 1, 0, 0, 1, 1]), {"x": VOLUME}, outputs=("y", "i"), opset=8)
 
 
-@pytest.mark.parametrize("attributes", POOLS)
-@pytest.mark.parametrize("include", [0, 1])
+@every("attributes", POOLS)
+@every("include", [0, 1])
 def test_average_pool(attributes: dict[str, Any], include: int) -> None:
     check(node("AveragePool", ["x"], count_include_pad=include, **attributes), {"x": IMAGE}, opset=19)
 
 
-@pytest.mark.parametrize("attributes", POOLS)
-@pytest.mark.parametrize("p", [1, 2, 3])
+@every("attributes", POOLS)
+@every("p", [1, 2, 3])
 def test_lp_pool(attributes: dict[str, Any], p: int) -> None:
     """Computed from its definition: what others give for ceil_mode differs."""
     spatial = 2

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from every import every
 from importing import assert_close, context, floats, model, node, rng, run
 from onnx import TensorProto, helper, numpy_helper
 
@@ -168,8 +169,8 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
         import_model(3, context())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("size", [3, 5000])  # held by the model, or taken out of it
-@pytest.mark.parametrize(
+@every("size", [3, 5000])  # held by the model, or taken out of it
+@every(
     "dtype",
     [
         np.bool_,
@@ -187,7 +188,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
         np.float64,
     ],
 )
-@pytest.mark.parametrize("typed", [False, True])
+@every("typed", [False, True])
 def test_initializers_of_every_type(size: int, dtype: type, typed: bool) -> None:
     data = rng(size).integers(0, 100, size).astype(dtype)
     tensor = numpy_helper.from_array(data, "w")

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import onnx
 import pytest
+from every import every
 from float_networks import FloatNet
 
 import stepwell
@@ -44,7 +45,7 @@ def test_engines_compute_with_what_the_integers_stand_for(form: str):
             assert np.abs(got - want).max() <= 500 * np.finfo(np.float32).eps * np.abs(want).max(), (bits, block, zero_points)
 
 
-@pytest.mark.parametrize(("bits", "block", "zero_points"), list(itertools.product(BITS, BLOCKS, (False, True))))
+@every(("bits", "block", "zero_points"), list(itertools.product(BITS, BLOCKS, (False, True))))
 def test_numbers_are_within_a_step_of_the_weights(bits: int, block: int, zero_points: bool):
     matrix = np.random.default_rng(block).normal(0.1, 1, (70, 5)).astype(np.float32)
     found = blocks_of(matrix, bits, block, zero_points=zero_points)

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ def context() -> Iterator[ir.Context]:
         yield made
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [
         True, False, 0, -1, 2**63 - 1, -(2**63), 0.0, 0.1, -1e300, math.inf, -math.inf, "", "edge", 'a "quoted" näme\n',

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ops
 import pytest
+from every import every
 from hypothesis import assume, given, settings
 from op_cases import cases, legal_dtypes, with_cases
 from op_random import Case, type_of_array
@@ -122,7 +123,7 @@ def whole(case: Case) -> bool:
     return all(float(stretched(d, s)).is_integer() for d, s in zip(case.operands[0].shape, case.attributes["scales"], strict=True))
 
 
-@pytest.mark.parametrize("mnemonic", sorted(set(with_cases()) - set(ALONE)))
+@every("mnemonic", sorted(set(with_cases()) - set(ALONE)))
 def test_reference_against_onnx(mnemonic: str) -> None:
     @settings(max_examples=20)
     @given(cases(mnemonic, sorted(set(legal_dtypes(mnemonic)) & set(ONLY.get(mnemonic, DTYPES)))))
@@ -161,8 +162,8 @@ def test_lrn_of_any_number_of_channels(size: int) -> None:
     np.testing.assert_allclose(got, want, rtol=8 * np.finfo(np.float32).eps)
 
 
-@pytest.mark.parametrize("mnemonic", sorted(m for m, cls in op_classes().items() if issubclass(cls, FloatUnary)))
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@every("mnemonic", sorted(m for m, cls in op_classes().items() if issubclass(cls, FloatUnary)))
+@every("dtype", ["f16", "bf16", "f32"])
 def test_accuracy_of_float_functions(mnemonic: str, dtype: str) -> None:
     @settings(max_examples=10)
     @given(cases(mnemonic))

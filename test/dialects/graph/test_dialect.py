@@ -6,6 +6,7 @@ from pathlib import Path
 from types import FunctionType
 
 import pytest
+from every import every
 
 import stepwell.dialects
 from stepwell.dialects import graph
@@ -36,7 +37,7 @@ def test_the_set_is_small() -> None:
     assert len([cls for cls in OURS.values() if not cls.__module__.endswith(forms)]) < 0.6 * len(operators)
 
 
-@pytest.mark.parametrize("mnemonic", sorted(OURS))
+@every("mnemonic", sorted(OURS))
 def test_every_op_says_what_it_means(mnemonic: str) -> None:
     cls = OURS[mnemonic]
     assert cls.__doc__ not in (None, cls.__mro__[1].__doc__), "it has no docstring of its own"
@@ -45,7 +46,7 @@ def test_every_op_says_what_it_means(mnemonic: str) -> None:
     assert getattr(graph, cls.__name__) is cls, "it is not exported"
 
 
-@pytest.mark.parametrize("mnemonic", sorted(set(OURS) - set(NO_REFERENCE)))
+@every("mnemonic", sorted(set(OURS) - set(NO_REFERENCE)))
 def test_inference_reference_and_flops_take_the_fields(mnemonic: str) -> None:
     cls = OURS[mnemonic]
     operands, attributes = [name for name, _ in operand_fields(cls)], attribute_names(cls)

@@ -4,7 +4,7 @@ from typing import Any
 
 import hypothesis
 import numpy as np
-import pytest
+from every import every
 from hypothesis import given, settings
 from op_cases import LEFT_OUT, cases, cases_and_random, with_cases
 from op_random import Case, Random, loosened, type_of_array
@@ -23,7 +23,7 @@ def run(mnemonic: str, case: Case) -> tuple[np.ndarray, ...]:
         return tuple(map(np.asarray, as_tuple(op_class(mnemonic).reference(*case.operands, **case.attributes))))
 
 
-@pytest.mark.parametrize("mnemonic", MNEMONICS)
+@every("mnemonic", MNEMONICS)
 def test_reference_gives_the_inferred_types(mnemonic: str) -> None:
     @settings(max_examples=15)
     @given(cases(mnemonic))
@@ -42,7 +42,7 @@ def test_reference_gives_the_inferred_types(mnemonic: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("mnemonic", [m for m in MNEMONICS if m != "constant"])
+@every("mnemonic", [m for m in MNEMONICS if m != "constant"])
 def test_inference_with_dynamic_dimensions_allows_what_comes(mnemonic: str) -> None:
     @settings(max_examples=15)
     @given(cases_and_random(mnemonic))
@@ -59,7 +59,7 @@ def test_inference_with_dynamic_dimensions_allows_what_comes(mnemonic: str) -> N
     check()
 
 
-@pytest.mark.parametrize("mnemonic", MNEMONICS)
+@every("mnemonic", MNEMONICS)
 def test_reference_leaves_its_operands_alone(mnemonic: str) -> None:
     @settings(max_examples=5, phases=[hypothesis.Phase.generate])
     @given(cases(mnemonic))

@@ -5,6 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from every import every
 
 from stepwell.dialects.core.types import FLOATS, TensorType, to_numpy
 from stepwell.dialects.graph import op_class
@@ -87,8 +88,8 @@ def test_narrow_types_are_computed_in_f32() -> None:
     assert run("matmul", ones.reshape(1, -1), ones.reshape(-1, 1))[0, 0] == 4096
 
 
-@pytest.mark.parametrize("to", ["i8", "ui8", "i32", "i64", "ui64"])
-@pytest.mark.parametrize("source", ["f32", "f64", "bf16"])
+@every("to", ["i8", "ui8", "i32", "i64", "ui64"])
+@every("source", ["f32", "f64", "bf16"])
 def test_saturating_casts(source: str, to: str) -> None:
     low, high = np.iinfo(to_numpy(to)).min, np.iinfo(to_numpy(to)).max
     x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 3.75, 100.0]).astype(to_numpy(source))

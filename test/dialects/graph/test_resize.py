@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from every import every
 
 from stepwell.dialects.graph import resize
 from stepwell.dialects.graph.resize import COORDINATES, sampling_taps, source_places, weighted_sums
@@ -34,8 +35,8 @@ def dense(places: np.ndarray, have: int, scale: float, mode: str, exclude_outsid
     return matrix
 
 
-@pytest.mark.parametrize(("mode", "coordinates"), list(itertools.product(["linear", "cubic"], COORDINATES)))
-@pytest.mark.parametrize("at_a_time", [1, 40, 1 << 20])
+@every(("mode", "coordinates"), list(itertools.product(["linear", "cubic"], COORDINATES)))
+@every("at_a_time", [1, 40, 1 << 20])
 def test_taps_are_those_of_the_dense_matrix(mode: str, coordinates: str, at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resize, "TAPS_AT_A_TIME", at_a_time)
     for have, size, exclude_outside, antialias in itertools.product([1, 2, 5, 17], [1, 3, 4, 31], [False, True], [False, True]):

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from every import every
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -121,8 +122,8 @@ STORED_PLAIN = 512 * 256  # filters times channels, from which on filters are tr
 BORDERS = [(1, 64, 24, 13, 20, 1, 1), (2, 144, 32, 7, 6, 0, 1), (1, 320, 40, 17, 9, 1, 1), (1, 96, 48, 24, 11, 0, 3), (3, 64, 64, 8, 8, 0, 1)]
 
 
-@pytest.mark.parametrize(("images", "channels", "filters", "height", "width", "pad", "group"), BORDERS)
-@pytest.mark.parametrize("tile", POINTS)
+@every(("images", "channels", "filters", "height", "width", "pad", "group"), BORDERS)
+@every("tile", POINTS)
 def test_borders_of_each_tile(tile, images, channels, filters, height, width, pad, group):
     x = RNG.standard_normal((images, channels, height, width)).astype(np.float32)
     w = (RNG.standard_normal((filters, channels // group, 3, 3)) / np.sqrt(9 * channels // group)).astype(np.float32)

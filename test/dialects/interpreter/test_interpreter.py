@@ -7,6 +7,7 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 import pytest
+from every import every
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy
@@ -43,7 +44,7 @@ INTEGER: dict[str, Sequence[int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", INTEGER)
+@every("name", INTEGER)
 def test_integers_wrap_and_the_op_says_what_is_unsigned(name: str) -> None:
     (got,) = run(f"%r = arith.{name} %x0, %x1 : tensor<5xi8>\nreturn %r : tensor<5xi8>", ints(*A), ints(*B), results=["tensor<5xi8>"])
     np.testing.assert_array_equal(got, ints(*INTEGER[name]))
@@ -77,7 +78,7 @@ def test_relations_of_integers(predicate: str, expected: str) -> None:
     assert "".join(str(int(v)) for v in got) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("predicate", "expected"),
     [("false", "0000"), ("oeq", "1000"), ("ogt", "0100"), ("oge", "1100"), ("olt", "0010"), ("ole", "1010"), ("one", "0110"), ("ord", "1110"),
      ("ueq", "1001"), ("ugt", "0101"), ("uge", "1101"), ("ult", "0011"), ("ule", "1011"), ("une", "0111"), ("uno", "0001"), ("true", "1111")],
@@ -114,7 +115,7 @@ CASTS: list[tuple[str, np.ndarray, np.ndarray]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "x", "expected"), CASTS, ids=[f"{n}-{x.dtype}-{e.dtype}" for n, x, e in CASTS])
+@every(("name", "x", "expected"), CASTS, ids=[f"{n}-{x.dtype}-{e.dtype}" for n, x, e in CASTS])
 def test_conversions(name: str, x: np.ndarray, expected: np.ndarray) -> None:
     kinds = [str(TensorType(from_numpy(a.dtype), a.shape)) for a in (x, expected)]
     (got,) = run(f"%r = arith.{name} %x0 : {kinds[0]} to {kinds[1]}\nreturn %r : {kinds[1]}", x, results=kinds[1:])

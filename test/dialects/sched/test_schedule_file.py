@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from every import every
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -96,7 +97,7 @@ def test_the_cache_tells_schedules_apart(model: Path) -> None:
     assert [level[0] for level in levels] == ["graph", "graph", "graph", "cache"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         ("{", "mine, line 1: not JSON"),

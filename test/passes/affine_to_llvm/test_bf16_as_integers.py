@@ -2,12 +2,14 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
+from every import every
 from importing import check_native, node, rng
+from native_checks import natively_together
 
 
-@pytest.mark.parametrize("columns", [1, 3, 5, 9, 17])
-@pytest.mark.parametrize(("outer", "inner"), [(2, 4), (4, 2), (3, 5), (8, 3)])
+@natively_together
+@every("columns", [1, 3, 5, 9, 17])
+@every(("outer", "inner"), [(2, 4), (4, 2), (3, 5), (8, 3)])
 def test_rows_that_change_places(outer: int, inner: int, columns: int) -> None:
     """Each row is a vector and a rest, all unrolled: of rows of 5, LLVM made loads of bf16 after it had said that there is no such type."""
     x = numbers(outer, inner, columns)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import every
 from importing import model, node, rng
 from onnx import NodeProto
 
@@ -29,8 +30,8 @@ CASES: dict[str, tuple[list[NodeProto], np.ndarray]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["host", "x86-64-v3"])
-@pytest.mark.parametrize("name", CASES)
+@every("target", ["host", "x86-64-v3"])
+@every("name", CASES)
 def test_booleans_in_vectors(name: str, target: str) -> None:
     nodes, want = CASES[name]
     row = np.arange(67) % 3 == 0

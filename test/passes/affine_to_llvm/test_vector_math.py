@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from every import every
 from onnx import TensorProto, helper
 
 import stepwell
@@ -50,7 +51,7 @@ def test_the_measure_knows_what_is_wrong():
     np.testing.assert_array_equal(found, [1.0, np.inf, 1.0, 0.0, np.inf, 1.0])
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "x", "wanted"),
     [
         ("exp", [np.inf, -np.inf, -0.0, 88.8, -104.0, -103.0], [np.inf, 0.0, 1.0, np.inf, 0.0, 2.0**-149]),
@@ -82,7 +83,7 @@ def test_special_values(compiled, name, x, wanted):
         np.testing.assert_array_equal(np.signbit(got), np.signbit(np.where(np.isnan(wanted), got, wanted)))
 
 
-@pytest.mark.parametrize(
+@every(
     ("x", "y", "wanted"),
     [
         (np.nan, 0.0, 1.0), (1.0, np.nan, 1.0), (-1.0, np.nan, np.nan), (-1.0, np.inf, 1.0), (-1.0, -np.inf, 1.0), (0.5, np.inf, 0.0),

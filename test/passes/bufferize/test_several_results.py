@@ -6,7 +6,9 @@ import guarded
 import numpy as np
 import onnx
 import pytest
+from every import every
 from importing import check_native, expected_outputs, floats, model, node
+from native_checks import natively_together
 
 import stepwell
 from stepwell.analysis.memory import memory_plan
@@ -169,16 +171,18 @@ def test_the_same_value_as_two_results_and_one_made_of_another() -> None:
 # --- TopK, which has two results
 
 
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("largest", [0, 1])
-@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@natively_together
+@every("axis", [0, 1, -1])
+@every("largest", [0, 1])
+@every("dtype", [np.float32, np.int64])
 def test_top_k(axis: int, largest: int, dtype: type) -> None:
     x = (floats(5, 7, 6) * 100).astype(dtype)
     made = node("TopK", ["x", "k"], ["values", "places"], axis=axis, largest=largest)
     check_native(made, {"x": x}, {"k": np.array([4])}, outputs=("values", "places"))
 
 
-@pytest.mark.parametrize("k", [0, 1, 7])
+@natively_together
+@every("k", [0, 1, 7])
 def test_top_k_of_none_one_and_all(k: int) -> None:
     made = node("TopK", ["x", "k"], ["values", "places"])
     check_native(made, {"x": floats(3, 7)}, {"k": np.array([k])}, outputs=("values", "places"))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 import pytest
+from covering import pairs
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -57,9 +58,11 @@ def test_casts_before_a_product(kinds: tuple[type, type], target: str) -> None:
     check(model(nodes, x, want, w=w), x, want, target)
 
 
-@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "host"])
-@pytest.mark.parametrize("kinds", [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.int16)])
-@pytest.mark.parametrize(("rows", "depth", "columns"), [((1,), 64, 200), ((13,), 24, 33), ((2, 3), 8, 16), ((5,), 30, 48), ((0,), 8, 16)])
+@pairs({
+    "target": ["x86-64-v2", "x86-64-v3", "host"],
+    "kinds": [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.int16)],
+    ("rows", "depth", "columns"): [((1,), 64, 200), ((13,), 24, 33), ((2, 3), 8, 16), ((5,), 30, 48), ((0,), 8, 16)],
+})
 def test_weights_in_groups(rows: tuple[int, ...], depth: int, columns: int, kinds: tuple[type, type], target: str) -> None:
     """With a known zero point and an element-wise op behind, whose operands are put in panels; of sizes that are whole blocks or not."""
     x, w, bias = draw(kinds[0], (*rows, depth)), draw(kinds[1], (depth, columns)), draw(np.int32, (columns,))

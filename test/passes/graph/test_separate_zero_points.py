@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairs
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -38,9 +39,11 @@ def expected(x: np.ndarray, w: np.ndarray, zero: np.ndarray | None) -> np.ndarra
     return ((x.astype(np.int64) - (z[:, np.newaxis] if z.ndim == 1 and x.ndim > 1 else z)) @ w.astype(np.int64)).astype(np.int32)
 
 
-@pytest.mark.parametrize("zero", ["none", "scalar", "one", "rows"])
-@pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("kinds", [(np.int8, np.int8), (np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)])
+@pairs({
+    "zero": ["none", "scalar", "one", "rows"],
+    "given": [False, True],
+    "kinds": [(np.int8, np.int8), (np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)],
+})
 def test_products_are_exact(kinds: tuple[Any, Any], given: bool, zero: str) -> None:
     x, w = draw(kinds[0], 13, 70), draw(kinds[1], 70, 33)
     z = {"none": None, "scalar": draw(kinds[0]), "one": draw(kinds[0], 1), "rows": draw(kinds[0], 13)}[zero]

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairs
+from every import every
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from one_op import check_op, reference, run_kernel, run_op
@@ -135,16 +137,14 @@ POOLS = (
 )
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, "ui64"])
-@pytest.mark.parametrize("attributes", POOLS)
+@every("dtype", [*DTYPES, "ui64"])
+@every("attributes", POOLS)
 def test_max_pool(attributes: dict[str, Any], dtype: str) -> None:
     x = values(dtype, 2, 3, 8, 9)
     check_op("max_pool", [x if dtype in FLOATS or dtype.startswith("u") else x - 12], terms=0, ulps=0, **attributes)
 
 
-@pytest.mark.parametrize("count_include_pad", [True, False])
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("attributes", POOLS)
+@pairs({"count_include_pad": [True, False], "dtype": FLOATS, "attributes": POOLS})
 def test_avg_pool(attributes: dict[str, Any], dtype: str, count_include_pad: bool) -> None:
     x = values(dtype, 2, 3, 8, 9)
     size = reference("avg_pool", [np.abs(x.astype(np.float64))], **attributes, count_include_pad=count_include_pad)[0]
@@ -167,16 +167,16 @@ def test_batch_norm(dtype: str) -> None:
         check_op("batch_norm", [x, scale, bias, mean, variance], epsilon=1e-3, terms=6, scale=size)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("beta", [0.5, 0.75, 1.0, 0.6])
+@every("dtype", FLOATS)
+@every("beta", [0.5, 0.75, 1.0, 0.6])
 def test_lrn(beta: float, dtype: str) -> None:
     x = values(dtype, 2, 7, 3, 2)
     for size in (1, 4, 5):
         check_op("lrn", [x], size=size, alpha=0.3, beta=beta, bias=1.5, terms=size, ulps=4)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("size", [1, 4, 5, 23])
+@every("dtype", FLOATS)
+@every("size", [1, 4, 5, 23])
 def test_blocked_lrn(size: int, dtype: str) -> None:
     """The first and the last channels have fewer neighbours, others have them in two or three blocks; what fills the last block counts not."""
     for places, block, channels in [((3, 2), 4, 11), ((5,), 8, 24), ((2, 3), 16, 20), ((1, 1), 2, 3)]:

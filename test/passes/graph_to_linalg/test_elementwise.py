@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import every
 from one_op import Literal, check_op, run_op
 
 from stepwell.dialects.core.types import DTYPES, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType, to_numpy
@@ -41,15 +42,15 @@ def values(dtype: str, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     return floats(dtype, shape=shape) if dtype in FLOATS else integers(dtype, shape)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("mnemonic", FUNCTIONS)
+@every("dtype", FLOATS)
+@every("mnemonic", FUNCTIONS)
 def test_functions(mnemonic: str, dtype: str) -> None:
     low, high = FUNCTIONS[mnemonic]
     check_op(mnemonic, [floats(dtype, low, high)], ulps=4)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("mnemonic", FLOAT_UNARY)
+@every("dtype", FLOATS)
+@every("mnemonic", FLOAT_UNARY)
 def test_exact_float_functions(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, [floats(dtype)], terms=0, ulps=0)
 
@@ -61,16 +62,16 @@ def test_activations_with_slopes(dtype: str) -> None:
     check_op("elu", [floats(dtype, -1e-3, 1e-3)], alpha=0.7, ulps=4)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("mnemonic", ["is_nan", "is_inf"])
+@every("dtype", FLOATS)
+@every("mnemonic", ["is_nan", "is_inf"])
 def test_predicates(mnemonic: str, dtype: str) -> None:
     for negative, positive in [(True, True), (True, False), (False, True), (False, False)]:
         options = {"detect_negative": negative, "detect_positive": positive} if mnemonic == "is_inf" else {}
         check_op(mnemonic, [floats(dtype)], **options)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("mnemonic", ["abs", "sign", "relu", "bitwise_not", "neg"])
+@every("dtype", INTEGERS)
+@every("mnemonic", ["abs", "sign", "relu", "bitwise_not", "neg"])
 def test_integer_unary(mnemonic: str, dtype: str) -> None:
     if mnemonic != "neg" or dtype in SIGNED:
         check_op(mnemonic, [integers(dtype)])
@@ -84,14 +85,14 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i8", "ui8", "i32", "ui32", "i64", "ui64"])
-@pytest.mark.parametrize("mnemonic", ["add", "sub", "mul", "div", "maximum", "minimum"])
+@every("dtype", ["f32", "f64", "f16", "bf16", "i8", "ui8", "i32", "ui32", "i64", "ui64"])
+@every("mnemonic", ["add", "sub", "mul", "div", "maximum", "minimum"])
 def test_arithmetic(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, pairs(dtype), terms=0, ulps=0)
 
 
-@pytest.mark.parametrize("fmod", [True, False])
-@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i8", "ui8", "i64", "ui64"])
+@every("fmod", [True, False])
+@every("dtype", ["f32", "f64", "f16", "i8", "ui8", "i64", "ui64"])
 def test_mod(dtype: str, fmod: bool) -> None:
     check_op("mod", pairs(dtype), fmod=fmod, ulps=0)
 
@@ -109,31 +110,31 @@ def test_integer_power(dtype: str) -> None:
     check_op("pow", [base, exponent])
 
 
-@pytest.mark.parametrize("dtype", UNSIGNED)
-@pytest.mark.parametrize("mnemonic", ["shift_left", "shift_right"])
+@every("dtype", UNSIGNED)
+@every("mnemonic", ["shift_left", "shift_right"])
 def test_shifts_beyond_the_width(mnemonic: str, dtype: str) -> None:
     width = to_numpy(dtype).itemsize * 8
     check_op(mnemonic, [integers(dtype, (24, 1)), np.array([0, 1, width - 1, width, width + 1, 200], to_numpy(dtype))])
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "ui8", "i64", "ui64"])
-@pytest.mark.parametrize("mnemonic", ["equal", "less", "less_equal", "greater", "greater_equal"])
+@every("dtype", ["f32", "bf16", "i8", "ui8", "i64", "ui64"])
+@every("mnemonic", ["equal", "less", "less_equal", "greater", "greater_equal"])
 def test_comparisons(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, pairs(dtype))
 
 
-@pytest.mark.parametrize("mnemonic", ["and", "or", "xor", "equal", "not"])
+@every("mnemonic", ["and", "or", "xor", "equal", "not"])
 def test_booleans(mnemonic: str) -> None:
     check_op(mnemonic, [values("i1")] if mnemonic == "not" else [values("i1"), values("i1", (5, 1))])
 
 
-@pytest.mark.parametrize("dtype", ["i8", "ui8", "i64"])
-@pytest.mark.parametrize("mnemonic", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+@every("dtype", ["i8", "ui8", "i64"])
+@every("mnemonic", ["bitwise_and", "bitwise_or", "bitwise_xor"])
 def test_bits(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, pairs(dtype))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@every("dtype", DTYPES)
 def test_select(dtype: str) -> None:
     check_op("select", [values("i1", (3, 1, 1)), values(dtype), values(dtype, (8,))], terms=0, ulps=0)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_op import check_within, reference
@@ -29,7 +29,7 @@ def test_every_op_has_a_lowering() -> None:
     assert set(LOWERED) <= set(with_cases())
 
 
-@pytest.mark.parametrize("mnemonic", LOWERED)
+@every("mnemonic", LOWERED)
 def test_on_random_operands(mnemonic: str) -> None:
     @settings(max_examples=5)
     @given(st.data())

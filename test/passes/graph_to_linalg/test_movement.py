@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from one_op import Literal, check_op, run_op
 
 from stepwell.dialects.core.types import DTYPES, FLOATS, NUMERIC, TensorType, to_numpy
@@ -118,8 +119,8 @@ def test_indices_out_of_range_stay_inside() -> None:
     np.testing.assert_array_equal(result, x[[3, 3, 3, 3, 3, 3, 0]])
 
 
-@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
-@pytest.mark.parametrize("dtype", ["f32", "f16", "i32", "ui8"])
+@every("reduction", ["none", "add", "mul", "max", "min"])
+@every("dtype", ["f32", "f16", "i32", "ui8"])
 def test_scatters(dtype: str, reduction: str) -> None:
     x, updates = values(dtype, 3, 5, 2), values(dtype, 3, 2, 2)
     places = np.argsort(RNG.random((3, 5, 2)), axis=1)[:, :2] - 5  # distinct
@@ -178,7 +179,7 @@ def resizes() -> list[dict[str, Any]]:
     return cases
 
 
-@pytest.mark.parametrize("case", resizes())
+@every("case", resizes())
 def test_resize(case: dict[str, Any]) -> None:
     x = values("f32", 1, 2, 3, 4)
     check_op("resize", [x], terms=16, ulps=4, scale=np.float64(np.abs(x).max()) + abs(case["extrapolation"]), **case)
@@ -206,8 +207,8 @@ def test_resize_does_not_spread_infinity() -> None:
     check_op("resize", [x], terms=16, ulps=4, scale=10.0, **case)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("row", [1, 3, 8, 37])
+@every("dtype", DTYPES)
+@every("row", [1, 3, 8, 37])
 def test_rows_are_gathered_in_vectors_and_what_is_left_of_them_one_by_one(dtype: str, row: int) -> None:
     x = values(dtype, 5, 4, row)
     moves("gather", [x, np.array([3, -1, 0, -5, 2, 2])], axis=0)

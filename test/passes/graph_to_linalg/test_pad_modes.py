@@ -1,7 +1,7 @@
 """Padding that copies elements, natively, against numpy: longer than the operand, cutting, of one element, the last dimension and others."""
 
 import numpy as np
-import pytest
+from covering import pairs
 from importing import model, node, rng
 
 import stepwell
@@ -13,9 +13,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.bool_])
-@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
-@pytest.mark.parametrize(("shape", "pads"), CASES)
+@pairs({"dtype": [np.float32, np.uint8, np.bool_], "mode": ["reflect", "edge", "wrap"], ("shape", "pads"): CASES})
 def test_as_numpy_pads(shape: tuple[int, ...], pads: tuple[int, ...], mode: str, dtype: type) -> None:
     x = (rng(3).normal(size=shape) * 50).astype(np.int8).astype(dtype)
     low, high = pads[: len(shape)], pads[len(shape) :]

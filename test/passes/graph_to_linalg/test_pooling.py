@@ -1,7 +1,7 @@
 """Maxima over windows that are found along one dimension after the other, compiled, against their reference."""
 
 import numpy as np
-import pytest
+from every import every
 from one_op import check_op
 
 from stepwell.dialects.core.types import FLOATS, to_numpy
@@ -18,8 +18,8 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i8", "ui8", "i64"])
-@pytest.mark.parametrize("case", WINDOWS)
+@every("dtype", ["f32", "f64", "f16", "bf16", "i8", "ui8", "i64"])
+@every("case", WINDOWS)
 def test_max_pool(case: tuple[tuple[int, ...], ...], dtype: str) -> None:
     sizes, kernel, strides, pads, dilations = case
     x = 50 * RNG.standard_normal((2, 3, *sizes))

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from covering import pairs
+from every import every
 from one_op import Literal, check_op, reference, run_op
 
 from stepwell.dialects.core.types import FLOATS, TensorType, to_numpy
@@ -18,8 +20,8 @@ def values(dtype: str, *shape: int) -> np.ndarray:
     return RNG.integers(low, 10, shape).astype(to_numpy(dtype))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mnemonic", ["reduce_sum", "reduce_prod", "reduce_max", "reduce_min"])
+@every("dtype", DTYPES)
+@every("mnemonic", ["reduce_sum", "reduce_prod", "reduce_max", "reduce_min"])
 def test_reductions(mnemonic: str, dtype: str) -> None:
     x = values(dtype, 3, 5, 4)
     size = np.abs(x.astype(np.float64))
@@ -107,9 +109,7 @@ def test_top_k_puts_nan_above_all(largest: bool) -> None:
     np.testing.assert_array_equal(indices, expected[1])
 
 
-@pytest.mark.parametrize("select_last", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("mnemonic", ["arg_max", "arg_min"])
+@pairs({"select_last": [False, True], "dtype": DTYPES, "mnemonic": ["arg_max", "arg_min"]})
 def test_places_of_extremes(mnemonic: str, dtype: str, select_last: bool) -> None:
     """Ties, infinities where a search begins, NaN, and zeros of both signs; rows that begin and end with a part of a vector."""
     x = values(dtype, 3, 5, 7, 11)

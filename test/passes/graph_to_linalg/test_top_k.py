@@ -1,7 +1,8 @@
 """Each way that TopK, ArgMax and ArgMin are computed, native: every way of TopK against a stable sort, over types, ties, NaN and zeros."""
 
 import numpy as np
-import pytest
+from covering import pairs
+from every import every
 from importing import model, node
 
 import stepwell
@@ -48,7 +49,7 @@ EVERY = [(i, j, largest) for i in range(len(DATA)) for j in range(len(WAYS)) for
 CASES = [(*DATA[i], largest, WAYS[j]) for i, j, largest in EVERY if i == 0 or (i + 2 * j + largest) % 3 == 0]
 
 
-@pytest.mark.parametrize(("dtype", "kind", "largest", "way"), CASES)
+@every(("dtype", "kind", "largest", "way"), CASES)
 def test_top_k(dtype: type, kind: str, largest: int, way: tuple[tuple[int, ...], int, int]) -> None:
     shape, k, axis = way
     x = drawn(dtype, shape, kind)
@@ -62,12 +63,12 @@ def test_top_k(dtype: type, kind: str, largest: int, way: tuple[tuple[int, ...],
     assert np.array_equal(np.signbit(got["v"]), np.signbit(found))
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
-@pytest.mark.parametrize(
-    ("dtype", "kind"), [(np.float32, "ties"), (np.float32, "equal"), (np.float16, "ties"), (np.int8, "ties"), (np.uint64, "spread")]
-)
+@pairs({
+    "axis": [0, 1, 2],
+    "last": [0, 1],
+    "operator": ["ArgMax", "ArgMin"],
+    ("dtype", "kind"): [(np.float32, "ties"), (np.float32, "equal"), (np.float16, "ties"), (np.int8, "ties"), (np.uint64, "spread")],
+})
 def test_arg(dtype: type, kind: str, operator: str, last: int, axis: int) -> None:
     x = drawn(dtype, (5, 70, 37), kind)
     x[1:3] = np.nan_to_num(x[1:3], nan=1.0, posinf=2.0, neginf=-2.0)

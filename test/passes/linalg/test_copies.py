@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pytest
+from covering import pairs
 from onnx import helper, numpy_helper
 
 import stepwell
@@ -35,9 +35,7 @@ def model_of(op: str, arrays: list[np.ndarray], result: np.ndarray, attributes: 
     return helper.make_model(helper.make_graph([node], "copy", ins, [out], weights), opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.float64])
-@pytest.mark.parametrize(("op", "shapes", "expected", "attributes", "constant"), COPIES)
+@pairs({"threads": [1, 2], "dtype": [np.float32, np.int8, np.bool_, np.float64], ("op", "shapes", "expected", "attributes", "constant"): COPIES})
 def test_copies(
     op: str, shapes: list[tuple[int, ...]], expected: Any, attributes: dict[str, Any], constant: list[int], dtype: Any, threads: int
 ) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import onnx
 import pytest
+from covering import pairs
 from onnx import TensorProto, helper
 
 import stepwell
@@ -15,9 +16,11 @@ def softmax_model(shape: tuple[int, ...], axis: int, dtype: int, op: str = "Soft
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("shape", "axis"), [((8, 5003), -1), ((2, 3, 96, 97), -1), ((1, 7, 33), 1), ((3, 1), 1), ((1, 1000), 1)])
-@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.FLOAT16])
+@pairs({
+    "threads": [1, 2],
+    ("shape", "axis"): [((8, 5003), -1), ((2, 3, 96, 97), -1), ((1, 7, 33), 1), ((3, 1), 1), ((1, 1000), 1)],
+    "dtype": [TensorProto.FLOAT, TensorProto.FLOAT16],
+})
 def test_softmax(shape: tuple[int, ...], axis: int, dtype: int, threads: int) -> None:
     kind = np.float32 if dtype == TensorProto.FLOAT else np.float16
     data = (np.random.default_rng(7).standard_normal(shape) * 4).astype(kind)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from covering import pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from linalg_model import run_kernel
@@ -132,9 +133,11 @@ def test_elements_apart_in_a_row_are_picked_from_vectors_of_it(step, width):
     np.testing.assert_array_equal(run_kernel(body, [x], TensorType("f32", (3, size))), -x[:, ::step])
 
 
-@pytest.mark.parametrize(("length", "unroll"), [(2, 2), (2, 1), (4, 4), (4, 3), (4, 1)])
-@pytest.mark.parametrize("size", [5, 16, 21])
-@pytest.mark.parametrize(("width", "dtype"), [(2, "f64"), (4, "f32"), (16, "f32"), (16, "i8")])
+@pairs({
+    ("length", "unroll"): [(2, 2), (2, 1), (4, 4), (4, 3), (4, 1)],
+    "size": [5, 16, 21],
+    ("width", "dtype"): [(2, "f64"), (4, "f32"), (16, "f32"), (16, "i8")],
+})
 def test_vectors_across_short_rows(length, unroll, size, width, dtype):
     """Whole rows of the tile are stored side by side, others element by element; what is read lies in short rows too, or along."""
     kind = {"i8": np.int8, "f32": np.float32, "f64": np.float64}[dtype]

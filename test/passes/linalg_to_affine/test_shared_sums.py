@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every import every
 
 from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS, integer_matrices
 from stepwell.dialects.graph.winograd import POINTS, matrices
@@ -37,7 +38,7 @@ def test_operations_for_tiles_of_six() -> None:
     assert [SharedSums.of(m.astype(np.float32).astype(np.float64)).operations for m in matrices(6)] == [20, 16, 24]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_any_matrix(seed: int) -> None:
     """Few different magnitudes, so that rows and columns often are pairs, the same, or of zeros."""
     r = np.random.default_rng(seed)
@@ -52,7 +53,7 @@ def test_any_matrix(seed: int) -> None:
     assert [row is None for row in sums.rows] == [not row.any() for row in matrix]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_whole_factors_of_whole_matrices(seed: int) -> None:
     r = np.random.default_rng(seed)
     matrix = r.choice([-8.0, -4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0, 6.0], r.integers(1, 9, 2))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.passes.linalg_to_affine.values import neutral
@@ -28,8 +29,8 @@ def constant(combiner: str, dtype: str) -> Any:
             return ir.FloatAttr(attribute).value if dtype.startswith("f") else ir.IntegerAttr(attribute).value
 
 
-@pytest.mark.parametrize("width", [8, 16, 32, 64])
-@pytest.mark.parametrize("combiner", [*SIGNED, *UNSIGNED])
+@every("width", [8, 16, 32, 64])
+@every("combiner", [*SIGNED, *UNSIGNED])
 def test_integers(combiner: str, width: int) -> None:
     signed = np.dtype(f"i{width // 8}")
     info = np.iinfo(signed)

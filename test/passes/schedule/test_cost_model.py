@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from every import every
 
 from stepwell.dialects.core.mlir import ir, make_context, ops_below
 from stepwell.dialects.sched.fused_loops import FusedLoop
@@ -182,8 +183,8 @@ def test_three_blocks_are_one_tile_where_two_would_leave_one_over() -> None:
         assert CostModel(op, V3).cost(found).cycles < GAIN * CostModel(op, V3).cost(start).cycles
 
 
-@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-neon"])
-@pytest.mark.parametrize("sizes", [(1, 7, 7, 16), (3, 56, 56, 12), (24, 7, 7, 128), (5, 13, 11, 3), (1, 1, 1, 1)])
+@every("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-neon"])
+@every("sizes", [(1, 7, 7, 16), (3, 56, 56, 12), (24, 7, 7, 128), (5, 13, 11, 3), (1, 1, 1, 1)])
 def test_what_is_chosen_is_legal_fits_and_is_not_worse(sizes: tuple[int, int, int, int], target: str) -> None:
     machine = resolve(target)
     with blocked(*sizes) as op:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from every import every
 
 from stepwell.dialects.core.mlir import ir, make_context, ops_below
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -77,7 +78,7 @@ def test_values_and_schedules_translate_both_ways(product: Structured) -> None:
     assert sums_in_blocks(product)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         ({"order": [0, 2]}, r"knob 'order': \[0, 2\] is not legal, expected \[0, 1\] in any order"),

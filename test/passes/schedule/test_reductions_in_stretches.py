@@ -2,7 +2,7 @@
 
 import numpy as np
 import onnx
-import pytest
+from covering import pairs
 from onnx import helper
 
 import stepwell
@@ -19,9 +19,11 @@ def model_of(op: str, data: np.ndarray, axis: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=9)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("shape", "axis"), [((64, 16384), 0), ((67, 9001), 0), ((5, 97, 1003), 1)])
-@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2"])
+@pairs({
+    "threads": [1, 2],
+    ("shape", "axis"): [((64, 16384), 0), ((67, 9001), 0), ((5, 97, 1003), 1)],
+    "op": ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2"],
+})
 def test_reductions(op: str, shape: tuple[int, ...], axis: int, threads: int) -> None:
     data = RNG.standard_normal(shape).astype(np.float32)
     if op in ("ReduceMax", "ReduceMin"):

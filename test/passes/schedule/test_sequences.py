@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
+from every import every
 
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.schedule.sequences import chunks_on_threads
@@ -10,7 +10,7 @@ from stepwell.passes.schedule.sequences import chunks_on_threads
 SMALL, LARGE = (4, 8, 128, 16), (4, 32, 512, 16)  # weights that a core's own cache holds, and that it does not
 
 
-@pytest.mark.parametrize(
+@every(
     ("steps", "directions", "batch", "weights", "cores", "chunks"),
     [
         (50, 2, 8, SMALL, 1, 0),  # nothing to share

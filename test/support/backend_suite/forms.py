@@ -1,6 +1,5 @@
 """The forms in which a case is asked: as it is, and with inputs made constants, which folding and kernels treat in other ways."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +8,6 @@ from onnx import ModelProto, numpy_helper
 
 FORMS = ("given", "constants", "folded", "free")
 SMALL = 64  # elements; up to so many are unrolled, written into the code, or folded
-SIZE = re.compile(r"s\d+")  # the name of a size that is free: what it is in the case
 
 
 def forms_of(case: Case) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from backend_suite.cases import Case, Value, arrays_in, cases, graphs
 from backend_suite.forms import FORMS, in_form
-from backend_suite.joining import joined
 from importing import assert_close
+from joined_models import joined
 from onnx import ModelProto
 from onnx.backend.test.runner import Runner
 from watchdog import Watchdog
@@ -68,8 +68,8 @@ def judge_together(dog: Watchdog, cases: Sequence[Case], form: str, options: Map
     if len(cases) == 1:
         return [judge(dog, cases[0], form, options)]
     formed = [in_form(case, form) for case in cases]
-    model, inputs = joined([model for model, _ in formed]), [value for _, values in formed for value in values]
-    outcome = dog.call("backend_suite.running:compile_and_run", model, inputs, dict(options), seconds=SECONDS)
+    model, inputs = joined([ModelProto.FromString(model) for model, _ in formed]), [value for _, values in formed for value in values]
+    outcome = dog.call("backend_suite.running:compile_and_run", model.SerializeToString(), inputs, dict(options), seconds=SECONDS)
     if outcome.kind != "returned" or outcome.value.outputs is None:
         middle = len(cases) // 2
         return [verdict for half in (cases[:middle], cases[middle:]) for verdict in judge_together(dog, half, form, options)]

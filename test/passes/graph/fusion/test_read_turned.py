@@ -1,7 +1,7 @@
 """Products with few rows that read a transposed matrix where it lies, natively."""
 
 import numpy as np
-import pytest
+from covering import pairs
 from onnx import helper
 
 import stepwell
@@ -9,18 +9,17 @@ import stepwell
 RNG = np.random.default_rng(41)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-@pytest.mark.parametrize(
-    ("x", "y", "is_inside"),
-    [
+@pairs({
+    "dtype": [np.float32, np.float64, np.float16],
+    ("x", "y", "is_inside"): [
         ((1, 64), (513, 64), True),
         ((2, 3, 1, 19), (2, 3, 33, 19), True),
         ((2, 3, 4, 16), (2, 3, 5, 16), True),
         ((4, 2, 7), (1, 9, 7), False),  # eight rows for each matrix
         ((5, 16), (40, 16), False),
     ],
-)
-@pytest.mark.parametrize("disable", [(), ("fuse-producers",)])
+    "disable": [(), ("fuse-producers",)],
+})
 def test_products(x: tuple[int, ...], y: tuple[int, ...], is_inside: bool, dtype: type, disable: tuple[str, ...]) -> None:
     left, right = (RNG.standard_normal(shape).astype(dtype) for shape in (x, y))
     order = [*range(len(y) - 2), len(y) - 1, len(y) - 2]

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from covering import pairs
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -42,12 +43,13 @@ def allowed(x: np.ndarray, terms: np.ndarray) -> np.ndarray:
     return np.asarray(4 * (x.shape[-1] + 8) * np.finfo(np.float32).eps * terms)
 
 
-@pytest.mark.parametrize("rows", [(1,), (3,), (2, 4), (20,)])
-@pytest.mark.parametrize(
-    ("depth", "columns", "block", "bits", "zero"),
-    [(64, 33, 32, 4, "middle"), (128, 48, 16, 4, "each"), (96, 20, 96, 8, "middle"), (256, 40, 128, 8, "each"), (64, 16, 16, 8, "middle")],
-)
-@pytest.mark.parametrize("turned", [False, True])
+@pairs({
+    "rows": [(1,), (3,), (2, 4), (20,)],
+    ("depth", "columns", "block", "bits", "zero"): [
+        (64, 33, 32, 4, "middle"), (128, 48, 16, 4, "each"), (96, 20, 96, 8, "middle"), (256, 40, 128, 8, "each"), (64, 16, 16, 8, "middle"),
+    ],
+    "turned": [False, True],
+})  # fmt: skip
 def test_dequantised_weights(rows: tuple[int, ...], depth: int, columns: int, block: int, bits: int, zero: str, turned: bool) -> None:
     """As the blocks of DequantizeLinear, in either orientation, with a bias and an activation behind."""
     numbers, scale, zeros, matrix = blockwise(depth, columns, block, bits, zero)

@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairs
 from integer_convolutions import convolved, draw, model
 
 import stepwell
 
 
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("kinds", [(np.uint8, np.int8), (np.int8, np.uint8)])
-@pytest.mark.parametrize(
-    ("shape", "filters", "attributes"),
-    [
+@pairs({
+    "known": [True, False],
+    "kinds": [(np.uint8, np.int8), (np.int8, np.uint8)],
+    ("shape", "filters", "attributes"): [
         ((2, 17, 7, 6), (5, 17, 1, 1), {}),
         ((1, 3, 9, 8), (17, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
         ((1, 16, 7, 6), (33, 16, 3, 2), {"pads": [1, 0, 2, 1]}),
@@ -23,7 +23,7 @@ import stepwell
         ((1, 32, 6, 7), (24, 16, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
         ((1, 12, 6, 7), (18, 2, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}),
     ],
-)
+})
 def test_convolutions(shape: tuple[int, ...], filters: tuple[int, ...], attributes: dict[str, Any], kinds: tuple[Any, Any], known: bool) -> None:
     x, w, zeros = draw(kinds[0], *shape), draw(kinds[1], *filters), {"a": draw(kinds[0]), "b": draw(kinds[1])}
     want = convolved(x.astype(np.float64) - zeros["a"], w.astype(np.float64) - zeros["b"], attributes)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairs
 from integer_convolutions import convolved, draw, model
 from quantized_networks import Net
 
@@ -50,10 +51,7 @@ def test_the_range_of_transformed_data_is_reached_and_not_left(tile: int, kind: 
     assert -(2**15) <= low <= high < 2**15
 
 
-@pytest.mark.parametrize("transformed", [True, False])
-@pytest.mark.parametrize("group", [1, 3])
-@pytest.mark.parametrize("kind", BYTES)
-@pytest.mark.parametrize("tile", INTEGER_POINTS)
+@pairs({"transformed": [True, False], "group": [1, 3], "kind": BYTES, "tile": INTEGER_POINTS})
 def test_it_is_the_direct_convolution(tile: int, kind: Any, group: int, transformed: bool) -> None:
     x, w = draw(kind, 2, 3, 14, 22, 8), draw(np.int8, 6, 3 // group, 3, 3, 2, 5, 4)
     np.testing.assert_array_equal(by_tiles(x, with_depth(w, 2), tile, group, transformed), direct(x, w, group))
@@ -84,9 +82,11 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("tile", INTEGER_POINTS)
-@pytest.mark.parametrize(("activations", "weights"), [(np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)])
-@pytest.mark.parametrize(("shape", "filters", "attributes"), CASES)
+@pairs({
+    "tile": INTEGER_POINTS,
+    ("activations", "weights"): [(np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)],
+    ("shape", "filters", "attributes"): CASES,
+})
 def test_natively(shape: tuple[int, ...], filters: tuple[int, ...], attributes: dict[str, Any], tile: int, activations: Any, weights: Any) -> None:
     x, w = draw(activations, *shape), draw(weights, *filters)
     zeros = {"a": draw(activations), "b": np.asarray(weights(127 if weights is np.uint8 else 0))}

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from covering import pairs
 from onnx.reference import ReferenceEvaluator
 from quantized_networks import PRETENDED, F, Net, pretending
 
@@ -123,9 +124,7 @@ def layer(net: Net, name: str, low: int) -> tuple[str, tuple[int, ...]]:
 LAYERS = ("convolution", "pointwise", "first", "by channel", "in groups", "sum", "product", "transposed product")
 
 
-@pytest.mark.parametrize("per_channel", [True, False])
-@pytest.mark.parametrize("activations", [np.uint8, np.int8])
-@pytest.mark.parametrize("name", LAYERS)
+@pairs({"per_channel": [True, False], "activations": [np.uint8, np.int8], "name": LAYERS})
 def test_layers_are_as_onnx_defines_them(name: str, activations: Any, per_channel: bool) -> None:
     """Within one step, and for 99.9 % of the elements the same."""
     net, low = Net(11, activations, per_channel), np.iinfo(activations).min

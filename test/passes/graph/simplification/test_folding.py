@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
+from every import every
 
 import stepwell.passes.graph  # noqa: F401  (registers the passes)
 from stepwell.dialects.core.mlir import func, ir, make_context, ops_below
@@ -123,7 +124,7 @@ POOLS = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "stride", "pads", "ceil", "include"), POOLS)
+@every(("kernel", "stride", "pads", "ceil", "include"), POOLS)
 def test_means_over_padded_windows(kernel: int, stride: int, pads: tuple[int, int], ceil: bool, include: bool):
     def make(b, x):
         return b.avg_pool(
@@ -164,7 +165,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("name", EXACT)
+@every("name", EXACT)
 def test_algebra_is_exact_for_special_numbers(name: str):
     """Equal to the last bit but for the signs of zeros, infinities and NaN included."""
     module, weights = build(TensorType(from_numpy(SPECIALS.dtype), SPECIALS.shape), EXACT[name])

@@ -1,0 +1,43 @@
+"""Combinations for scripts/test have every pair; together with those for the night they are all there are, each once."""
+
+from itertools import combinations, product
+
+import pytest
+from covering import pairs, split
+
+FACTORS = {"a": [1, 2, 3, 4], ("b", "c"): [("x", 0), ("y", 1), ("z", 2)], "d": [False, True]}
+
+
+def test_every_pair_by_day_and_all_by_night() -> None:
+    day, night = split(FACTORS)
+    every = [(a, *bc, d) for a, bc, d in product(*FACTORS.values())]
+    assert sorted([*day, *night]) == sorted(every)
+    assert len(day) <= 14
+    for i, j in combinations(range(4), 2):
+        assert {(row[i], row[j]) for row in day} == {(row[i], row[j]) for row in every}
+
+
+def test_two_factors_are_all_pairs() -> None:
+    assert split({"a": [1, 2], "b": [3, 4, 5]})[1] == []
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_same_combinations_each_time(size: int) -> None:
+    factors = {name: list(range(size)) for name in "abcd"}
+    assert split(factors) == split(factors)
+
+
+@pairs({"x": [1, 2, 3], "y": [1, 2, 3], "z": [1, 2, 3]})
+def test_what_a_test_is_given(x: int, y: int, z: int, request: pytest.FixtureRequest) -> None:
+    assert {x, y, z} <= {1, 2, 3}
+    marked = request.node.get_closest_marker("nightly") is not None
+    assert marked == ((x, y, z) not in split({"x": [1, 2, 3], "y": [1, 2, 3], "z": [1, 2, 3]})[0])
+
+
+def test_what_fails_is_named() -> None:
+    @pairs({"x": [1, 2], "y": [3, 4]})
+    def test(x: int, y: int) -> None:
+        assert (x, y) != (2, 3)
+
+    with pytest.raises(AssertionError, match=r"^1 of 4 cases failed: 2-3"):
+        test(split({"x": [1, 2], "y": [3, 4]})[0])
