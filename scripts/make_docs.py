@@ -5,6 +5,7 @@ import ast
 import dataclasses
 import inspect
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def fields(pairs: list[tuple[str, str]]) -> str:
+def fields(pairs: Sequence[tuple[str, str]]) -> str:
     """Operand or result fields as one cell."""
     marks = {"single": "", "optional": "?", "variadic": "…"}
     return ", ".join(f"`{name}{marks[kind]}`" for name, kind in pairs)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 from stepwell.dialects.core.dtypes import (
     BOOL,
@@ -33,8 +33,8 @@ __all__ = [
 
 MAX_RANK = 64  # numpy's
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
-_FLOAT_CLASSES: dict[Any, str] = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
-_FLOAT_TYPES: dict[str, Callable[[], ir.Type]] = {dtype: cls.get for cls, dtype in _FLOAT_CLASSES.items()}
+_FLOAT_CLASSES: dict[type, str] = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
+_FLOAT_TYPES: dict[str, Callable[[], ir.Type]] = {"f16": ir.F16Type.get, "bf16": ir.BF16Type.get, "f32": ir.F32Type.get, "f64": ir.F64Type.get}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class TensorType:
         """The light form of a ranked tensor type. Raises InferenceError for any other type."""
         if not isinstance(mlir_type, ir.RankedTensorType):
             raise InferenceError(f"expected a ranked tensor, got {mlir_type}")
-        shape: list[Dim] = list(mlir_type.shape)
+        shape: list[Dim] = [*mlir_type.shape]
         if _DYNAMIC in shape:
             shape = [None if size == _DYNAMIC else size for size in shape]
         encoding = mlir_type.encoding

@@ -320,6 +320,11 @@ def make_op(cls: type[GraphOp], operands: Sequence[Any], attributes: dict[str, A
     return made
 
 
+def field_type(cls: type[GraphOp], name: str) -> Any:
+    """The attribute class that a field was declared with."""
+    return next(f.constraint for f in attribute_fields(cls) if f.name == name)
+
+
 def broadcast(*types: TensorType) -> tuple[Dim, ...]:
     """The numpy-style broadcast of several shapes. Raises InferenceError naming the shapes that do not fit.
 
