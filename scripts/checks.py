@@ -52,6 +52,8 @@ def run(tool: str, *arguments: str, more: Mapping[str, str] | None = None) -> in
     """Run the tool of that name that is installed beside this Python, from the root of the checkout; its exit status."""
     # Two test processes share two cores: a worker that spins while it waits takes the other's time.
     environment = {"OMP_WAIT_POLICY": "passive", **os.environ, **(more or {})}
+    # Else each start of pytest rewrites all assertions, and each child process of a test compiles our package, to bytecode that is thrown away.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run([str(Path(sys.executable).parent / tool), *arguments], cwd=ROOT, env=environment, check=False).returncode
 
 

@@ -78,8 +78,14 @@ def number(first: int, last: int) -> Callable[[str], int]:
     return parse
 
 
+is_program = False
+"""Whether this process runs a command and nothing else, so that no threads are there but ours."""
+
+
 def program(name: str, body: Callable[[], int]) -> int:
     """Run a whole command, as `command_line` does, as the last thing that this process does."""
+    global is_program
+    is_program = True
     status = command_line(name, body)
     # The interpreter would search for garbage once more, among all that was loaded, which takes a fifth of a short run.
     gc.disable()

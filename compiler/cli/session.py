@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepwell.cli import common
 from stepwell.cli.common import UsageError, statistics_text
 from stepwell.cli.compile_options import are_there_plugins, check_compile_options, command_flags, compile_options, load_plugins, run_flags
 from stepwell.cli.display import Progress
@@ -36,7 +37,8 @@ class Session:
         self._check()
         if not are_there_plugins(self.options):
             check_compile_options(self.options)
-        allow_forks()  # loads numpy; before plugins, which may start threads
+        if common.is_program:
+            allow_forks()  # before plugins, which may start threads
         load_plugins(self.options)
         self.how = compile_options(self.options)
         self.told = _explanation() if self.options.explain is not None else None

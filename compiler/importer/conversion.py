@@ -94,7 +94,7 @@ class Conversion:
             block = main.add_entry_block([ir.Location.name(name, childLoc=location) for name, _ in self.inputs])
             with ir.InsertionPoint(block):
                 frame.values.update(zip((name for name, _ in self.inputs), block.arguments, strict=True))
-                self.builder.inputs = {argument: name for (name, _), argument in zip(self.inputs, block.arguments, strict=True)}
+                self.builder.inputs.update({argument: name for (name, _), argument in zip(self.inputs, block.arguments, strict=True)})
                 self.needs.names = self.builder.inputs
                 self.builder.origins.block = block
                 self._import_nodes(graph.node, frame, [output.name for output in graph.output])

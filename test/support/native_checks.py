@@ -47,7 +47,8 @@ def natively_together(test: Callable[..., None]) -> Callable[..., None]:
     @wraps(test)
     def run(*arguments: Any, **fixtures: Any) -> None:
         global _waiting
-        _waiting = waiting = []
+        waiting: list[Check] = []
+        _waiting = waiting
         try:
             test(*arguments, **fixtures)
         finally:

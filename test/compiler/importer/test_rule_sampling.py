@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairs
 from every import every
 from importing import check, floats, ints, model, node, rng
 
@@ -69,9 +70,11 @@ def test_dft_of_real_data_and_back(size: int) -> None:
     check(node("DFT", ["x", "n"], onesided=1, inverse=1), {"x": spectrum}, weights, opset=20, expected=[data], terms=256)
 
 
-@every("dtype", [np.float32, np.float64])
-@every(("parts", "onesided", "inverse"), [(1, 0, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0), (2, 0, 1)])
-@every("size", [63, 64, 65, 90, 129])
+@pairs({
+    "size": [63, 64, 65, 90, 129],
+    ("parts", "onesided", "inverse"): [(1, 0, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0), (2, 0, 1)],
+    "dtype": [np.float32, np.float64],
+})
 def test_long_dft_of_all_frequencies(size: int, parts: int, onesided: int, inverse: int, dtype: type) -> None:
     """Of even and odd lengths, from which on signals are folded; a middle dimension is transformed, and others stay where they are."""
     data = floats(2, size, 3, parts).astype(dtype)
