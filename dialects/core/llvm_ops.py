@@ -24,7 +24,6 @@ def element_address(pointer: ir.Value, element: ir.Type, index: int) -> ir.Value
     """`llvm.getelementptr`: the address of the element number `index` of an array of `element` at `pointer`."""
     attributes = {
         "elem_type": ir.TypeAttr.get(element),
-        "noWrapFlags": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0),
         "rawConstantIndices": ir.DenseI32ArrayAttr.get([index]),
     }
     return _created("llvm.getelementptr", pointer.type, [pointer], attributes)
