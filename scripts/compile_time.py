@@ -35,16 +35,7 @@ PASSES = 15
 
 def main() -> int:
     """Do what the options say; 0, 1 where a command fails, 2 for wrong usage (argparse)."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=USUAL, metavar="MODEL", help=f"what to measure (default: {' '.join(USUAL)})")
-    parser.add_argument("--rounds", type=count, default=5, metavar="N", help="how often each is measured (default: 5)")
-    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout of stepwell, which takes turns with this one")
-    parser.add_argument("--no-peer", action="store_true", help="leave ONNX Runtime out")
-    parser.add_argument("--no-levels", action="store_true", help="leave out what each level costs")
-    parser.add_argument("--passes", type=count, nargs="?", const=PASSES, default=0, metavar="N", help=f"show the N hottest passes (N: {PASSES})")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
-    parser.add_argument("--zoo", type=Path, default=ROOT / "build" / "zoo", metavar="DIR", help="where the networks are kept (default: build/zoo)")
-    options = parser.parse_args()
+    options = make_parser().parse_args()
     checkouts = {"ours": ROOT} | ({"theirs": options.against} if options.against is not None else {})
     machine = describe_machine()
     load = foreign_load()
@@ -73,6 +64,20 @@ def main() -> int:
         everything = {"machine": machine, "foreign load": load, "checkouts": {name: str(path) for name, path in checkouts.items()}, **as_json(found)}
         write_atomically(options.json, json.dumps(everything, indent=1) + "\n")
     return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=USUAL, metavar="MODEL", help=f"what to measure (default: {' '.join(USUAL)})")
+    parser.add_argument("--rounds", type=count, default=5, metavar="N", help="how often each is measured (default: 5)")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout of stepwell, which takes turns with this one")
+    parser.add_argument("--no-peer", action="store_true", help="leave ONNX Runtime out")
+    parser.add_argument("--no-levels", action="store_true", help="leave out what each level costs")
+    parser.add_argument("--passes", type=count, nargs="?", const=PASSES, default=0, metavar="N", help=f"show the N hottest passes (N: {PASSES})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
+    parser.add_argument("--zoo", type=Path, default=ROOT / "build" / "zoo", metavar="DIR", help="where the networks are kept (default: build/zoo)")
+    return parser
 
 
 def _busy(load: float | None) -> str:

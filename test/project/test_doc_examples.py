@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import bench
+import compile_time
 import doc_examples
 import free_sizes
 import generate
@@ -25,7 +26,7 @@ INSTEAD = {
     ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
 }
 # Those that take minutes, and an idle machine: their options are checked.
-LONG = {f".venv/bin/python scripts/{script.__name__}.py": script for script in (bench, free_sizes, generate, quantize_real)}
+LONG = {f".venv/bin/python scripts/{script.__name__}.py": script for script in (bench, compile_time, free_sizes, generate, quantize_real)}
 # What these print was measured: the words are compared, and not the numbers.
 MEASURED = (".venv/bin/python examples/schedules/steps.py",)
 # Snippets of Python that quote a file; the others are run.
