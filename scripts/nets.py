@@ -51,6 +51,7 @@ class Net:
 
 NETS = (
     Net("onnx-suite", ("onnx_suite.py", "--jobs", JOBS), r"(?m)^(?:given|constants|plain|one|two) +(\d+) +(\d+) +(\d+)$"),
+    Net("onnx-sizes", ("onnx_suite.py", "--way", "free", "--way", "auto", "--jobs", JOBS), r"(?m)^(?:free|auto) +(\d+) +(\d+) +(\d+)$"),
     Net("ops", ("check_ops.py",), r"(?m)^(\d+) cases of"),
     Net("nodes", ("check_nodes.py", "--rounds", "2", "--jobs", JOBS), r"(?m)(?:^|, )(\d+) [a-z ]+?(?=, \d| in \d+ s$)"),
     Net("fuzz", ("fuzz.py", "build/nightly/fuzz", "--rounds", "10"), r"(?m)^ran (\d+) graphs and (\d+) nets"),

@@ -124,11 +124,13 @@ def _signs(expr: Expr, strictly: bool) -> tuple[bool | None, bool | None]:
     return (expr.is_positive, expr.is_nonpositive) if strictly else (expr.is_nonnegative, expr.is_negative)
 
 
+@_remembered
 def largest(*exprs: Expr) -> Expr:
     """The normal form of a maximum."""
     return sympy.expand(sympy.Max(*exprs))
 
 
+@_remembered
 def smallest(*exprs: Expr) -> Expr:
     """The normal form of a minimum."""
     return sympy.expand(sympy.Min(*exprs))

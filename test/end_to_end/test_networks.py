@@ -15,6 +15,8 @@ import stepwell
 from stepwell.analysis.memory import memory_plan
 
 TOLERANCE = 1e-4  # of the output's scale: the largest difference over the largest value
+AT_NIGHT = ("alexnet", "inceptionv2", "resnet50v1", "vgg19", "zfnet512")
+"""Networks that are light models too, of which these tests take the longest for what they ask beside the others."""
 LIGHT = sorted(p.stem for p in (Path(DATA_DIR) / "light").glob("light_*.onnx"))
 
 
@@ -23,7 +25,7 @@ def scaled_error(got, want):
 
 
 @pytest.mark.zoo
-@pytest.mark.parametrize("name", list(networks.NETWORKS))
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.nightly] * (n in AT_NIGHT)) for n in networks.NETWORKS])
 def test_network(zoo, name):
     """It agrees with ONNX Runtime, and its workspace is near what lives at once."""
     path = zoo(name)

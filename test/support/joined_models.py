@@ -17,13 +17,18 @@ def kind(model: ModelProto) -> Hashable:
 
 
 def joined(models: Sequence[ModelProto]) -> ModelProto:
-    """One model of several of one kind, with their inputs and outputs in order; names begin with `c` and the number of the model."""
+    """One model of several of one kind, with their inputs and outputs in order; names begin with `c` and the number of the model.
+
+    Nodes without a name get one, so that a message about one of them tells the model (`culprit`).
+    """
     result = ModelProto()
     result.CopyFrom(models[0])
     result.graph.Clear()
     result.graph.name = "joined"
     for number, model in enumerate(models):
         graph = compose.add_prefix_graph(model.graph, f"c{number}_")
+        for place, node in enumerate(graph.node):
+            node.name = node.name or f"c{number}_{node.op_type}_{place}"
         for value in [*graph.input, *graph.output, *graph.value_info]:
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param and not SIZE.fullmatch(dim.dim_param):
@@ -31,3 +36,9 @@ def joined(models: Sequence[ModelProto]) -> ModelProto:
         for field in ("node", "input", "output", "initializer", "sparse_initializer", "value_info"):
             getattr(result.graph, field).extend(getattr(graph, field))
     return result
+
+
+def culprit(text: str, count: int) -> int | None:
+    """The number of the one of `count` joined models that a message is about; None if it names none, or several."""
+    found = {int(number) for number in re.findall(r"\bc(\d+)_", text)}
+    return found.pop() if len(found) == 1 and max(found) < count else None

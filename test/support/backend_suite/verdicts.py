@@ -12,7 +12,7 @@ from typing import Any
 from backend_suite.cases import Case, Value, arrays_in, cases, graphs
 from backend_suite.forms import FORMS, in_form
 from importing import assert_close
-from joined_models import joined
+from joined_models import culprit, joined
 from onnx import ModelProto
 from onnx.backend.test.runner import Runner
 from watchdog import Watchdog
@@ -63,7 +63,8 @@ def judge(dog: Watchdog, case: Case, form: str, options: Mapping[str, Any]) -> V
 def judge_together(dog: Watchdog, cases: Sequence[Case], form: str, options: Mapping[str, Any]) -> list[Verdict]:
     """As `judge`, with many cases in one model.
 
-    Of cases that give no outputs together, each half is tried by itself, down to a single case. What is wrong only beside other cases is wrong.
+    Of cases that give no outputs together, the one that the message names is tried by itself, else each half, down to a single case. What is wrong
+    only beside other cases is wrong.
     """
     if len(cases) == 1:
         return [judge(dog, cases[0], form, options)]
@@ -71,8 +72,10 @@ def judge_together(dog: Watchdog, cases: Sequence[Case], form: str, options: Map
     model, inputs = joined([ModelProto.FromString(model) for model, _ in formed]), [value for _, values in formed for value in values]
     outcome = dog.call("backend_suite.running:compile_and_run", model.SerializeToString(), inputs, dict(options), seconds=SECONDS)
     if outcome.kind != "returned" or outcome.value.outputs is None:
+        named = culprit(outcome.value.text, len(cases)) if outcome.kind == "returned" else None
         middle = len(cases) // 2
-        return [verdict for half in (cases[:middle], cases[middle:]) for verdict in judge_together(dog, half, form, options)]
+        parts = (cases[:middle], cases[middle:]) if named is None else ([cases[named]], [*cases[:named], *cases[named + 1 :]])
+        return [verdict for part in parts for verdict in judge_together(dog, part, form, options)]
     left, verdicts = list(outcome.value.outputs), []
     for case in cases:
         mine, left = left[: len(case.expected)], left[len(case.expected) :]
