@@ -169,7 +169,7 @@ def _run(folder: Path, record: Path, environment: Mapping[str, str], tests: File
             _append(record / "tests", json.dumps([file, round(time.monotonic() - begin, 2)]))
         _append(record / "done", file)
     (record / "test").write_text("")
-    options = ["-q", "-p", "no:cacheprovider", "-p", "stepwell_probe", "-m", "not zoo", "--tb=no", "--timeout=600"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "stepwell_probe", "-m", "not zoo and not nightly", "--tb=no", "--timeout=600"]
     for start in range(0, len(tests.pytest), _TOGETHER):
         files = tests.pytest[start : start + _TOGETHER]
         subprocess.run([str(tools / "pytest"), *options, *files], cwd=folder, env=environment, capture_output=True, check=False)
