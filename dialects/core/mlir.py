@@ -8,102 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, module_from_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from stepwell.dialects.core.deferred import defer, without_named_ops
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
 from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
-_LINALG = "torch_mlir.dialects.linalg"
-_NAMED_OPS = f"{_LINALG}.opdsl.ops.core_named_ops"
-
-
-class _WithoutNamedOps(MetaPathFinder, Loader):
-    """Has `linalg` import an empty module in place of that which builds its named ops (`linalg.matmul`): they take 0.1 s, and come when asked for."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name == _NAMED_OPS else None
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        _add_names(module, import_module(f"{_LINALG}.opdsl.lang"))  # which `linalg` has from there
-
-
-def _import_linalg() -> None:
-    finder = _WithoutNamedOps()
-    sys.meta_path.insert(0, finder)
-    try:
-        module = import_module(_LINALG)
-    finally:
-        sys.meta_path.remove(finder)
-    if isinstance(getattr(sys.modules.get(_NAMED_OPS), "__loader__", None), _WithoutNamedOps):
-        del sys.modules[_NAMED_OPS]
-        _hide_replaced(module)
-        vars(module)["__getattr__"] = _named_op
-
-
-def _hide_replaced(module: types.ModuleType) -> None:
-    """Remove the functions of the generated module that those of the named ops replace, so that asking for one finds the latter."""
-    generated = import_module(f"{_LINALG.rpartition('.')[0]}._linalg_ops_gen")
-    source = find_spec(_NAMED_OPS)
-    assert source is not None
-    assert source.origin is not None
-    for name in re.findall(r"(?m)^def (\w+)\(", Path(source.origin).read_text()):
-        if vars(module).get(name) is getattr(generated, name, None):
-            vars(module).pop(name, None)
-
-
-def _named_op(name: str) -> Any:
-    """An attribute of `linalg` that is not there: perhaps the function of a named op."""
-    with uninterrupted():
-        made = import_module(_NAMED_OPS)
-    vars(linalg).pop("__getattr__", None)
-    _add_names(linalg, made)
-    return getattr(linalg, name)
-
-
-def _add_names(module: types.ModuleType, source: types.ModuleType) -> None:
-    """As `from source import *` in a module, where that has no such names yet."""
-    for name in getattr(source, "__all__", [name for name in vars(source) if not name.startswith("_")]):
-        vars(module).setdefault(name, getattr(source, name))
-
-
-def _defer(name: str) -> None:
-    """Have a module of the bindings be loaded when something in it is first asked for, and not when it is imported.
-
-    Ops whose dialect is not loaded have no classes of their own in Python; everything else works.
-    """
-    if name in sys.modules:
-        return
-    spec = find_spec(name)
-    assert spec is not None
-    assert spec.loader is not None
-    module, loader = module_from_spec(spec), spec.loader
-
-    def load(attribute: str) -> Any:
-        if attribute.startswith("__"):  # the import system asks for such
-            raise AttributeError(f"module '{name}' has no attribute '{attribute}'")
-        vars(module).pop("__getattr__", None)
-        with uninterrupted():
-            loader.exec_module(module)
-        return getattr(module, attribute)
-
-    vars(module)["__getattr__"] = load
-    sys.modules[name] = module
-    parent, _, child = name.rpartition(".")
-    setattr(import_module(parent), child, module)
-
-
 with uninterrupted():  # an interrupt would leave native code half initialised, for good
-    _import_linalg()
-    _defer("torch_mlir.dialects.llvm")
+    without_named_ops()
+    defer("torch_mlir.dialects.llvm")
     from torch_mlir import ir, passmanager, rewrite
     from torch_mlir.dialects import affine, arith, bufferization, cf, func, linalg, llvm, math, memref, scf, tensor, ub, vector, x86
     from torch_mlir.dialects import ext as _ext
