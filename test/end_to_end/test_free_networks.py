@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from covering import by_day
 from together import together
 
 import networks
@@ -46,38 +47,41 @@ def check(got: dict[str, np.ndarray], want: list[np.ndarray]) -> None:
         assert np.abs(ours.astype(np.float64) - theirs).max(initial=0) <= TOLERANCE * np.abs(theirs).max(initial=1)
 
 
-def general(name: str, **options: Any) -> Any:
-    return stepwell.compile(small(name), specialise="never", **options)
+# What the symbols of some outputs are.
+TOLD: dict[str, dict[str, tuple[Any, ...]]] = {
+    "ocr": {"scores": ("width // 4", "batch", 11)}, "encoder": {"hidden": ("batch", "sequence", 48)},
+    "translator": {"logits": ("batch", "target_length", 31)},
+    "gpt": {"logits": ("batch", "sequence", 101), "present.1.value": ("batch", 6, "past + sequence", 8)},
+    "llama": {"output": ("batch", "sequence", 48), "present.0.key": ("batch", 2, "past + sequence", 8)},
+    "llama_fused": {"output": ("batch", "sequence", 64), "present.0.key": ("batch", 2, "max(past, total)", 16)},
+    "detector": {"selected": ("suppression_out_0", 3)},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", networks.FREE)
+@pytest.mark.parametrize("name", by_day(networks.FREE, networks.FREE.keys() - {"llama"}))  # test_bound_state.py has that by day
 def test_a_dozen_sizes_in_random_order(name: str) -> None:
+    """One after the other, then from several threads at once."""
     levels: list[str] = []
-    model = general(name, on_level=lambda level, seconds: levels.append(level))
+    model: Any = stepwell.compile(small(name), specialise="never", threads=2, on_level=lambda level, seconds: levels.append(level))
+    assert TOLD[name].items() <= {info.name: info.shape for info in model.outputs}.items()
     made = len(levels)
     for threads in (1, 2):
         for feed, want in runs(name):
             one = model.specialise({key: array.shape for key, array in feed.items()})
             one.threads = threads
             check(one.run(feed), want)
-    assert len(levels) == made, "something was compiled for sizes"
-
-
-@pytest.mark.parametrize("name", networks.FREE)
-def test_several_threads_at_once(name: str) -> None:
-    model = general(name, threads=2)
 
     def work(number: int) -> None:
         for feed, want in runs(name)[number::2] + runs(name)[: number + 1]:
             check(model.run(feed), want)
 
-    runs(name)  # made once, before the threads ask for them
     together(*(partial(work, i) for i in range(4)))
+    assert len(levels) == made, "something was compiled for sizes"
 
 
 def test_tokens_one_by_one_give_what_all_at_once_do() -> None:
     """A prompt and then a token at a time, the cache of one call given to the next."""
-    model = general("gpt", threads=1)
+    model: Any = stepwell.compile(small("gpt"), specialise="never", threads=1)
     tokens = np.random.default_rng(3).integers(0, 101, (1, 12))
     empty = {info.name: np.zeros((1, 6, 0, 8), np.float32) for info in model.inputs[1:]}
     whole = model.run({"input_ids": tokens, **empty})
@@ -88,17 +92,3 @@ def test_tokens_one_by_one_give_what_all_at_once_do() -> None:
         cache = {name.replace("present", "past_key_values"): array for name, array in given.items()}
     check({"logits": np.concatenate(logits, axis=1)}, [whole.pop("logits")])
     check({name.replace("past_key_values", "present"): array for name, array in cache.items()}, list(whole.values()))
-
-
-@pytest.mark.parametrize("name", networks.FREE)
-def test_sizes_of_outputs_are_told_in_names(name: str) -> None:
-    told = {info.name: info.shape for info in general(name).outputs}
-    expected = {
-        "ocr": {"scores": ("width // 4", "batch", 11)}, "encoder": {"hidden": ("batch", "sequence", 48)},
-        "translator": {"logits": ("batch", "target_length", 31)},
-        "gpt": {"logits": ("batch", "sequence", 101), "present.1.value": ("batch", 6, "past + sequence", 8)},
-        "llama": {"output": ("batch", "sequence", 48), "present.0.key": ("batch", 2, "past + sequence", 8)},
-        "llama_fused": {"output": ("batch", "sequence", 64), "present.0.key": ("batch", 2, "max(past, total)", 16)},
-        "detector": {"selected": ("suppression_out_0", 3)},
-    }[name]  # fmt: skip
-    assert expected.items() <= told.items()

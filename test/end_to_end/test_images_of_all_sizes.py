@@ -7,6 +7,7 @@ import guarded
 import numpy as np
 import onnxruntime
 import pytest
+from covering import by_day
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import stepwell
@@ -143,8 +144,12 @@ def enlarged() -> tuple[Net, str]:
 NETS = {make.__name__: make for make in (plain, winograd, depthwise, shuffled, joined, dilated, scored, pooled, enlarged)}
 
 
-@pytest.mark.parametrize(("free", "threads"), [("batch", 1), ("image", 2), ("both", 1)])
-@pytest.mark.parametrize("name", NETS)
+WAYS = (("batch", 1), ("image", 2), ("both", 1))
+CASES = [(name, free, threads) for name in NETS for free, threads in WAYS]
+DAY = [(name, *WAYS[i % 3]) for i, name in enumerate(NETS)]
+
+
+@pytest.mark.parametrize(("name", "free", "threads"), by_day(CASES, DAY))
 def test_images_of_many_sizes_in_turn(name: str, free: str, threads: int) -> None:
     net, result = NETS[name]()
     source = net.model(result, FREE[free])

@@ -2,15 +2,19 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
+import native_checks
 import numpy as np
 import onnxruntime
 import pytest
+from covering import by_day, every_by_day, fewest
+from every import every, running
 from importing import model, node
+from native_checks import Check, natively_together
 from onnx import ModelProto, defs
 from op_sweep import pairwise
 
@@ -195,17 +199,33 @@ WEIGHTS = ("W", "R", "B", "P")
 
 
 def check(made: Layer, opset: int = 22, outputs: Sequence[str] | None = None, constants: Sequence[str] = WEIGHTS, **options: Any) -> None:
-    """Compare compiled code with the formulas."""
+    """Compare compiled code with the formulas. Within `natively_together` it is at the test's end."""
     names = list(outputs or (["Y", "Y_h", "Y_c"] if made.op == "LSTM" else ["Y", "Y_h"]))
-    proto = made.proto(opset, names, constants)
-    got = stepwell.compile(proto, **options).run({n: a for n, a in made.inputs.items() if a is not None and n not in constants})
     want, x = made.expected(), made.inputs["X"]
     assert x is not None
-    assert list(got) == names
-    for name in names:
-        assert got[name].dtype == x.dtype
-        assert got[name].shape == want[name].shape
-        assert_close(got[name], want[name], x.shape[1 if made.attributes.get("layout") else 0], x.shape[2] + want[name].shape[-1])
+
+    def judge(got: Mapping[str, Array]) -> None:
+        assert list(got) == names
+        for name in names:
+            assert got[name].dtype == x.dtype
+            assert got[name].shape == want[name].shape
+            assert_close(got[name], want[name], x.shape[1 if made.attributes.get("layout") else 0], x.shape[2] + want[name].shape[-1])
+
+    given = {n: a for n, a in made.inputs.items() if a is not None and n not in constants}
+    native_checks.check(Check("-".join([*running, made.op]), made.proto(opset, names, constants), given, judge, tuple(options.items())))
+
+
+def check_as_onnx_runtime(made: Layer, outputs: Sequence[str], rtol: float, atol: float) -> None:
+    """Compare compiled code with ONNX Runtime. Within `natively_together` it is at the test's end."""
+    proto = made.proto(14, outputs, WEIGHTS)
+    given = {n: a for n, a in made.inputs.items() if a is not None and n not in WEIGHTS}
+    found = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(outputs, given)
+
+    def judge(got: Mapping[str, Array]) -> None:
+        for name, want in zip(outputs, found, strict=True):
+            np.testing.assert_allclose(got[name], want, rtol=rtol, atol=atol)
+
+    native_checks.check(Check("-".join([*running, made.op]), proto, given, judge))
 
 
 # Steps, sequences, inputs, units: with vectors that fill up and that do not, and more than one panel of columns.
@@ -215,7 +235,8 @@ FACTORS = {
     "lengths": (False, True), "initial": (False, True), "own": (0, 1, 2), "functions": (-1, 0, 1, 2), "numbers": (False, True),
     "clip": (None, 0.4), "dtype": (np.float32, np.float64, np.float16), "constant": (True, False), "outputs": (0, 1, 2),
 }  # fmt: skip
-ROWS = [row for seed in range(2) for row in pairwise(FACTORS, seed)]
+DAY = list(pairwise(FACTORS, 0))
+ROWS = [*DAY, *(row for row in pairwise(FACTORS, 1) if row not in DAY)]
 
 
 def named(row: dict[str, Any]) -> str:
@@ -223,7 +244,8 @@ def named(row: dict[str, Any]) -> str:
     return "-".join(str(getattr(v, "__name__", v)).replace(" ", "") for v in row.values())
 
 
-@pytest.mark.parametrize("row", ROWS, ids=named)
+@natively_together
+@every_by_day("row", ROWS, DAY, ids=named)
 def test_layers(row: dict[str, Any]) -> None:
     kept = {name: value for name, value in row.items() if name not in ("constant", "outputs")}
     made = layer(**kept)
@@ -231,8 +253,9 @@ def test_layers(row: dict[str, Any]) -> None:
     check(made, 14 if row["layout"] else 7, outputs, WEIGHTS if row["constant"] else ())
 
 
-@pytest.mark.parametrize("opset", [1, 3, 7, 14, 22])
-@pytest.mark.parametrize("op", GATES)
+@natively_together
+@every("opset", [1, 3, 7, 14, 22])
+@every("op", GATES)
 def test_every_version(op: str, opset: int) -> None:
     made = layer(op, (3, 2, 4, 5), lengths=True, initial=True, direction="bidirectional")
     if opset < 7:
@@ -240,24 +263,24 @@ def test_every_version(op: str, opset: int) -> None:
     check(made, opset)
 
 
+@natively_together
 def test_bf16() -> None:
     for op in GATES:
         check(layer(op, (4, 2, 5, 24), ml_dtypes.bfloat16, initial=True, direction="bidirectional"))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@natively_together
+@every("name", FUNCTIONS)
 def test_activation_functions_are_those_of_onnx_runtime(name: str) -> None:
     made = layer("RNN", (1, 3, 4, 37), seed=5)
     made.attributes["activations"] = [name]
     for attribute, number, _ in zip(("activation_alpha", "activation_beta"), (0.7, 0.3), FUNCTIONS[name][1], strict=False):
         made.attributes[attribute] = [number]
-    proto = made.proto(14, ["Y"], ["W", "R", "B"])
-    given = {"X": made.inputs["X"]}
-    [want] = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, given)
-    np.testing.assert_allclose(stepwell.compile(proto).run(given)["Y"], want, rtol=2e-5, atol=2e-6)
+    check_as_onnx_runtime(made, ["Y"], rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", [name for name, (_, numbers) in FUNCTIONS.items() if not np.isnan(numbers).any()])
+@natively_together
+@every("name", [name for name, (_, numbers) in FUNCTIONS.items() if not np.isnan(numbers).any()])
 def test_numbers_of_activation_functions_are_those_of_the_operator(name: str) -> None:
     attributes = defs.get_schema(name).attributes
     assert [np.float32(n) for n in FUNCTIONS[name][1]] == [attributes[a].default_value.f for a in ("alpha", "beta") if a in attributes]
@@ -265,22 +288,18 @@ def test_numbers_of_activation_functions_are_those_of_the_operator(name: str) ->
     made.attributes["activations"] = [name.upper()]  # in any case
     proto = made.proto(14, ["Y"], ["W", "R", "B"])
     made.attributes["activations"] = [name]
-    assert_close(stepwell.compile(proto).run({"X": made.inputs["X"]})["Y"], made.expected()["Y"], 1, 15)
+    given = {"X": made.inputs["X"]}
+    native_checks.check(Check(name, proto, given, lambda got: assert_close(got["Y"], made.expected()["Y"], 1, 15)))  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize("op", GATES)
-def test_against_onnx_runtime(op: str) -> None:
+@natively_together
+@every("seed", range(3))
+@every("op", GATES)
+def test_against_onnx_runtime(op: str, seed: int) -> None:
     """The clip, the order of the numbers of activation functions, lengths, and a reversed sequence."""
-    for seed in range(3):
-        varied: dict[str, Any] = {"own": seed, "functions": seed, "numbers": True, "clip": 0.7, "seed": seed}
-        made = layer(op, (6, 4, 5, 19), direction="bidirectional", lengths=True, initial=True, **varied)
-        names = ["Y", "Y_h", "Y_c"] if op == "LSTM" else ["Y", "Y_h"]
-        proto = made.proto(14, names, WEIGHTS)
-        given = {n: a for n, a in made.inputs.items() if a is not None and n not in WEIGHTS}
-        want = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, given)
-        got = stepwell.compile(proto).run(given)
-        for ours, theirs in zip(got.values(), want, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    varied: dict[str, Any] = {"own": seed, "functions": seed, "numbers": True, "clip": 0.7, "seed": seed}
+    made = layer(op, (6, 4, 5, 19), direction="bidirectional", lengths=True, initial=True, **varied)
+    check_as_onnx_runtime(made, ["Y", "Y_h", "Y_c"] if op == "LSTM" else ["Y", "Y_h"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("op", GATES)
@@ -297,8 +316,9 @@ def test_lengths_are_read_when_it_runs(op: str) -> None:
             assert_close(got[name], want[name], 5, 21)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("op", GATES)
+@natively_together
+@every("threads", [1, 2])
+@every("op", GATES)
 def test_a_layer_whose_products_run_on_threads(op: str, threads: int) -> None:
     check(layer(op, (4, 3, 24, 200), direction="bidirectional", initial=True), threads=threads)
 
@@ -310,7 +330,10 @@ PIECES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", list(pairwise(PIECES, 0)), ids=named)
+PIECE_ROWS = list(pairwise(PIECES, 0))
+
+
+@pytest.mark.parametrize("row", by_day(PIECE_ROWS, fewest(PIECE_ROWS, ("op", "direction"), *PIECES)), ids=named)
 def test_pieces_of_a_layer_on_threads(row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """However a layer is cut into directions and chunks of the batch, which each go through all steps on a thread."""
     kept = {name: value for name, value in row.items() if name not in ("chunks", "threads")}
@@ -413,7 +436,10 @@ FREE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", list(pairwise(FREE, 0)), ids=named)
+FREE_ROWS = list(pairwise(FREE, 0))
+
+
+@pytest.mark.parametrize("row", by_day(FREE_ROWS, fewest(FREE_ROWS, ("op", "lengths"), *FREE)), ids=named)
 def test_one_program_for_any_length_and_batch(row: dict[str, Any]) -> None:
     kept = {name: value for name, value in row.items() if name != "threads"}
     first = layer(sizes=(2, 3, 5, 33), **kept)

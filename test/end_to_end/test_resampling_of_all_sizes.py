@@ -7,6 +7,7 @@ import importing
 import numpy as np
 import onnxruntime
 import pytest
+from covering import by_day, fewest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from op_sweep import pairwise
 
@@ -29,6 +30,9 @@ MORE: dict[str, tuple[Any, ...]] = {
     "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
     "dtype": (np.float32, np.float64, np.uint8, np.float16),
 }
+
+
+ROWS, MORE_ROWS = list(pairwise(WAYS, 0)), list(pairwise(MORE, 1))
 
 
 def model(mode: str, coordinates: str, rounding: str, by: Any, dtype: Any = np.float32, **more: Any) -> ModelProto:
@@ -80,12 +84,18 @@ def check(source: ModelProto, sizes: Sequence[tuple[int, int, int]], tolerance: 
     assert before == len(levels), "code was made for one of the sizes"
 
 
-@pytest.mark.parametrize("way", list(pairwise(WAYS, 0)), ids=lambda way: "-".join(map(str, way.values())))
+DAY = fewest(ROWS, ("mode", "coordinates"), "rounding", "by")
+
+
+@pytest.mark.parametrize("way", by_day(ROWS, DAY), ids=lambda way: "-".join(map(str, way.values())))
 def test_results_are_those_of_code_for_the_size(way: dict[str, Any]) -> None:
     check(model(**way), SIZES, 0 if way["mode"] == "nearest" else 4e-6)
 
 
-@pytest.mark.parametrize("way", list(pairwise(MORE, 1)), ids=lambda way: "-".join(getattr(v, "__name__", str(v)) for v in way.values()))
+@pytest.mark.parametrize(
+    "way", by_day(MORE_ROWS, fewest(MORE_ROWS, ("mode", "antialias"), *MORE)),
+    ids=lambda way: "-".join(getattr(v, "__name__", str(v)) for v in way.values()),
+)  # fmt: skip
 def test_results_of_weights_that_are_computed(way: dict[str, Any]) -> None:
     """Rounded to the type, an integer by a half that lies on the other side."""
     if way["dtype"] == np.float16:
@@ -96,8 +106,10 @@ def test_results_of_weights_that_are_computed(way: dict[str, Any]) -> None:
     check(model(rounding="floor", **{**way, "keep_aspect_ratio_policy": "stretch", **policy}), SIZES, tolerance)
 
 
-@pytest.mark.parametrize("coordinates", ["align_corners", "tf_crop_and_resize", "half_pixel_symmetric"])
-@pytest.mark.parametrize("mode", ["nearest", "cubic"])
+COMPUTED = [(mode, coordinates) for mode in ("nearest", "cubic") for coordinates in ("align_corners", "tf_crop_and_resize", "half_pixel_symmetric")]
+
+
+@pytest.mark.parametrize(("mode", "coordinates"), by_day(COMPUTED, [*COMPUTED[:3], COMPUTED[5]]))
 def test_scales_that_are_computed(mode: str, coordinates: str) -> None:
     check(model(mode, coordinates, "round_prefer_floor", "computed"), SIZES, 1e-5)
 

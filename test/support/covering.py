@@ -1,7 +1,7 @@
-"""Tests of several parameters: scripts/test runs rows that have every pair of values, scripts/nightly every combination."""
+"""Tests of many cases: scripts/test runs rows that have every pair of values, or a choice of the cases, scripts/nightly all."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from itertools import product
 from typing import Any
@@ -12,6 +12,8 @@ from op_sweep import pairwise
 
 Names = str | tuple[str, ...]
 Factors = Mapping[Names, Iterable[Any]]
+Day = Callable[[Any], bool] | Collection[Any]
+"""The cases that scripts/test runs: what says so of a case, or those cases."""
 
 
 def pairs(factors: Factors) -> Callable[..., Any]:
@@ -22,15 +24,63 @@ def pairs(factors: Factors) -> Callable[..., Any]:
     """
     names = [name for factor in factors for name in ((factor,) if isinstance(factor, str) else factor)]
     day, night = split(factors)
-    parts = [pytest.param(day, id="pairs"), *([pytest.param(night, id="others", marks=pytest.mark.nightly)] if night else [])]
+    return in_parts(names, {"pairs": day}, {"others": night} if night else {})
+
+
+def every_by_day(names: Names, cases: Iterable[Any], day: Day, **options: Any) -> Callable[..., Any]:
+    """Run a test with each of the `cases`, as `every` does; those that are not of the `day` are a test marked `nightly`."""
+    made = list(cases)
+    chosen = chooser(made, day)
+    return in_parts(names, {"chosen": [c for c in made if chosen(c)]}, {"others": [c for c in made if not chosen(c)]}, **options)
+
+
+def by_day(cases: Iterable[Any], day: Day) -> list[Any]:
+    """The cases for `pytest.mark.parametrize`; those that are not of the `day` are marked `nightly`. A tuple is the values of several parameters."""
+    made = list(cases)
+    chosen = chooser(made, day)
+    return [case if chosen(case) else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.nightly) for case in made]
+
+
+def chooser(cases: list[Any], day: Day) -> Callable[[Any], bool]:
+    """Whether a case is of the day: by a function, or by a list of such cases."""
+    if callable(day):
+        assert any(map(day, cases)), "no case is left by day"
+        return day
+    assert day, "no case is left by day"
+    assert all(case in cases for case in day), f"no such case: {[case for case in day if case not in cases]}"
+    return day.__contains__
+
+
+def fewest(rows: Iterable[Mapping[str, Any]], *wanted: Names) -> list[Mapping[str, Any]]:
+    """Some of the rows that together have what all have of each factor, and each combination of those factors that are named together."""
+    left = list(rows)
+    factors = [(factor,) if isinstance(factor, str) else factor for factor in wanted]
+
+    def has(row: Mapping[str, Any]) -> set[Any]:
+        return {(factor, tuple(repr(row[name]) for name in factor)) for factor in factors}
+
+    missing = set().union(*map(has, left))
+    chosen = []
+    while missing:
+        best = max(left, key=lambda row: len(has(row) & missing))
+        chosen.append(best)
+        missing -= has(best)
+    return chosen
+
+
+def in_parts(names: str | Sequence[str], day: Mapping[str, list[Any]], night: Mapping[str, list[Any]], **options: Any) -> Callable[..., Any]:
+    """Run a test with the cases of each part, as `every` does: a test for each part, those of the night marked `nightly`."""
+    listed = [names] if isinstance(names, str) else list(names)
+    parts = [pytest.param(cases, id=part) for part, cases in day.items()]
+    parts += [pytest.param(cases, id=part, marks=pytest.mark.nightly) for part, cases in night.items()]
 
     def decorate(test: Callable[..., None]) -> Any:
         @wraps(test)
         def run(combinations: Sequence[Any], **fixtures: Any) -> None:
-            every(names, combinations)(test)(**fixtures)
+            every(names, combinations, **options)(test)(**fixtures)
 
         signature = inspect.signature(test)
-        kept = [parameter for name, parameter in signature.parameters.items() if name not in names]
+        kept = [parameter for name, parameter in signature.parameters.items() if name not in listed]
         combinations = inspect.Parameter("combinations", inspect.Parameter.KEYWORD_ONLY)
         run.__signature__ = signature.replace(parameters=[*kept, combinations])  # type: ignore[attr-defined]
         return pytest.mark.parametrize("combinations", parts)(run)

@@ -3,7 +3,8 @@
 from itertools import combinations, product
 
 import pytest
-from covering import pairs, split
+from covering import by_day, every_by_day, fewest, pairs, split
+from op_sweep import pairwise
 
 FACTORS = {"a": [1, 2, 3, 4], ("b", "c"): [("x", 0), ("y", 1), ("z", 2)], "d": [False, True]}
 
@@ -41,3 +42,31 @@ def test_what_fails_is_named() -> None:
 
     with pytest.raises(AssertionError, match=r"^1 of 4 cases failed: 2-3"):
         test(split({"x": [1, 2], "y": [3, 4]})[0])
+
+
+@pytest.mark.parametrize(("x", "y"), by_day([(1, 2), (3, 4), (5, 6)], [(3, 4)]))
+def test_other_cases_are_for_the_night(x: int, y: int, request: pytest.FixtureRequest) -> None:
+    assert y == x + 1
+    assert (request.node.get_closest_marker("nightly") is None) == (x == 3)
+
+
+@every_by_day("x", range(6), lambda x: x % 2 == 0, ids=str)
+def test_other_cases_of_one_test_are_another(x: int, request: pytest.FixtureRequest) -> None:
+    assert (request.node.get_closest_marker("nightly") is None) == (x % 2 == 0)
+
+
+def test_a_choice_is_of_the_cases() -> None:
+    with pytest.raises(AssertionError, match=r"no such case: \[7\]"):
+        by_day([1, 2, 3], [1, 7])
+    with pytest.raises(AssertionError, match="no case is left"):
+        by_day([1, 2, 3], lambda x: x > 3)
+
+
+def test_few_rows_with_what_all_have() -> None:
+    rows = list(pairwise({"a": range(4), "b": range(3), "c": range(5), "d": (None, [0])}))
+    few = fewest(rows, "a", ("b", "d"), "c")
+    assert all(row in rows for row in few)
+    assert 6 <= len(few) <= 7
+    for factor in ("a", "c"):
+        assert {row[factor] for row in few} == {row[factor] for row in rows}
+    assert {(row["b"], str(row["d"])) for row in few} == {(row["b"], str(row["d"])) for row in rows}
