@@ -1,12 +1,17 @@
 """ONNX's Attention, compiled, against ONNX's own evaluator: every input, attribute and output, in combinations."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import ml_dtypes
+import native_checks
 import numpy as np
 import pytest
+from covering import every_by_day, fewest
+from every import every, running
 from importing import model, node
+from native_checks import Arrays, Check, natively_together
+from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
 
 import stepwell
@@ -84,12 +89,12 @@ class Call:
         return given
 
 
-def compiled(call: Call, inputs: dict[str, np.ndarray], expected: list[np.ndarray], constants: tuple[str, ...] = ()) -> list[np.ndarray]:
+def proto(call: Call, inputs: dict[str, np.ndarray], expected: list[np.ndarray], constants: tuple[str, ...] = ()) -> ModelProto:
     given = [name if name in inputs else "" for name in INPUTS]
     while not given[-1]:
         given.pop()
     outputs = named_outputs(call)
-    proto = model(
+    return model(
         [node("Attention", given, outputs, **call.attributes())],
         {name: array for name, array in inputs.items() if name not in constants},
         dict(zip(filter(None, outputs), expected, strict=True)),
@@ -97,7 +102,11 @@ def compiled(call: Call, inputs: dict[str, np.ndarray], expected: list[np.ndarra
         opset=call.opset,
         ir_version=11,
     )
-    return stepwell.compile(proto, cache=False, threads=1)(*(array for name, array in inputs.items() if name not in constants))
+
+
+def compiled(call: Call, inputs: dict[str, np.ndarray], expected: list[np.ndarray], constants: tuple[str, ...] = ()) -> list[np.ndarray]:
+    model = stepwell.compile(proto(call, inputs, expected, constants), cache=False, threads=1)
+    return model(*(array for name, array in inputs.items() if name not in constants))
 
 
 def reference(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -111,23 +120,30 @@ def reference(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         given.pop()
     outputs = named_outputs(call)
     declared = dict.fromkeys(filter(None, outputs), np.zeros((1, 1, 1, 1), np.float32))
-    proto = model([node("Attention", given, outputs, **call.attributes())], wide, declared, opset=call.opset, ir_version=11)
-    made = [np.asarray(array).astype(call.dtype) for array in ReferenceEvaluator(proto).run(None, wide)]
+    whole = model([node("Attention", given, outputs, **call.attributes())], wide, declared, opset=call.opset, ir_version=11)
+    made = [np.asarray(array).astype(call.dtype) for array in ReferenceEvaluator(whole).run(None, wide)]
     if call.mode == 0 and call.softcap and call.outputs == 4:  # the evaluator gives the capped ones, against ONNX's text
         made[-1] = reference(replace(call, softcap=0.0), inputs)[-1]
     return made
 
 
 def check(call: Call, seed: int = 0, constants: tuple[str, ...] = ()) -> None:
+    """Compare compiled code with the evaluator. Within `natively_together` it is at the test's end."""
     inputs = call.inputs(seed)
     expected = reference(call, inputs)
-    got = compiled(call, inputs, expected, constants)
     rounding = float(ml_dtypes.finfo(call.dtype).eps)
     coarse = {"f16": 2.0**-10, "f32": 2.0**-23}.get(call.precision or "", 0.0)  # what the softmax may be off by
-    for name, ours, want in zip(filter(None, named_outputs(call)), got, expected, strict=True):
-        assert (ours.dtype, ours.shape) == (want.dtype, want.shape), name
-        bound = 0.0 if name.startswith("present") else max(16 * rounding, 4 * coarse)
-        np.testing.assert_allclose(ours.astype(np.float64), want.astype(np.float64), rtol=bound, atol=bound, err_msg=name)
+
+    def judge(got: Arrays) -> None:
+        for name, want in zip(filter(None, named_outputs(call)), expected, strict=True):
+            ours = got[name]
+            assert (ours.dtype, ours.shape) == (want.dtype, want.shape), name
+            bound = 0.0 if name.startswith("present") else max(16 * rounding, 4 * coarse)
+            np.testing.assert_allclose(ours.astype(np.float64), want.astype(np.float64), rtol=bound, atol=bound, err_msg=name)
+
+    given = {name: array for name, array in inputs.items() if name not in constants}
+    options = (("cache", False), ("threads", 1))
+    native_checks.check(Check("-".join(running), proto(call, inputs, expected, constants), given, judge, options))
 
 
 def drawn(seed: int) -> Call:
@@ -164,7 +180,11 @@ def named_outputs(call: Call) -> list[str]:
     return ["" if without and name.startswith("present") else name for name in OUTPUTS[:count]]
 
 
-@pytest.mark.parametrize("seed", range(40))
+DAY = fewest([{"seed": seed, **asdict(drawn(seed))} for seed in range(40)], *list(asdict(Call())), ("cache", "mode"), ("cache", "flat"))
+
+
+@natively_together
+@every_by_day("seed", range(40), [row["seed"] for row in DAY])
 def test_combinations(seed: int) -> None:
     call = drawn(seed)
     if call.mask_dtype is not bool:
@@ -173,13 +193,15 @@ def test_combinations(seed: int) -> None:
     check(call, seed, tuple(name for name in constants if name in call.inputs(seed)))
 
 
-@pytest.mark.parametrize("mode", range(4))
+@natively_together
+@every("mode", range(4))
 def test_scores_are_given_as_asked(mode: int) -> None:
     check(Call(mode=mode, softcap=1.5, mask="queries", cache="past", causal=True))
 
 
-@pytest.mark.parametrize("mask", [m for m in MASKS if m != "none"])
-@pytest.mark.parametrize("mask_dtype", [bool, np.float32])
+@natively_together
+@every("mask", [m for m in MASKS if m != "none"])
+@every("mask_dtype", [bool, np.float32])
 def test_masks_of_all_shapes(mask: str, mask_dtype: Any) -> None:
     check(Call(mask=mask, mask_dtype=mask_dtype, heads=(4, 2), short=True), seed=3)
 

@@ -47,10 +47,10 @@ class Reference:
 
 @cache
 def decoder(name: str) -> tuple[onnx.ModelProto, Any]:
-    """A network, and a model for `bind`; what is not bound is compiled beforehand for one of them alone."""
+    """A network and a model of it, wide ones for two threads."""
     network, arguments = DECODERS[name]
     source = networks.FREE[network].build(0, **arguments)
-    return source, stepwell.compile(source, specialise="never" if name == "llama_fused" else "always", threads=1)
+    return source, stepwell.compile(source, specialise="never", threads=2 if name.endswith("wide") else 1)
 
 
 def caches(source: onnx.ModelProto, batch: int, past: int, seed: int = 0) -> Arrays:
@@ -103,10 +103,11 @@ def test_tokens_behind_a_prompt(name: str) -> None:
         follow(bound, source, [2, 1, 1], batch + 1, seed=7)  # in memory that was used before, and for another batch
 
 
-@pytest.mark.parametrize("name", by_day(["llama_wide", "llama_fused"], ["llama_wide"]))
-def test_on_threads(name: str) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "threads"), [("llama_wide", 1), ("llama_fused", 2)])
+def test_on_another_number_of_threads(name: str, threads: int) -> None:
     source, _ = decoder(name)
-    follow(stepwell.compile(source, specialise="always", threads=2).bind(), source, [20, *[1] * 60], 2)  # type: ignore[union-attr]
+    follow(stepwell.compile(source, specialise="never", threads=threads).bind(), source, [20, *[1] * 60], 2)  # type: ignore[union-attr]
 
 
 def test_sequences_of_different_lengths() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from covering import by_day
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -89,9 +90,10 @@ NETS = {
     "windows that do not fit tiles, but every third": (pooled("MaxPool", 3, window=3, size=62), "linalg", SHARED, 6),
     "rows that no window reads": (pooled("MaxPool", 5, size=69), "linalg", SHARED, 0),
 }
+AT_NIGHT = ("16 channels, windows of 7", "43 channels, windows of 5", "stride 2, windows of 3", "windows that do not fit tiles, but every third")
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", by_day(NETS, lambda name: name not in AT_NIGHT))
 def test_agrees_with_onnxruntime(name: str) -> None:
     net, level, text, count = NETS[name]
     proto = helper.make_model(net, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -160,7 +162,7 @@ def test_short_rows_of_a_part_of_an_image(length: int) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("columns", [15, 31, 47, 63])
+@pytest.mark.parametrize("columns", by_day([15, 31, 47, 63], [15, 47]))
 def test_a_product_over_what_is_added_to_it(columns: int) -> None:
     """Where the result goes over an operand, no element is computed twice: the second time the operand would be gone."""
     header = f"g (float[9, 20] a, float[20, {columns}] b, float[9, {columns}] c) => (float[9, {columns}] y)"

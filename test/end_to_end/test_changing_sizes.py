@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from covering import by_day
 from onnx import ModelProto, parser
 from together import together
 
@@ -160,8 +161,10 @@ def check(source: ModelProto, compiled: Any, given: dict[str, np.ndarray]) -> No
         np.testing.assert_allclose(got, want, rtol=2**-14, atol=2**-14 * np.abs(want).max(initial=1))
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("threads", [1, 2])
+ON_THREADS = [(name, threads) for threads in (1, 2) for name in MODELS]
+
+
+@pytest.mark.parametrize(("name", "threads"), by_day(ON_THREADS, [*ON_THREADS[:6], ("shrunk", 2), ("chosen", 2)]))
 def test_results_of_all_sizes(name: str, threads: int) -> None:
     source = model(MODELS[name])
     compiled = stepwell.compile(source, specialise="never", threads=threads)
@@ -169,7 +172,7 @@ def test_results_of_all_sizes(name: str, threads: int) -> None:
         check(source, compiled, given)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", by_day(MODELS, ["grown", "chosen", "generated"]))
 def test_results_of_sizes_that_are_known(name: str) -> None:
     source = model(MODELS[name])
     compiled = stepwell.compile(source, specialise="always")

@@ -59,14 +59,15 @@ def same(got: np.ndarray, want: np.ndarray) -> None:
 def test_every_code_to_a_number(dtype: Any) -> None:
     x = CODES[: 16 if dtype is FLOATS["e2m1"] else 256].view(dtype)
     real = x.astype(F)
+    small = np.where(np.abs(real) < 100, x.view(np.uint8), 0).astype(np.uint8).view(dtype) if dtype is not POWERS else x[120:133]
     kinds = {"f32": F, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "bool": np.bool_}
-    got = run([cast(kind, output=name) for name, kind in kinds.items()], {"x": x}, {name: (np.dtype(kind), 1) for name, kind in kinds.items()})
+    nodes = [*(cast(kind, output=name) for name, kind in kinds.items()), cast(np.int32, "small", "i32")]
+    got = run(nodes, {"x": x, "small": small}, {name: (np.dtype(kind), 1) for name, kind in {**kinds, "i32": np.int32}.items()})
     with np.errstate(over="ignore"):
         for name, kind in kinds.items():
             same(got[name], real != 0 if name == "bool" else real.astype(kind))
     assert (np.isnan(got["f32"]) == np.isnan(real)).all()
-    small = np.where(np.abs(real) < 100, x.view(np.uint8), 0).astype(np.uint8).view(dtype) if dtype is not POWERS else x[120:133]
-    same(run([cast(np.int32)], {"x": small}, {"y": (np.dtype(np.int32), 1)})["y"], small.astype(F).astype(np.int32))
+    same(got["i32"], small.astype(F).astype(np.int32))
 
 
 def nearest(x: np.ndarray, dtype: Any, saturate: bool) -> np.ndarray:
@@ -102,34 +103,37 @@ def numbers(dtype: Any, source: Any) -> np.ndarray:
         return np.concatenate([some, -some]).astype(source)
 
 
-@pytest.mark.parametrize("source", WIDE, ids=lambda t: np.dtype(t).name)
 @pytest.mark.parametrize("name", FLOATS)
-def test_floats_to_small_floats(name: str, source: Any) -> None:
-    dtype = FLOATS[name]
-    x = numbers(dtype, source)
-    made = [cast(dtype, output="y"), cast(dtype, output="z", saturate=0)]
-    got = run(made, {"x": x}, {"y": (np.dtype(dtype), 1), "z": (np.dtype(dtype), 1)})
-    for output, saturate in (("y", True), ("z", False)):
-        same(got[output], nearest(x.astype(np.float64), dtype, saturate))
+def test_floats_to_small_floats(name: str) -> None:
+    """From all wide types in one model."""
+    dtype, sources = FLOATS[name], {np.dtype(source).name: source for source in WIDE}
+    given = {source: numbers(dtype, kind) for source, kind in sources.items()}
+    made = [cast(dtype, source, f"{source}_{saturate}", saturate=saturate) for source in sources for saturate in (0, 1)]
+    got = run(made, given, {f"{source}_{saturate}": (np.dtype(dtype), 1) for source in sources for saturate in (0, 1)})
+    for source, x in given.items():
+        for saturate in (0, 1):
+            same(got[f"{source}_{saturate}"], nearest(x.astype(np.float64), dtype, bool(saturate)))
 
 
-@pytest.mark.parametrize("name", [n for n in FLOATS if n != "e2m1"])
-@pytest.mark.parametrize("saturate", [0, 1])
-def test_nan_stays_one(name: str, saturate: int) -> None:
+def test_nan_stays_one() -> None:
     x = np.array([np.nan, -np.nan, 1.0], F)
-    y = run([cast(FLOATS[name], saturate=saturate)], {"x": x}, {"y": (np.dtype(FLOATS[name]), 1)})["y"]
-    np.testing.assert_array_equal(np.isnan(y.astype(F)), [True, True, False])
-    assert np.signbit(y.astype(F)[1]) or "fnuz" in name
+    kinds = {f"{name}_{saturate}": dtype for name, dtype in FLOATS.items() if name != "e2m1" for saturate in (0, 1)}
+    made = [cast(dtype, output=name, saturate=int(name[-1])) for name, dtype in kinds.items()]
+    got = run(made, {"x": x}, {name: (np.dtype(dtype), 1) for name, dtype in kinds.items()})
+    for name, y in got.items():
+        np.testing.assert_array_equal(np.isnan(y.astype(F)), [True, True, False], err_msg=name)
+        assert np.signbit(y.astype(F)[1]) or "fnuz" in name, name
 
 
-@pytest.mark.parametrize("mode", ["up", "down", "nearest"])
-@pytest.mark.parametrize("saturate", [0, 1])
-def test_powers_of_two(mode: str, saturate: int) -> None:
+def test_powers_of_two() -> None:
     exponents = np.arange(-149, 128)
     x = np.concatenate([np.ldexp(F(1), exponents), np.ldexp(F(1.5), exponents[:-1]), np.ldexp(F(1.2), exponents[:-1]), [0, np.inf, np.nan]])
     x = np.append(x, np.finfo(F).max).astype(F)
-    want = numpy_helper.to_float8e8m0(x, bool(saturate), mode)
-    same(run([cast(POWERS, saturate=saturate, round_mode=mode)], {"x": x}, {"y": (np.dtype(POWERS), 1)})["y"], want)
+    ways = {f"{mode}_{saturate}": (mode, saturate) for mode in ("up", "down", "nearest") for saturate in (0, 1)}
+    made = [cast(POWERS, output=name, saturate=saturate, round_mode=mode) for name, (mode, saturate) in ways.items()]
+    got = run(made, {"x": x}, dict.fromkeys(ways, (np.dtype(POWERS), 1)))
+    for name, (mode, saturate) in ways.items():
+        same(got[name], numpy_helper.to_float8e8m0(x, bool(saturate), mode))
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -140,15 +144,20 @@ def test_small_integers(name: str) -> None:
     low = (CODES % (1 << bits)).astype(np.int64)
     value = np.where((low >= 1 << (bits - 1)) & (name[0] == "i"), low - (1 << bits), low)
     kinds = {"i8": np.int8, "u8": np.uint8, "i64": np.int64, "f16": np.float16, "f64": np.float64, "bool": np.bool_}
-    got = run([cast(kind, output=k) for k, kind in kinds.items()], {"x": x}, {k: (np.dtype(kind), 1) for k, kind in kinds.items()})
+    nodes, given = [cast(kind, output=k) for k, kind in kinds.items()], {"x": x}
+    for source in (np.int8, np.uint8, np.int32, np.int64, np.float32, np.bool_):
+        some = rng(3).integers(0, 2 if source is np.bool_ else 100, 40).astype(source)
+        if np.dtype(source).kind in "if":
+            some = (some - 50).astype(source) + (source(0.75) if np.dtype(source).kind == "f" else source(0))
+        given[f"of_{source.__name__}"] = some
+        nodes.append(cast(dtype, f"of_{source.__name__}", f"to_{source.__name__}"))
+    types = {node.output[0]: np.dtype(kinds.get(node.output[0], dtype)) for node in nodes}
+    got = run(nodes, given, {name: (kind, 1) for name, kind in types.items()})
     for k, kind in kinds.items():
         same(got[k], value.astype(kind))
-    for source in (np.int8, np.uint8, np.int32, np.int64, np.float32, np.bool_):
-        given = rng(3).integers(0, 2 if source is np.bool_ else 100, 40).astype(source)
-        if np.dtype(source).kind in "if":
-            given = (given - 50).astype(source) + (source(0.75) if np.dtype(source).kind == "f" else source(0))
-        want = (np.trunc(given.astype(np.float64)).astype(np.int64) % (1 << bits)).astype(np.uint8).view(dtype)
-        same(run([cast(dtype)], {"x": given}, {"y": (np.dtype(dtype), 1)})["y"], want)
+    for source, some in list(given.items())[1:]:
+        want = (np.trunc(some.astype(np.float64)).astype(np.int64) % (1 << bits)).astype(np.uint8).view(dtype)
+        same(got[source.replace("of_", "to_")], want)
 
 
 def test_between_small_types() -> None:
@@ -160,39 +169,50 @@ def test_between_small_types() -> None:
     same(run([like], {"x": four}, {"y": (np.dtype(ml_dtypes.uint2), 1)}, t=np.ones(1, ml_dtypes.uint2))["y"], (CODES % 4).view(ml_dtypes.uint2))
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS.values(), POWERS, *INTEGERS.values()], ids=[*FLOATS, "e8m0", *INTEGERS])
-def test_moved(dtype: Any) -> None:
-    """Data and weights, of which several share a byte in the file, an odd number of them."""
-    bits = 8 * np.dtype(dtype).itemsize if "8" in np.dtype(dtype).name else 2 if np.dtype(dtype).name[-1] == "2" else 4
-    x, w = ((rng(seed).integers(0, 1 << bits, (3, 5)).astype(np.uint8)).view(dtype) for seed in (1, 2))
-    nodes = [
-        node("Transpose", ["x"], ["t"], perm=[1, 0]), node("Reshape", ["t", "shape"], ["r"]),
-        node("Identity", ["w"], ["v"]), node("Transpose", ["w"], ["u"]),
-    ]  # fmt: skip
-    got = run(nodes, {"x": x}, dict.fromkeys("ruv", (np.dtype(dtype), 2)), w=w, shape=np.array([3, 5]))
-    same(got["r"], x.T.reshape(3, 5))
-    same(got["u"], w.T)
-    same(got["v"], w)
+def test_moved() -> None:
+    """Data and weights of each type, of which several share a byte in the file, an odd number of them."""
+    kinds = {**FLOATS, "e8m0": POWERS, **INTEGERS}
+    data: dict[str, np.ndarray] = {}
+    weights: dict[str, np.ndarray] = {}
+    nodes: list[onnx.NodeProto] = []
+    for k, dtype in kinds.items():
+        bits = 8 * np.dtype(dtype).itemsize if "8" in np.dtype(dtype).name else 2 if np.dtype(dtype).name[-1] == "2" else 4
+        data[f"x_{k}"], weights[f"w_{k}"] = ((rng(seed).integers(0, 1 << bits, (3, 5)).astype(np.uint8)).view(dtype) for seed in (1, 2))
+        nodes += [
+            node("Transpose", [f"x_{k}"], [f"t_{k}"], perm=[1, 0]), node("Reshape", [f"t_{k}", "shape"], [f"r_{k}"]),
+            node("Identity", [f"w_{k}"], [f"v_{k}"]), node("Transpose", [f"w_{k}"], [f"u_{k}"]),
+        ]  # fmt: skip
+    results = {f"{output}_{k}": (np.dtype(dtype), 2) for k, dtype in kinds.items() for output in "ruv"}
+    got = run(nodes, data, results, **weights, shape=np.array([3, 5]))
+    for k in kinds:
+        same(got[f"r_{k}"], data[f"x_{k}"].T.reshape(3, 5))
+        same(got[f"u_{k}"], weights[f"w_{k}"].T)
+        same(got[f"v_{k}"], weights[f"w_{k}"])
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS])
-def test_quantized_and_back(name: str) -> None:
-    """In blocks of 4 of 10, with zero points where the type has integers."""
-    dtype = {**FLOATS, **INTEGERS}[name]
+def test_quantized_and_back() -> None:
+    """In blocks of 4 of 10, with zero points where the type has integers; all types in one model."""
     x, scale = (rng(4).normal(0, 3, (6, 10)).astype(F)), rng(5).uniform(0.1, 0.9, (6, 3)).astype(F)
-    whole = name in INTEGERS
-    zero = rng(6).integers(0, 2, (6, 3)).astype(np.int64) if whole else np.zeros((6, 3))
-    s, z = (np.repeat(p, 4, axis=1)[:, :10] for p in (scale, zero))
-    if whole:
-        info = ml_dtypes.iinfo(dtype)
-        codes = np.clip(np.rint(x / s) + z, info.min, info.max).astype(np.int8).astype(dtype)
-    else:
-        codes = nearest((x / s).astype(np.float64).reshape(-1), dtype, saturate=True).reshape(x.shape)
-    attributes = {"axis": 1, "block_size": 4}
-    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes), node("DequantizeLinear", ["q", "s", "z"], **attributes)]
-    got = run(nodes, {"x": x}, {"q": (np.dtype(dtype), 2), "y": (np.dtype(F), 2)}, s=scale, z=zero.astype(dtype))
-    same(got["q"], codes)
-    same(got["y"], (codes.astype(F) - z.astype(F)) * s)
+    nodes: list[onnx.NodeProto] = []
+    zeros: dict[str, np.ndarray] = {}
+    want: dict[str, np.ndarray] = {}
+    for name, dtype in {**FLOATS, **INTEGERS}.items():
+        whole = name in INTEGERS
+        zero = rng(6).integers(0, 2, (6, 3)).astype(np.int64) if whole else np.zeros((6, 3))
+        s, z = (np.repeat(p, 4, axis=1)[:, :10] for p in (scale, zero))
+        if whole:
+            info = ml_dtypes.iinfo(dtype)
+            codes = np.clip(np.rint(x / s) + z, info.min, info.max).astype(np.int8).astype(dtype)
+        else:
+            codes = nearest((x / s).astype(np.float64).reshape(-1), dtype, saturate=True).reshape(x.shape)
+        zeros[f"z_{name}"] = zero.astype(dtype)
+        want |= {f"q_{name}": codes, f"y_{name}": (codes.astype(F) - z.astype(F)) * s}
+        operands, attributes = ["s", f"z_{name}"], {"axis": 1, "block_size": 4}
+        nodes.append(node("QuantizeLinear", ["x", *operands], [f"q_{name}"], **attributes))
+        nodes.append(node("DequantizeLinear", [f"q_{name}", *operands], [f"y_{name}"], **attributes))
+    got = run(nodes, {"x": x}, {name: (array.dtype, 2) for name, array in want.items()}, s=scale, **zeros)
+    for name, array in want.items():
+        same(got[name], array)
 
 
 def test_scales_that_are_powers_of_two() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from covering import by_day
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from together import together
 
@@ -125,8 +126,10 @@ MODELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("threads", [1, 2])
+ON_THREADS = [(name, threads) for threads in (1, 2) for name in MODELS]
+
+
+@pytest.mark.parametrize(("name", "threads"), by_day(ON_THREADS, [*ON_THREADS[:5], ("nested", 2), ("scanned", 2)]))
 def test_results_of_fixed_sizes(name: str, threads: int) -> None:
     source, rng = MODELS[name](3), np.random.default_rng(2)
     compiled = stepwell.compile(source, threads=threads)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from every import every
 from importing import check_native, expected_outputs, ints, model, node, rng
-from native_checks import natively_together
+from native_checks import Arrays, Check, check, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -146,16 +146,20 @@ def test_cast_of_any_version(opset: int) -> None:
 PAIRS = [(a, b) for a in DTYPES for b in DTYPES if to_numpy(a).itemsize == to_numpy(b).itemsize]
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 8])
+@natively_together
+@every("width", [1, 2, 4, 8])
 def test_bit_cast_of_every_pair(width: int) -> None:
     """Bytes of any value: of a byte as a boolean counts whether it is 0."""
     data = rng(width).integers(0, 256, 64 * width, np.uint8)
     for source, target in ((a, b) for a, b in PAIRS if to_numpy(a).itemsize == width):
         x = (data % 2).view(np.bool_) if source == "i1" else data.view(to_numpy(source))
-        y = stepwell.compile(bit_cast(x, target)).run({"x": x})["y"]
         want = x.view(np.uint8) != 0 if target == "i1" else x.view(to_numpy(target))
-        assert y.dtype == want.dtype
-        assert y.tobytes() == want.tobytes()
+
+        def judge(got: Arrays, want: np.ndarray = want) -> None:
+            assert got["y"].dtype == want.dtype
+            assert got["y"].tobytes() == want.tobytes()
+
+        check(Check(f"{source} as {target}", bit_cast(x, target), {"x": x}, judge))
 
 
 def bit_cast(x: np.ndarray, target: str) -> Any:

@@ -1,13 +1,14 @@
 """Sizes that depend on data: results are those of ONNX's evaluator, of their own shapes, whatever came before; absurd sizes are errors."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
+from covering import by_day
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import infer_shapes
@@ -166,17 +167,22 @@ def close(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_results_for_many_data_in_turn(name: str) -> None:
-    source = CASES[name]
-    right, rng = (OnnxRuntime if name in BY_ONNX_RUNTIME else ReferenceEvaluator)(source), np.random.default_rng(7)
-    general = stepwell.compile(source, specialise="never")
-    fixed = stepwell.compile(source, shapes={v.name: [d.dim_value or 9 for d in v.type.tensor_type.shape.dim] for v in source.graph.input})
-    for n in (9, 1, 30, 4, 9):
+    check(CASES[name], stepwell.compile(CASES[name], specialise="never"), (9, 1, 30, 4, 9), OnnxRuntime if name in BY_ONNX_RUNTIME else None)
+
+
+@pytest.mark.parametrize("name", by_day(CASES, ["chosen", "twice", "different", "largest", "parts"]))
+def test_results_of_inputs_of_one_size(name: str) -> None:
+    shapes = {value.name: [dim.dim_value or 9 for dim in value.type.tensor_type.shape.dim] for value in CASES[name].graph.input}
+    check(CASES[name], stepwell.compile(CASES[name], shapes=shapes), (9, 9), OnnxRuntime if name in BY_ONNX_RUNTIME else None)
+
+
+def check(source: ModelProto, compiled: Any, sizes: Sequence[int], oracle: Any) -> None:
+    """Results are those of the oracle, ONNX's evaluator unless told, for these sizes, and much and little data."""
+    right, rng = (oracle or ReferenceEvaluator)(source), np.random.default_rng(7)
+    for n in sizes:
         for share in (0.5, 1.0, 0.1, 0.9):
             given = inputs_of(source, n, rng, share)
-            want = right.run(None, given)
-            close(list(general.run(given).values()), want)
-            if n == 9:
-                close(list(fixed.run(given).values()), want)
+            close(list(compiled.run(given).values()), right.run(None, given))
 
 
 @pytest.mark.parametrize("name", ["chosen", "twice", "different_rows"])
@@ -247,6 +253,12 @@ ASKING = model(  # of data that nobody takes for sizes of the model
 )  # fmt: skip
 
 
+@cache
+def asking() -> Any:
+    ASKING.graph.node[-1].name = "wide"
+    return stepwell.compile(ASKING)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
@@ -256,8 +268,7 @@ ASKING = model(  # of data that nobody takes for sizes of the model
     ],
 )
 def test_absurd_sizes_are_one_error_that_names_the_node(a: float, b: float, message: str) -> None:
-    ASKING.graph.node[-1].name = "wide"
-    compiled = stepwell.compile(ASKING)
+    compiled = asking()
     given = {name: np.zeros(2000, np.float32) for name in ("a", "b")}
     given["a"][7], given["b"][9] = a, b
     given["x"] = np.full((1, 1), -2, np.float32)
@@ -278,6 +289,20 @@ def test_absurd_sizes_are_one_error_that_names_the_node(a: float, b: float, mess
     ],
 )  # fmt: skip
 def test_absurd_operands_are_one_error_that_names_the_node(op: str, operand: str, asked: float, message: str) -> None:
+    compiled = with_operand(op, operand)
+    x = np.zeros(2000, np.float32)
+    x[5] = asked
+    given = {"x": x, "z": np.arange(6, dtype=np.float32)}
+    with pytest.raises(stepwell.StepwellError, match=f"wide.*{message}"):
+        compiled.run(given)
+    x[5] = 3
+    good = compiled.run(given)
+    assert good["y"].shape == {"TopK": (3,), "Tile": (18,), "Pad": (12,), "Split": (3,)}[op]
+
+
+@cache
+def with_operand(op: str, operand: str) -> Any:
+    """A node `wide` of six elements, one of whose operands is computed of others."""
     outputs = {"TopK": ["y", "i"], "Split": ["y", "i"]}.get(op, ["y"])
     extra = {"axis": 0} if op in ("TopK", "Split") else {}
     source = model(
@@ -289,15 +314,7 @@ def test_absurd_operands_are_one_error_that_names_the_node(op: str, operand: str
         {"x": [2000], "z": [6]}, outputs, one=ONE,
     )  # fmt: skip
     source.graph.node[-1].name = "wide"
-    compiled = stepwell.compile(source)
-    x = np.zeros(2000, np.float32)
-    x[5] = asked
-    given = {"x": x, "z": np.arange(6, dtype=np.float32)}
-    with pytest.raises(stepwell.StepwellError, match=f"wide.*{message}"):
-        compiled.run(given)
-    x[5] = 3
-    good = compiled.run(given)
-    assert good["y"].shape == {"TopK": (3,), "Tile": (18,), "Pad": (12,), "Split": (3,)}[op]
+    return stepwell.compile(source)
 
 
 def test_no_array_can_be_given_for_an_output_of_unknown_size() -> None:

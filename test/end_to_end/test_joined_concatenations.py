@@ -1,12 +1,12 @@
 """Concatenations behind a free batch: of one image they are written in place by what makes their operands, of several they are copied."""
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from covering import by_day
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -60,7 +60,11 @@ def network(seed: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-@pytest.mark.parametrize("seed", range(40))
+WITH_SOME = [1, 3, 15, 17, 20, 24, 25, 28, 32, 39]
+"""The networks in which something is joined."""
+
+
+@pytest.mark.parametrize("seed", by_day(range(40), [0, 1, 3, 7, 15, 17, 20, 24, 25, 28]))
 def test_random_networks(seed: int) -> None:
     source = network(seed)
     general, right = stepwell.compile(source, specialise="never", threads=1), ReferenceEvaluator(source)
@@ -79,8 +83,8 @@ def joined(source: onnx.ModelProto) -> list[int]:
 
 
 def test_random_networks_have_some() -> None:
-    """Four of the first twenty; the others are not asked then."""
-    assert len(list(islice((seed for seed in range(20) if joined(network(seed))), 4))) == 4
+    """Four that run by day."""
+    assert all(joined(network(seed)) for seed in WITH_SOME[:4])
 
 
 def chain(*nodes: str) -> onnx.ModelProto:

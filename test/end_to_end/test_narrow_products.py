@@ -1,11 +1,12 @@
 """Products and convolutions of f16 and bf16, compiled, in sizes from which on operands are widened before; sums are in f32, rounded once."""
 
+import native_checks
 import numpy as np
-import pytest
 from covering import pairs
+from every import running
+from native_checks import Arrays, Check, natively_together
 from onnx import TensorProto, helper
 
-import stepwell
 from stepwell.dialects.core.types import to_numpy
 from stepwell.dialects.graph import ConvOp
 
@@ -21,14 +22,17 @@ def check(dtype: str, op: str, x: np.ndarray, w: np.ndarray, want: np.ndarray, s
     inputs = [value("x", kind, x.shape), *([value("w", kind, w.shape)] if given else [])]
     constants = [] if given else [helper.make_tensor("w", kind, w.shape, w.tobytes(), raw=True)]
     net = helper.make_graph([helper.make_node(op, ["x", "w"], ["y"], **how)], "g", inputs, [value("y", kind, want.shape)], constants)
-    model = stepwell.compile(helper.make_model(net, opset_imports=[helper.make_opsetid("", 22)], ir_version=10))
-    for threads in (1, 2):
-        model.threads = threads
-        (got,) = model(*([x, w] if given else [x]))
+    proto = helper.make_model(net, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+
+    def judge(results: Arrays) -> None:
+        got = results["y"]
         assert got.dtype == x.dtype
         assert (np.abs(got.astype(np.float64) - want) <= unit * np.abs(want) + terms * np.finfo(np.float32).eps * scale).all()
 
+    native_checks.check(Check("-".join(running), proto, {"x": x, **({"w": w} if given else {})}, judge, threads=(1, 2)))
 
+
+@natively_together
 @pairs({"dtype": TYPES, "given": [False, True], "sizes": [(3, 17, 40), (40, 33, 9), (64, 100, 72), (1, 64, 80), (80, 64, 1)]})
 def test_products(dtype: str, given: bool, sizes: tuple[int, int, int]) -> None:
     rows, summed, columns = sizes
@@ -37,23 +41,23 @@ def test_products(dtype: str, given: bool, sizes: tuple[int, int, int]) -> None:
     check(dtype, "MatMul", x, w, a @ b, np.abs(a) @ np.abs(b), summed, given=given)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(
-    ("shape", "filters", "how"),
-    [
+@natively_together
+@pairs({
+    "dtype": TYPES,
+    "given": [False, True],
+    ("shape", "filters", "how"): [
         ((1, 32, 12, 12), (64, 32, 3, 3), {"pads": [1, 1, 1, 1]}),
         ((2, 3, 14, 13), (32, 3, 5, 5), {"strides": [2, 2]}),
         ((1, 64, 8, 9), (64, 32, 3, 3), {"group": 2}),
         ((1, 32, 11, 11), (32, 32, 3, 3), {"pads": [8, 8, 8, 8], "dilations": [8, 8]}),
         ((1, 40, 50), (5, 40, 7), {}),
     ],
-)
-def test_convolutions(dtype: str, shape: tuple[int, ...], filters: tuple[int, ...], how: dict) -> None:
+})
+def test_convolutions(dtype: str, given: bool, shape: tuple[int, ...], filters: tuple[int, ...], how: dict) -> None:
     x, w = (RANDOM.standard_normal(size).astype(to_numpy(dtype)) for size in (shape, filters))
     a, b = x.astype(np.float64), w.astype(np.float64)
     spatial = len(shape) - 2
     ones = [1] * spatial
     window = {"strides": ones, "dilations": ones, "pads": [0] * 2 * spatial, "group": 1, **how}
     want, scale = ConvOp.reference(a, b, **window), ConvOp.reference(np.abs(a), np.abs(b), **window)
-    for given in (False, True):
-        check(dtype, "Conv", x, w, want, scale, w[0].size, given=given, **how)
+    check(dtype, "Conv", x, w, want, scale, w[0].size, given=given, **how)

@@ -1,12 +1,16 @@
 """Contractions, normalisations, transforms and random values of any size: one program gives what ONNX's evaluator does, or our code for that size."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import importing
 import numpy as np
 import onnxruntime
 import pytest
+from every import check_each
 from importing import assert_close
+from joined_models import joined, kind
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -67,24 +71,56 @@ class General:
 
     def __call__(self, inputs: Arrays, *, anew: bool = False) -> np.ndarray:
         """The result; nothing may be compiled for it unless it may be made `anew`, for sizes that are not assumed."""
+        return self.run(inputs, anew=anew)["y"]
+
+    def run(self, inputs: Arrays, *, anew: bool = False) -> Arrays:
+        """All results."""
         made = len(self.levels)
-        got = self.compiled.run(inputs)["y"]
+        got = self.compiled.run(inputs)
         assert anew or len(self.levels) == made, "something was compiled for new sizes"
         return got
 
 
 def for_these_sizes(source: ModelProto, x: Arrays) -> np.ndarray:
-    """The result of code for the sizes of these inputs alone."""
-    return stepwell.compile(source, shapes={name: array.shape for name, array in x.items()}, cache=False).run(x)["y"]
+    """What the graph means that is imported for the sizes of these inputs."""
+    return importing.run(source, x, shapes={name: array.shape for name, array in x.items()})["y"]
 
 
-def check(
-    source: ModelProto, want: Callable[[Arrays], np.ndarray], terms: int, all_sizes: Sequence[Sequence[int]] = SIZES, empty_anew: bool = False
-) -> None:
-    general = General(source)
-    for turn, sizes in enumerate(all_sizes):
-        x = given(source, sizes, turn)
-        assert_close(general(x, anew=empty_anew and 0 in sizes), np.asarray(want(x)), terms)
+@dataclass(frozen=True)
+class Case:
+    """A model and what it should give, rounding so many terms aside, for sizes in turn; those without elements may need code of their own."""
+
+    source: ModelProto
+    want: Callable[[Arrays], np.ndarray]
+    terms: int
+    sizes: Sequence[Sequence[int]] = SIZES
+    empty_anew: bool = False
+
+
+def check(cases: Mapping[str, Case]) -> None:
+    """Compare programs for all sizes, each of several cases, with what they should give."""
+    groups: dict[Any, list[str]] = {}
+    for name, case in cases.items():
+        groups.setdefault((kind(case.source), case.empty_anew), []).append(name)
+    found: dict[str, list[tuple[Arrays, np.ndarray]]] = {name: [] for name in cases}
+    for names in (group[start : start + 10] for group in groups.values() for start in range(0, len(group), 10)):
+        sources = [cases[name].source for name in names]
+        program = General(joined(sources) if len(names) > 1 else sources[0])
+        prefixes = [f"c{i}_" for i in range(len(names))] if len(names) > 1 else [""]
+        for turn in range(max(len(cases[name].sizes) for name in names)):
+            sizes = [cases[name].sizes[turn % len(cases[name].sizes)] for name in names]
+            inputs = [given(cases[name].source, numbers, turn) for name, numbers in zip(names, sizes, strict=True)]
+            anew = cases[names[0]].empty_anew and any(0 in numbers for numbers in sizes)
+            whole = {prefix + key: array for prefix, x in zip(prefixes, inputs, strict=True) for key, array in x.items()}
+            results = program.run(whole, anew=anew)
+            for name, prefix, x in zip(names, prefixes, inputs, strict=True):
+                found[name].append((x, results[f"{prefix}y"]))
+
+    def judge(name: str) -> None:
+        for x, got in found[name]:
+            assert_close(got, np.asarray(cases[name].want(x)), cases[name].terms)
+
+    check_each(((name, name) for name in cases), judge)
 
 
 EINSUMS: dict[str, list[list[Any]]] = {
@@ -120,8 +156,11 @@ EINSUMS: dict[str, list[list[Any]]] = {
 
 
 @pytest.mark.filterwarnings("ignore:ONNX's inference of types fails")
-@pytest.mark.parametrize("equation", EINSUMS)
-def test_einsum(equation: str) -> None:
+def test_einsum() -> None:
+    check({equation: of_equation(equation) for equation in EINSUMS})
+
+
+def of_equation(equation: str) -> Case:
     inputs = {f"x{i}": shape for i, shape in enumerate(EINSUMS[equation])}
     source = model(node("Einsum", " ".join(inputs), equation=equation), inputs)
     repeats = any(len(set(part)) < len(part) for part in equation.replace("...", "").split("->")[0].split(","))
@@ -129,7 +168,7 @@ def test_einsum(equation: str) -> None:
     def want(x: Arrays) -> np.ndarray:
         return np.asarray(np.einsum(equation, *(array.astype(np.float64) for array in x.values()))).astype(np.float32)
 
-    check(source, want, 64, empty_anew=repeats)  # a diagonal without elements
+    return Case(source, want, 64, empty_anew=repeats)  # a diagonal without elements
 
 
 def test_einsum_of_sizes_that_turn_out_to_differ() -> None:
@@ -158,12 +197,14 @@ def normal_by_group(x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndar
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:Degrees of freedom")
-@pytest.mark.parametrize("shape", [["n", 8, "h", "w"], ["n", 8, "h"], ["n", "c", "h", 3], ["n", 8]])
-def test_group_normalization(shape: list[Any]) -> None:
+def test_group_normalization() -> None:
     scale, bias = floats(2, 8)
-    source = model(node("GroupNormalization", "x s t", num_groups=4, epsilon=0.01), {"x": shape}, s=scale, t=bias)
-    sizes = [(n, 8, h) for n, h, *_ in SIZES] if "c" in shape else SIZES
-    check(source, lambda x: normal_by_group(x["x"], 4, scale, bias), 512, sizes)
+    cases = {}
+    for shape in (["n", 8, "h", "w"], ["n", 8, "h"], ["n", "c", "h", 3], ["n", 8]):
+        source = model(node("GroupNormalization", "x s t", num_groups=4, epsilon=0.01), {"x": shape}, s=scale, t=bias)
+        sizes = [(n, 8, h) for n, h, *_ in SIZES] if "c" in shape else SIZES
+        cases[str(shape)] = Case(source, lambda x: normal_by_group(x["x"], 4, scale, bias), 512, sizes)
+    check(cases)
 
 
 CASES: dict[str, tuple[ModelProto, int]] = {  # the model, and the terms of its longest sums
@@ -217,8 +258,11 @@ CASES: dict[str, tuple[ModelProto, int]] = {  # the model, and the terms of its 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_as_the_evaluator(name: str) -> None:
+def test_as_the_evaluator() -> None:
+    check({name: as_the_evaluator(name) for name in CASES})
+
+
+def as_the_evaluator(name: str) -> Case:
     source, terms = CASES[name]
     right = ReferenceEvaluator(source)
     sizes = SIZES if name != "windows_of_channels" else [(n, 2 * c, 9) for n, c, *_ in SIZES]
@@ -228,7 +272,7 @@ def test_as_the_evaluator(name: str) -> None:
         empty = any(array.size == 0 for array in x.values())
         return for_these_sizes(source, x) if empty and fails_without_elements else np.asarray(right.run(None, x)[0])
 
-    check(source, want, terms, sizes)
+    return Case(source, want, terms, sizes)
 
 
 MICROSOFT = {"domain": "com.microsoft"}
@@ -272,12 +316,15 @@ RUN_BY_ORT: dict[str, tuple[ModelProto, int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RUN_BY_ORT)
-def test_as_onnx_runtime(name: str) -> None:
+def test_as_onnx_runtime() -> None:
+    check({name: as_onnx_runtime(name) for name in RUN_BY_ORT})
+
+
+def as_onnx_runtime(name: str) -> Case:
     source, terms = RUN_BY_ORT[name]
     session = onnxruntime.InferenceSession(source.SerializeToString())
     sizes = [(n, m, 12, m) if name == "skip_of_other_names" else (n, m, k) for n, m, k, *_ in SIZES if n and m]
-    check(source, lambda x: session.run(None, x)[0], terms, sizes)
+    return Case(source, lambda x: session.run(None, x)[0], terms, sizes)
 
 
 SIGNALS: dict[str, tuple[ModelProto, bool]] = {  # the model, and whether it is for lengths of any size
@@ -292,14 +339,18 @@ SIGNALS: dict[str, tuple[ModelProto, bool]] = {  # the model, and whether it is 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SIGNALS)
-def test_transforms(name: str) -> None:
+def test_transforms() -> None:
+    check({name: transform(name) for name in SIGNALS})
+
+
+def transform(name: str) -> Case:
     source, any_length = SIGNALS[name]
     source.graph.node[0].input[:] = [given if given != "none" else "" for given in source.graph.node[0].input]
     right = ReferenceEvaluator(source)
     least = 8 if "frames" in name else 1
     sizes = [(n, max(m, least) if any_length else m, 2) for n, m, *_ in [*SIZES, (2, 100), (3, 37)] if n]
-    check(source, lambda x: right.run(None, x)[0], 128, [(m, n, 2) if name in ("rows", "parts_of_any_number") else (n, m, 2) for n, m, _ in sizes])
+    sizes = [(m, n, 2) if name in ("rows", "parts_of_any_number") else (n, m, 2) for n, m, _ in sizes]
+    return Case(source, lambda x: right.run(None, x)[0], 128, sizes)
 
 
 def test_half_of_a_spectrum() -> None:
@@ -325,17 +376,20 @@ RANDOM: dict[str, ModelProto] = {
 }
 
 
-@pytest.mark.parametrize("name", RANDOM)
-def test_the_numbers_drawn_are_those_of_code_for_the_size(name: str) -> None:
-    sizes = [s for s in SIZES if s[1] or name != "multinomial"]
-    seen = []
+def test_the_numbers_drawn_are_those_of_the_size() -> None:
+    """The same as if it were known; and other ones for each element."""
+    seen: dict[str, list[np.ndarray]] = {name: [] for name in RANDOM}
 
-    def want(x: Arrays) -> np.ndarray:
-        seen.append(for_these_sizes(RANDOM[name], x))
-        return seen[-1]
+    def case(name: str) -> Case:
+        def want(x: Arrays) -> np.ndarray:
+            seen[name].append(for_these_sizes(RANDOM[name], x))
+            return seen[name][-1]
 
-    check(RANDOM[name], want, 4, sizes)
-    assert len(np.unique(seen[-2])) > 1
+        return Case(RANDOM[name], want, 4, [s for s in SIZES if s[1] or name != "multinomial"])
+
+    check({name: case(name) for name in RANDOM if name != "uniform_by_name"})
+    check({"uniform_by_name": case("uniform_by_name")})
+    assert all(len(np.unique(numbers[-2])) > 1 for numbers in seen.values())
 
 
 def test_the_numbers_drawn_are_those_of_the_generator() -> None:

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+import native_checks
 import numpy as np
-import pytest
+from covering import every_by_day
+from every import running
+from native_checks import Arrays, Check, natively_together
 from onnx import helper, numpy_helper
 
 import stepwell
@@ -43,11 +46,15 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_agrees_with_its_definition(name: str) -> None:
+ONE, THREE = ([(name, images) for name in LAYERS] for images in (None, 3))
+
+
+@natively_together
+@every_by_day(("name", "images"), [*ONE, *THREE], [*ONE[::2], *THREE[1::2]])
+def test_agrees_with_its_definition(name: str, images: int | None) -> None:
+    """With the images that a layer has, and with three."""
     layer = LAYERS[name]
-    check(layer)
-    check(replace(layer, x=(3, *layer.x[1:])))
+    check(layer if images is None else replace(layer, x=(images, *layer.x[1:])))
 
 
 def check(layer: Layer) -> None:
@@ -64,8 +71,8 @@ def check(layer: Layer) -> None:
     proto = helper.make_model(net, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     limit = (w[0].size + 1) * np.finfo(np.float32).eps * scale
     assert ("graph.bordered_conv" in stepwell.lower(proto, "graph-opt").text()) == layer.cut
-    model = stepwell.compile(proto)
-    for threads in (1, 2):
-        model.threads = threads
-        (got,) = model(x)
-        assert (np.abs(got - want) <= limit).all()
+
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - want) <= limit).all()
+
+    native_checks.check(Check("-".join(running), proto, {"x": x}, judge, threads=(1, 2)))

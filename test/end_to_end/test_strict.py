@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from covering import by_day
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -156,9 +157,13 @@ def expected(name: str) -> list[np.ndarray]:
     return [next(iter(evaluate(imported.module, imported.weights, {"x": x}).values())) for x in feeds(NETS[name])]
 
 
+ON = [(name, target) for name in NETS for target in TARGETS]
+MORE = [("filled-6-20", "host"), ("depthwise", "x86-64-v4"), ("groups", "x86-64-v4"), ("joined", "x86-64-v2")]
+DAY = [*((name, TARGETS[1 + i % 3]) for i, name in enumerate(NETS)), *MORE]
+
+
 @pytest.mark.usefixtures("_runs_here")
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(("name", "target"), by_day(ON, DAY))
 def test_infinities_and_nan_stay_where_they_are(name: str, target: str) -> None:
     one, two = (stepwell.compile(NETS[name](), strict=True, target=target, threads=threads) for threads in (1, 2))
     for x, want in zip(feeds(NETS[name]), expected(name), strict=True):

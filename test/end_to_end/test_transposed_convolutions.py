@@ -4,7 +4,9 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
+from covering import every_by_day
+from every import running
+from native_checks import Arrays, Check, check, natively_together
 from onnx import helper, numpy_helper
 
 import stepwell
@@ -69,8 +71,13 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("disable", [(), ("use-sub-pixels",)], ids=["by phases", "spread out"])
+BY_PHASES = [(name, ()) for name in LAYERS]
+SPREAD_OUT = [(name, ("use-sub-pixels",)) for name in LAYERS]
+DAY = [*BY_PHASES, *SPREAD_OUT[:3], *(case for case in SPREAD_OUT if "kinds" in case[0] or "gaps" in case[0] or "stride 1" in case[0])]
+
+
+@natively_together
+@every_by_day(("name", "disable"), [*BY_PHASES, *SPREAD_OUT], DAY)
 def test_agrees_with_its_definition(name: str, disable: tuple[str, ...]) -> None:
     layer = LAYERS[name]
     channels, each = layer.x[1], layer.filters // (layer.group if layer.filters > 1 else 1)
@@ -88,11 +95,11 @@ def test_agrees_with_its_definition(name: str, disable: tuple[str, ...]) -> None
     proto = helper.make_model(net, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     terms = channels // layer.group * int(np.prod(layer.kernel)) + 1
     limit = terms * np.finfo(np.float32).eps * (defined(np.abs(x), np.abs(w), layer) + np.abs(per_filter))
-    model = stepwell.compile(proto, disable=disable)
-    for threads in (1, 2):
-        model.threads = threads
-        (got,) = model(x)
-        assert (np.abs(got - want) <= limit).all()
+
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - want) <= limit).all()
+
+    check(Check("-".join(running), proto, {"x": x}, judge, (("disable", disable),), threads=(1, 2)))
 
 
 def test_zeros_between_taps_are_not_multiplied() -> None:

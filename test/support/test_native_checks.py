@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from every import every
-from importing import check_native, floats, node
-from native_checks import natively_together
+from importing import check_native, floats, model, node
+from native_checks import Check, check, natively_together
 
 import stepwell
 
@@ -36,6 +36,19 @@ def test_those_that_fail_are_named() -> None:
     said = str(caught.value)
     assert said.startswith("2 of 5 cases failed: Neg, Nonesuch\n")
     assert "Mismatched elements" in said
+
+
+def test_each_number_of_threads_is_judged() -> None:
+    judged = []
+
+    @natively_together
+    def test() -> None:
+        for name in "ab":
+            proto = model([node("Neg", ["x"])], {"x": X}, {"y": X})
+            check(Check(name, proto, {"x": X}, lambda got, name=name: judged.append((name, (got["y"] == -X).all())), threads=(1, 2)))  # type: ignore[misc]
+
+    test()
+    assert judged == [("a", True), ("a", True), ("b", True), ("b", True)]
 
 
 def test_inputs_as_constants_are_checks_too() -> None:
