@@ -113,6 +113,7 @@ def test_on_another_number_of_threads(name: str, threads: int) -> None:
 def test_sequences_of_different_lengths() -> None:
     """Each goes on where it ends, and what lies behind its end has no meaning: so it is not compared, nor does it change a result."""
     source, model = decoder("llama_fused")
+    assert {info.name: info.shape for info in model.outputs}["present.0.key"] == ("batch", 2, "max(past, total)", 32)
     bound, batch = model.bind(), 3
     lengths, state = np.array([9, 2, 6]), caches(source, batch, 0)
     for number, count in enumerate([9, *[1] * 70]):

@@ -179,8 +179,8 @@ def test_moved() -> None:
         bits = 8 * np.dtype(dtype).itemsize if "8" in np.dtype(dtype).name else 2 if np.dtype(dtype).name[-1] == "2" else 4
         data[f"x_{k}"], weights[f"w_{k}"] = ((rng(seed).integers(0, 1 << bits, (3, 5)).astype(np.uint8)).view(dtype) for seed in (1, 2))
         nodes += [
-            node("Transpose", [f"x_{k}"], [f"t_{k}"], perm=[1, 0]), node("Reshape", [f"t_{k}", "shape"], [f"r_{k}"]),
-            node("Identity", [f"w_{k}"], [f"v_{k}"]), node("Transpose", [f"w_{k}"], [f"u_{k}"]),
+            node("Transpose", [f"x_{k}"], [f"t_{k}"], name=f"t_{k}", perm=[1, 0]), node("Reshape", [f"t_{k}", "shape"], [f"r_{k}"], name=f"r_{k}"),
+            node("Identity", [f"w_{k}"], [f"v_{k}"], name=f"v_{k}"), node("Transpose", [f"w_{k}"], [f"u_{k}"], name=f"u_{k}"),
         ]  # fmt: skip
     results = {f"{output}_{k}": (np.dtype(dtype), 2) for k, dtype in kinds.items() for output in "ruv"}
     got = run(nodes, data, results, **weights, shape=np.array([3, 5]))
@@ -208,8 +208,8 @@ def test_quantized_and_back() -> None:
         zeros[f"z_{name}"] = zero.astype(dtype)
         want |= {f"q_{name}": codes, f"y_{name}": (codes.astype(F) - z.astype(F)) * s}
         operands, attributes = ["s", f"z_{name}"], {"axis": 1, "block_size": 4}
-        nodes.append(node("QuantizeLinear", ["x", *operands], [f"q_{name}"], **attributes))
-        nodes.append(node("DequantizeLinear", [f"q_{name}", *operands], [f"y_{name}"], **attributes))
+        nodes.append(node("QuantizeLinear", ["x", *operands], [f"q_{name}"], name=f"q_{name}", **attributes))
+        nodes.append(node("DequantizeLinear", [f"q_{name}", *operands], [f"y_{name}"], name=f"y_{name}", **attributes))
     got = run(nodes, {"x": x}, {name: (array.dtype, 2) for name, array in want.items()}, s=scale, **zeros)
     for name, array in want.items():
         same(got[name], array)

@@ -58,7 +58,10 @@ TOLD: dict[str, dict[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", by_day(networks.FREE, networks.FREE.keys() - {"llama"}))  # test_bound_state.py has that by day
+IN_OTHER_TESTS = ("llama", "llama_fused")  # by day they run in test_bound_state.py
+
+
+@pytest.mark.parametrize("name", by_day(networks.FREE, lambda name: name not in IN_OTHER_TESTS))
 def test_a_dozen_sizes_in_random_order(name: str) -> None:
     """One after the other, then from several threads at once."""
     levels: list[str] = []

@@ -64,7 +64,7 @@ WITH_SOME = [1, 3, 15, 17, 20, 24, 25, 28, 32, 39]
 """The networks in which something is joined."""
 
 
-@pytest.mark.parametrize("seed", by_day(range(40), [0, 1, 3, 7, 15, 17, 20, 24, 25, 28]))
+@pytest.mark.parametrize("seed", by_day(range(40), [0, 1, 3, 7, 15, 17, 20, 24]))
 def test_random_networks(seed: int) -> None:
     source = network(seed)
     general, right = stepwell.compile(source, specialise="never", threads=1), ReferenceEvaluator(source)

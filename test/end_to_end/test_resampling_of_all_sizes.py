@@ -84,7 +84,11 @@ def check(source: ModelProto, sizes: Sequence[tuple[int, int, int]], tolerance: 
     assert before == len(levels), "code was made for one of the sizes"
 
 
-DAY = fewest(ROWS, ("mode", "coordinates"), "rounding", "by")
+# Cubic weights, whose code is dear, are of places that are computed as those of linear ones are: a row of them is enough beside those below.
+DAY = [
+    *fewest([row for row in ROWS if row["mode"] != "cubic"], ("mode", "coordinates"), "rounding", "by"),
+    *(row for row in ROWS if (row["mode"], row["coordinates"], row["by"]) == ("cubic", "align_corners", "sizes")),
+]
 
 
 @pytest.mark.parametrize("way", by_day(ROWS, DAY), ids=lambda way: "-".join(map(str, way.values())))

@@ -31,10 +31,10 @@ class Check:
 
     def results(self, model: ModelProto, inputs: Arrays) -> list[Arrays]:
         """What a model compiled with these options gives, each time that it runs."""
-        compiled = stepwell.compile(model, **dict(self.options))
+        compiled: Any = stepwell.compile(model, **dict(self.options))
         if not self.threads:
             return [compiled.run(inputs)]
-        found = []
+        found: list[Arrays] = []
         for number in self.threads:
             compiled.threads = number
             found.append(compiled.run(inputs))
