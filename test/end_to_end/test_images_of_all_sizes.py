@@ -125,6 +125,14 @@ def pooled() -> tuple[Net, str]:
     """Windows that hang over the end, and means of those elements that lie inside."""
     net = Net(3)
     y = net.op("Relu", [net.conv("x", (3, 24), 3)])
+    y = net.op("MaxPool", [y], kernel_shape=[3, 3], strides=[2, 3], pads=[0, 1, 1, 0], ceil_mode=1)
+    return net, net.op("AveragePool", [y], kernel_shape=[2, 3], strides=[2, 1], pads=[0, 1, 0, 1], ceil_mode=1)
+
+
+def pooled_often() -> tuple[Net, str]:
+    """Every kind of mean too."""
+    net = Net(3)
+    y = net.op("Relu", [net.conv("x", (3, 24), 3)])
     y = net.op("AveragePool", [y], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     y = net.op("MaxPool", [y], kernel_shape=[3, 3], strides=[2, 3], pads=[0, 1, 1, 0], ceil_mode=1)
     y = net.op("AveragePool", [y], kernel_shape=[3, 3], strides=[2, 3], pads=[1, 0, 1, 1], ceil_mode=1, count_include_pad=1)
@@ -141,12 +149,12 @@ def enlarged() -> tuple[Net, str]:
     return net, net.conv(y, (16, 8), 3)
 
 
-NETS = {make.__name__: make for make in (plain, winograd, depthwise, shuffled, joined, dilated, scored, pooled, enlarged)}
+NETS = {make.__name__: make for make in (plain, winograd, depthwise, shuffled, joined, dilated, scored, pooled, enlarged, pooled_often)}
 
 
 WAYS = (("batch", 1), ("image", 2), ("both", 1))
 CASES = [(name, free, threads) for name in NETS for free, threads in WAYS]
-DAY = [(name, *WAYS[i % 3]) for i, name in enumerate(NETS)]
+DAY = [(name, *WAYS[i % 3]) for i, name in enumerate(NETS) if name != "pooled_often"]
 
 
 @pytest.mark.parametrize(("name", "free", "threads"), by_day(CASES, DAY))

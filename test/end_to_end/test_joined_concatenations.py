@@ -60,11 +60,11 @@ def network(seed: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-WITH_SOME = [1, 3, 15, 17, 20, 24, 25, 28, 32, 39]
-"""The networks in which something is joined."""
+WITH_SOME = [1, 3, 25, 32]
+"""Networks in which something is joined."""
 
 
-@pytest.mark.parametrize("seed", by_day(range(40), [0, 1, 3, 7, 15, 17, 20, 24]))
+@pytest.mark.parametrize("seed", by_day(range(40), [0, 2, 4, 10, 18, *WITH_SOME]))  # they take every path through the compiler that one of all takes
 def test_random_networks(seed: int) -> None:
     source = network(seed)
     general, right = stepwell.compile(source, specialise="never", threads=1), ReferenceEvaluator(source)
@@ -83,8 +83,7 @@ def joined(source: onnx.ModelProto) -> list[int]:
 
 
 def test_random_networks_have_some() -> None:
-    """Four that run by day."""
-    assert all(joined(network(seed)) for seed in WITH_SOME[:4])
+    assert all(joined(network(seed)) for seed in WITH_SOME)
 
 
 def chain(*nodes: str) -> onnx.ModelProto:

@@ -148,7 +148,7 @@ WINDOWS: list[dict[str, Any]] = [
 
 TYPES = (np.int8, np.uint8, np.float16, np.float32, np.float64)
 OF_TYPES = [(window, dtype) for dtype in TYPES for window in WINDOWS]
-DAY = [(window, dtype) for i, window in enumerate(WINDOWS) for dtype in {np.float32, TYPES[i]}]
+DAY = [(window, dtype) for i, window in enumerate(WINDOWS) for dtype in dict.fromkeys((np.float32, TYPES[i]))]
 
 
 @natively_together

@@ -115,7 +115,7 @@ LOOPS = {
 
 
 WAYS = [(name, specialise) for specialise in ("never", "always") for name in LOOPS]
-OF_KNOWN_SIZES = ("of other sizes", "erased", "guarded", "mapped")
+OF_KNOWN_SIZES = ("of other sizes", "erased", "guarded")
 
 
 @pytest.mark.parametrize(("name", "specialise"), by_day(WAYS, lambda way: way[1] == "never" or way[0] in OF_KNOWN_SIZES))

@@ -156,7 +156,7 @@ def expected(name: str) -> list[np.ndarray]:
 
 
 ON = [(name, target) for name in NETS for target in TARGETS]
-MORE = [("filled-6-20", "host"), ("depthwise", "x86-64-v4"), ("groups", "x86-64-v4"), ("joined", "x86-64-v2")]
+MORE = [("filled-6-20", "host"), ("depthwise", "x86-64-v4")]
 DAY = [*((name, TARGETS[1 + i % 3]) for i, name in enumerate(NETS)), *MORE]
 
 

@@ -31,7 +31,8 @@ def every_by_day(names: Names, cases: Iterable[Any], day: Day, **options: Any) -
     """Run a test with each of the `cases`, as `every` does; those that are not of the `day` are a test marked `nightly`."""
     made = list(cases)
     chosen = chooser(made, day)
-    return in_parts(names, {"chosen": [c for c in made if chosen(c)]}, {"others": [c for c in made if not chosen(c)]}, **options)
+    others = [case for case in made if not chosen(case)]
+    return in_parts(names, {"chosen": [case for case in made if chosen(case)]}, {"others": others} if others else {}, **options)
 
 
 def by_day(cases: Iterable[Any], day: Day) -> list[Any]:
