@@ -180,7 +180,7 @@ def named_outputs(call: Call) -> list[str]:
     return ["" if without and name.startswith("present") else name for name in OUTPUTS[:count]]
 
 
-# They take every path through the compiler that one of the 40 takes, and have every value that is drawn.
+# Together they take every path through the compiler that any of the 40 takes, and have every value that is drawn.
 DAY = [1, 3, 4, 5, 7, 8, 9, 15, 18, 24, 26, 28, 31, 34, 36, 37]
 
 

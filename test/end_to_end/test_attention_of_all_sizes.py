@@ -150,7 +150,7 @@ def general(name: str) -> DynamicModel:
     return compiled
 
 
-AT_NIGHT = ("projected", "many_heads_past", "groups_prompt", "onnx_past")
+AT_NIGHT = ("projected", "many_heads_past", "groups_prompt")
 
 
 @pytest.mark.parametrize("name", by_day(NETWORKS, lambda name: name not in AT_NIGHT))

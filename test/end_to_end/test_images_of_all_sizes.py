@@ -154,7 +154,7 @@ NETS = {make.__name__: make for make in (plain, winograd, depthwise, shuffled, j
 
 WAYS = (("batch", 1), ("image", 2), ("both", 1))
 CASES = [(name, free, threads) for name in NETS for free, threads in WAYS]
-DAY = [(name, *WAYS[i % 3]) for i, name in enumerate(NETS) if name != "pooled_often"]
+DAY = [(name, *WAYS[(i + 1) % 3]) for i, name in enumerate(NETS) if name != "pooled_often"]
 
 
 @pytest.mark.parametrize(("name", "free", "threads"), by_day(CASES, DAY))
