@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_server import started
 
 from stepwell.cli import main as stepwell
 from stepwell.cli import opt
@@ -55,10 +56,11 @@ class Commands:
         return Ended(status, out, err)
 
 
-def process(module: str, *arguments: str | Path, text: str | None = None, **environment: str) -> Ended:
-    """Run a command as a process of its own; `text` is its standard input."""
+def process(module: str, *arguments: str | Path, text: str | None = None, is_fork: bool = True, **environment: str) -> Ended:
+    """Run a command as a process of its own; `text` is its standard input. See command_server.py for which must not be forks."""
+    command = [sys.executable, "-m", f"stepwell.cli.{module}", *map(str, arguments)]
     ended = subprocess.run(
-        [sys.executable, "-m", f"stepwell.cli.{module}", *map(str, arguments)],
+        started(command) if is_fork else command,
         input=text, capture_output=True, text=True, check=False, env={**os.environ, **environment}, timeout=300,
     )  # fmt: skip
     return Ended(ended.returncode, ended.stdout, ended.stderr)

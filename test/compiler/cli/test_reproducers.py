@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_server import commands_folder, started
 from commands import DIGITS, Commands
 
 from stepwell.dialects.core.weights import WeightTable
@@ -56,12 +57,12 @@ def test_a_reproducer_fails_as_the_model_did_at_every_level(tmp_path: Path) -> N
     mistake = tmp_path / "a mistake.py"
     mistake.write_text(MISTAKE)
     command = [sys.executable, "-c", FAILING, str(DIGITS), SHAPE[1], str(mistake), str(tmp_path), *PASSES.values()]
-    failed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    failed = subprocess.run(started(command), capture_output=True, text=True, timeout=300, check=False)
     assert failed.returncode == 0, failed.stderr
     errors = [line for line in failed.stderr.splitlines() if ": error: " in line]
     assert len(errors) == len(PASSES)
     said = set()
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    path = f"{commands_folder(tmp_path)}{os.pathsep}{os.environ.get('PATH', '')}"
     for error, (level, name) in zip(errors, PASSES.items(), strict=True):
         message = f"pass '{name}': ValueError: planted \\w+ x86-64-v3 \\({re.escape(str(mistake))}, line \\d+\\)"
         found = re.fullmatch(f"stepwell run: error: SW005 level {level}, ({message}); reproducer: .*; run it with: (stepwell-opt .*)", error)

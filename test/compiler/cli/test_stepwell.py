@@ -108,7 +108,7 @@ class TestRun:
         assert "simplify-algebra" not in ended.err
 
     def test_a_process_of_its_own_prints_no_control_codes(self, conv: Path) -> None:
-        ended = process("main", "run", conv)
+        ended = process("main", "run", conv, is_fork=False)
         assert (ended.status, ended.err) == (0, "")
         assert "\x1b" not in ended.out
 

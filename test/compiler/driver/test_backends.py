@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from command_server import started
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -117,7 +118,7 @@ def run_in_process(backend: str) -> str:
         f"model = stepwell.compile(sys.stdin.buffer.read(), backend={backend!r}, shapes={{'x': (1, 3, 9, 9)}})\n"
         "print(list(model.timings)[0], model.run({'x': np.ones((1, 3, 9, 9), np.float32)})['y'].sum(), model.kernels)"
     )
-    ended = subprocess.run([sys.executable, "-c", text, PLUGIN], input=network().SerializeToString(), capture_output=True, check=False)
+    ended = subprocess.run(started([sys.executable, "-c", text, PLUGIN]), input=network().SerializeToString(), capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     return ended.stdout.decode()
 

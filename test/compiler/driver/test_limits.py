@@ -1,13 +1,12 @@
 """What a model may cost: folding stops at its budget, the rest are errors that name node and limit, options and commands agree."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from commands import process
 from importing import context, floats, model, node
 from onnx import TensorProto, helper
 
@@ -144,12 +143,9 @@ def test_limits_as_text() -> None:
 def test_commands_take_limits(tmp_path: Path) -> None:
     onnx.save(sums(1), tmp_path / "m.onnx")
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True)
-
-    done = run("stepwell.cli.main", "compile", str(tmp_path / "m.onnx"), "--emit", "graph", "--limit", "operations=1")
-    assert done.returncode == 1
-    assert re.search(r"error: SW011 the model's nodes.*--limit operations=…", done.stderr)
-    wrong = run("stepwell.cli.main", "compile", str(tmp_path / "m.onnx"), "--emit", "graph", "--limit", "x=1")
-    assert wrong.returncode == 2
-    assert "there is no limit 'x'; the limits are: fold_bytes" in wrong.stderr
+    done = process("main", "compile", tmp_path / "m.onnx", "--emit", "graph", "--limit", "operations=1")
+    assert done.status == 1
+    assert re.search(r"error: SW011 the model's nodes.*--limit operations=…", done.err)
+    wrong = process("main", "compile", tmp_path / "m.onnx", "--emit", "graph", "--limit", "x=1")
+    assert wrong.status == 2
+    assert "there is no limit 'x'; the limits are: fold_bytes" in wrong.err

@@ -1,7 +1,5 @@
 """Pipelines as data: edited, written, read, refused; plugins' passes in their places; and that what is compiled goes through them."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from commands import Ended, process
 from onnx import TensorProto, helper
 
 import stepwell
@@ -210,15 +209,15 @@ def test_places_that_do_not_exist_are_told(where: dict[str, str], message: str) 
         Pipeline.default()
 
 
-def command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "stepwell.cli.main", *map(str, arguments)], capture_output=True, text=True, check=False)
+def command(*arguments: str | Path) -> Ended:
+    return process("main", *arguments)
 
 
 def result(model: Path, *arguments: str | Path) -> np.ndarray:
     """What the command computes of x = 0, 1, 2, …"""
     np.save(model.with_name("x.npy"), np.arange(15, dtype=np.float32).reshape(3, 5))
     ended = command("run", model, "--input", f"x={model.with_name('x.npy')}", "--save", model.with_name("out"), *arguments)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.status == 0, ended.err
     return np.load(model.with_name("out") / "y.npy")
 
 
@@ -235,7 +234,7 @@ def test_a_plugins_pass_runs_in_its_place_and_an_edit_of_it_shows_at_once(sum_mo
     np.testing.assert_array_equal(result(sum_model, "--load", plugin, "--remove-pass", "replace-sums"), x + x * c)
     plugin.write_text(PLUGIN.replace('by: str = "sub"', 'by: str = "mul"'))
     np.testing.assert_array_equal(result(sum_model, "--load", plugin), x * (x * c))
-    shown = command("pipeline", "--load", plugin).stdout
+    shown = command("pipeline", "--load", plugin).out
     row = next(line for line in shown.splitlines() if line.startswith("replace-sums"))
     assert "by=mul" in row
     assert "Compute other things than sums." in row
@@ -244,14 +243,14 @@ def test_a_plugins_pass_runs_in_its_place_and_an_edit_of_it_shows_at_once(sum_mo
 
 def test_a_pipeline_from_a_file(sum_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.txt"
-    assert command("pipeline", "--remove-pass", "pack-matmul", "-o", file).returncode == 0
+    assert command("pipeline", "--remove-pass", "pack-matmul", "-o", file).status == 0
     assert Pipeline.of(file) == DEFAULT.remove("pack-matmul")
     file.write_text("graph-opt(check-lowerable, fuse-operators{max-ops=1},\n// each op a kernel\noutline-kernels)")
     x, c = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([2, 3, 5, 7, 11], np.float32)
     np.testing.assert_array_equal(result(sum_model, "--pipeline", file), x + x * c)
     assert stepwell.compile(sum_model, pipeline=file).kernels == 2
     assert stepwell.compile(sum_model).kernels == 1
-    shown = command("pipeline", sum_model, "--pipeline", file).stdout
+    shown = command("pipeline", sum_model, "--pipeline", file).out
     assert shown.startswith("backend: llvm, code from affine or llvm")
     stage = shown.partition("to graph-opt")[2].partition("to linalg")[0].splitlines()[3:]
     assert [line.split()[0] for line in stage if line[:1].strip()] == ["check-lowerable", "fuse-operators", "outline-kernels"]
@@ -284,8 +283,8 @@ def test_the_pipeline_is_part_of_the_cache_key(sum_model: Path) -> None:
 )
 def test_wrong_command_lines(sum_model: Path, arguments: tuple[str, ...], message: str) -> None:
     ended = command("run", sum_model, *arguments)
-    assert ended.returncode == 2
-    assert message in ended.stderr
+    assert ended.status == 2
+    assert message in ended.err
 
 
 def test_each_pass_says_what_it_does() -> None:
@@ -300,5 +299,5 @@ def test_each_pass_says_what_it_does() -> None:
         for step in stage.steps:
             text = summary(passes()[step.name]) if step.name in passes() else upstream_summary(step.name)
             assert text.endswith("."), step.name
-    shown = command("pipeline").stdout
+    shown = command("pipeline").out
     assert "Compute once what several ops compute from the same operands." in shown
