@@ -7,6 +7,7 @@ import pydoc
 import re
 import shutil
 import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from forked_engines import TURN, fork_engines
 from onnx import TensorProto, helper, numpy_helper
 
 import networks
@@ -24,7 +26,7 @@ from benchmark.engines import environment
 from benchmark.jobs import Contestant, Failure, Job, KernelTime, Loaded, TensorSpec, Turn
 from benchmark.kernels import parts
 from benchmark.models import Network, feeds, find, find_cases
-from benchmark.operators import select
+from benchmark.operators import Case, all_cases, select
 from benchmark.operators.case import given, op
 from benchmark.peak import peak_flops, source
 from benchmark.process import EngineProcess
@@ -41,11 +43,35 @@ from stepwell.passes.schedule.assign_schedules import schedules_of
 RANDOM = np.random.default_rng(11)
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = [name for name in ("stepwell", "onnxruntime", "openvino") if importlib.util.find_spec(name)]
-QUICK = ["--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off"]
+QUICK = ["--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off", "--warm-up", "1"]
 
 
 def array(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_engines(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    """All there are: their trees take a second to grow."""
+    return list(all_cases())
+
+
+@pytest.fixture
+def grown(cases: list[Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`select` chooses from them."""
+    monkeypatch.setattr("benchmark.operators.all_cases", lambda: iter(cases))
+
+
+@pytest.fixture
+def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the cores that take less than a millisecond."""
+    monkeypatch.setattr("benchmark.cores.STEPS", 1 << 14)
+    monkeypatch.setattr("benchmark.cores.AT_FIRST", 2)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +94,9 @@ def tiny(tmp_path_factory) -> Path:
     return path
 
 
-def test_comparison_end_to_end(tiny, tmp_path, capsys):
+@pytest.mark.usefixtures("few_looks")
+def test_comparison_end_to_end(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("benchmark.process.subprocess", subprocess)  # starts are measured
     table, picture = tmp_path / "run.json", tmp_path / "run.png"
     drawn = ["--plot", str(picture)] if importlib.util.find_spec("matplotlib") else []
     status = bench.main([str(tiny), "--shape", "x=2x3x9x7", "--engines", ",".join(ENGINES), "--json", str(table), *drawn, *QUICK, "--repeats", "1"])
@@ -105,7 +133,7 @@ def copied_to(folder: Path) -> Path:
 
 def test_another_checkout_takes_part(tiny, tmp_path, capsys):
     other = copied_to(tmp_path / "other")
-    arguments = [str(tiny), "--shape", "x=2x3x9x7", "--engines", "stepwell", "--against", str(other), "--threads", "1", *QUICK]
+    arguments = [str(tiny), "--no-starts", "--shape", "x=2x3x9x7", "--engines", "stepwell", "--against", str(other), "--threads", "1", *QUICK]
     assert bench.main([*arguments, "--json", str(tmp_path / "run.json")]) == 0
     assert "to stepwell of other" in " ".join(capsys.readouterr().out.split())
     record = json.loads((tmp_path / "run.json").read_text())
@@ -118,6 +146,7 @@ def test_another_checkout_takes_part(tiny, tmp_path, capsys):
     assert "expected a checkout of stepwell" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.usefixtures("grown")
 def test_operators_end_to_end(tmp_path, capsys, monkeypatch):
     """Through the processes, each of which goes from case to case; one operator is wrong in a peer and one is lacking everywhere."""
     table = tmp_path / "run.json"
@@ -167,6 +196,7 @@ def test_operators_that_are_wrong():
     assert "compared with those of openvino" in made.settings["not checked"][case.name]
 
 
+@pytest.mark.usefixtures("grown")
 def test_cases_have_names_of_their_own_and_models_and_data_that_stay():
     cases = select()
     assert len({case.name for case in cases}) == len(cases) > 250
@@ -185,6 +215,7 @@ def test_cases_have_names_of_their_own_and_models_and_data_that_stay():
         select("(")
 
 
+@pytest.mark.usefixtures("grown")
 def test_a_process_goes_on_to_the_next_model(tiny, tmp_path):
     [case] = find_cases("^Relu", tmp_path)
     job = Job(Contestant("onnxruntime"), str(tiny), 1, False, {"x": (1, 3, 9, 7)})
@@ -197,7 +228,8 @@ def test_a_process_goes_on_to_the_next_model(tiny, tmp_path):
             np.testing.assert_array_equal(got, np.maximum(feed["x0"], 0))
 
 
-def test_classical_protocol(tiny, tmp_path, capsys):
+def test_classical_protocol(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(EngineProcess, "turn", TURN)
     table = tmp_path / "run.json"
     options = ["--classical", "--no-starts", "--shape", "x=1x3x9x7", "--engines", "stepwell,onnxruntime", "--threads", "1", "--json", str(table)]
     assert bench.main([str(tiny), *options, *QUICK]) == 0
@@ -467,7 +499,7 @@ def test_rounds_are_shared_out_to_processes(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr("benchmark.session.EngineProcess", Watched)
     contestants = [Contestant("stepwell"), Contestant("onnxruntime")]
-    protocol = Protocol(rounds=5, processes=3, runs=2, pause=0.0, spin=False, starts=False)
+    protocol = Protocol(rounds=5, processes=3, runs=2, warm_up=1, pause=0.0, spin=False, starts=False)
     found = Session(contestants, [1], protocol).run([Network("tiny", tiny, {"x": (1, 3, 9, 7)})])
     ours, reference = (found.cell("tiny", contestant.label, 1) for contestant in contestants)
     assert [process.job.contestant.label for process in started] == ["stepwell", "onnxruntime"] * 3
@@ -511,6 +543,7 @@ def test_turns_are_repeated_where_the_machine_gives_less():
         assert (found.kept, found.repeated, found.disturbed) == counts
 
 
+@pytest.mark.usefixtures("few_looks")
 def test_cores_are_seen_beside_each_other(tmp_path):
     with Cores([2], tmp_path) as cores:
         assert all(0 < cores.share(threads) <= 1 for threads in (1, 2, 2))

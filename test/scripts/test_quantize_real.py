@@ -1,9 +1,6 @@
 """The script that measures quantisation on real data: a whole task with one fold, and what its numbers are made of."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +18,13 @@ from real_data.trial import Trial, as_feeds, equal
 from real_data.verdicts import verdicts
 from stepwell.dialects.support.errors import InputError
 
-SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "quantize_real.py"
 
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The script in a process of its own, in this environment."""
-    environment = {**os.environ, "STEPWELL_ENTERED": "1"}  # all that its quick task needs is here
-    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False, env=environment)
-
-
-def test_digits_with_one_fold(tmp_path: Path) -> None:
+def test_digits_with_one_fold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "found.json"
-    ended = run("--tasks", "digits", "--folds", "1", "--settings", "minmax, per channel; mse, *budget", "--json", str(file))
-    assert ended.returncode in (0, 1), ended.stderr
+    monkeypatch.setattr("real_data.digits.EPOCHS", 5)
+    status = quantize_real.main(["--tasks", "digits", "--folds", "1", "--settings", "minmax, per channel; mse, *budget", "--json", str(file)])
     told = json.loads(file.read_text())
-    assert ended.returncode == int(any(told["problems"].values()))
+    assert status == int(any(told["problems"].values()))
     by_name = {(s["quantiser"], s["setting"], s["engine"]): s for s in told["summaries"]}
     floats = by_name["none", "floats", "stepwell"]
     assert floats["samples"] == 360
@@ -49,7 +38,7 @@ def test_digits_with_one_fold(tmp_path: Path) -> None:
         assert s["loss"] <= 0.6, "two digits of 360"
         assert s["agreement"] >= 99
     assert {key[2] for key in by_name if key[0] == "onnxruntime"} == {"stepwell", "onnxruntime"}
-    assert "the best setting of each quantiser" in ended.stdout
+    assert "the best setting of each quantiser" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
