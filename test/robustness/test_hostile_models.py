@@ -9,6 +9,8 @@ from watchdog import GIB, Watchdog
 
 SECONDS = 60.0  # each takes a few; machines differ
 MEMORY = 2 * GIB
+DEAR = {"nested_loops"}
+"""More than ten seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +19,7 @@ def dog() -> Iterator[Watchdog]:
         yield watchdog
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in DEAR)) for name in CORPUS])
 def test_hostile_model(name: str, dog: Watchdog) -> None:
     outcome = dog.call("hostile_models:compile_model", CORPUS[name](), seconds=SECONDS, memory=MEMORY)
     assert outcome.kind == "returned", str(outcome)

@@ -11,7 +11,7 @@ from watchdog import Watchdog
 
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
-ROUNDS = int(os.environ.get("STEPWELL_TEST_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("STEPWELL_TEST_ROUNDS", "2"))
 
 
 def test_a_first_compilation_that_is_interrupted_can_be_repeated() -> None:

@@ -8,6 +8,7 @@ import bench
 import numpy as np
 import onnx
 import pytest
+from forked_engines import fork_engines
 from onnx import TensorProto, helper, numpy_helper
 
 import networks
@@ -17,8 +18,13 @@ from benchmark.results import TOLERANCE
 
 ENGINES = [name for name in ("stepwell", "onnxruntime", "openvino") if importlib.util.find_spec(name)]
 FLOATS = "stepwell with floats"
-QUICK = ["--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off", "--no-starts", "--threads", "1"]
+QUICK = ["--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off", "--warm-up", "1", "--no-starts", "--threads", "1"]
 QUICK += ["--engines", ",".join(ENGINES)]
+
+
+@pytest.fixture(autouse=True)
+def engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_engines(monkeypatch)
 
 
 @pytest.fixture(scope="module")

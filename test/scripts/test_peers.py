@@ -10,6 +10,7 @@ import environment
 import numpy as np
 import onnx
 import pytest
+from forked_engines import fork_engines
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmark.jobs import Contestant, Failure, Feed, Job
@@ -21,8 +22,13 @@ from benchmark.session import Protocol, Session
 
 RANDOM = np.random.default_rng(23)
 STAND_INS = Path(__file__).resolve().parents[1] / "support" / "peers"
-QUICK = ["--no-starts", "--threads", "1", "--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off"]
+QUICK = ["--no-starts", "--threads", "1", "--rounds", "2", "--runs", "3", "--repeats", "0", "--pause", "0", "--spin", "off", "--warm-up", "1"]
 SHAPE = (1, 3, 9, 7)
+
+
+@pytest.fixture(autouse=True)
+def engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_engines(monkeypatch)
 
 
 def write(folder: Path, name: str, *sizes: int | str, kind: int = TensorProto.FLOAT) -> Path:

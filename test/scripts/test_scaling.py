@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scaling
+from command_server import started
 from onnx.reference import ReferenceEvaluator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,16 +32,19 @@ np.save(sys.argv[4], result)
 """
 
 
-@pytest.mark.parametrize(
-    ("graph", "nodes"), [("chain", 5000), ("wide", 1201), ("shapes", 1200), ("constants", 5000), ("weights", 1000), ("joined", 600), ("distinct", 20)]
-)
+FEW = {"chain": 900, "wide": 601, "shapes": 600, "constants": 1000, "weights": 300, "joined": 400, "distinct": 6}
+"""Nodes: several times as many as there may be frames, where they follow one another."""
+MANY = {"chain": 5000, "wide": 1201, "shapes": 1200, "constants": 5000, "weights": 1000, "joined": 600, "distinct": 20}
+
+
+@pytest.mark.parametrize(("graph", "nodes"), [*FEW.items(), *(pytest.param(*case, marks=pytest.mark.nightly) for case in MANY.items())])
 def test_no_recursion_over_the_graph(graph: str, nodes: int, tmp_path: Path) -> None:
     model = scaling.GRAPHS[graph](nodes)
     assert len(model.graph.node) >= nodes
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(1).standard_normal(shape, np.float32)
     np.save(tmp_path / "x.npy", x)
-    command = [sys.executable, "-c", PROGRAM, graph, str(nodes), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")]
+    command = started([sys.executable, "-c", PROGRAM, graph, str(nodes), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")])
     ended = subprocess.run(command, cwd=ROOT / "scripts", capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     (want,) = ReferenceEvaluator(model).run(None, {"x": x})

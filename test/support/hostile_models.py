@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -11,9 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 Value = onnx.ValueInfoProto
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 CORPUS: dict[str, Callable[[], bytes]] = {}
+Made = TypeVar("Made", bytes, onnx.ModelProto)
 
 
-def hostile(make: Callable[[], "bytes | onnx.ModelProto"]) -> Callable[[], "bytes | onnx.ModelProto"]:
+def hostile(make: Callable[..., Made]) -> Callable[..., Made]:
     """Decorator: add a model to the corpus under the function's name."""
     CORPUS[make.__name__] = lambda: data if isinstance(data := make(), bytes) else data.SerializeToString()
     return make
@@ -136,14 +137,20 @@ def folded_products() -> onnx.ModelProto:
 
 
 @hostile
-def nested_loops() -> onnx.ModelProto:
+def nested_loops(trips: int = 100) -> onnx.ModelProto:
     def body(level: int) -> onnx.GraphProto:
         inputs = [value(f"i{level}", [], INT64), value(f"c{level}", [], BOOL), value(f"v{level}", [4])]
         inner = node("Loop", ["n", f"c{level}", f"v{level}"], [f"r{level}"], body=body(level + 1)) if level < 4 else node("Neg", ["v4"], ["r4"])
         outputs = [value(f"d{level}", [], BOOL), value(f"r{level}", [4])]
         return helper.make_graph([node("Identity", [f"c{level}"], [f"d{level}"]), inner], f"level{level}", inputs, outputs)
 
-    return model([node("Loop", ["n", "go", "x"], body=body(1))], [4], [4], {"n": np.array(100), "go": np.array(True)})
+    return model([node("Loop", ["n", "go", "x"], body=body(1))], [4], [4], {"n": np.array(trips), "go": np.array(True)})
+
+
+@hostile
+def nested_short_loops() -> onnx.ModelProto:
+    """As nested_loops, of so few rounds that all are unrolled, in a tenth of the time."""
+    return nested_loops(8)
 
 
 def branches(depth: int) -> onnx.ModelProto:
