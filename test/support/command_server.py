@@ -147,7 +147,7 @@ def _program(arguments: list[str], environment: dict[str, str]) -> Main | None:
     """What runs a program; None if it has to be started by itself."""
 
     def at_start(variables: dict[str, str]) -> dict[str, str]:
-        return {name: value for name, value in variables.items() if name.startswith(AT_START)}
+        return {name: value for name, value in variables.items() if value and name.startswith(AT_START)}
 
     if at_start(environment) != at_start(dict(os.environ)):
         return None
