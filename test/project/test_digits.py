@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from command_server import started
 
 import stepwell
 
@@ -38,7 +39,7 @@ def test_it_reads_digits_that_it_was_not_trained_on(monkeypatch):
 
 
 def test_the_demo_agrees_with_onnxruntime():
-    shown = subprocess.run([sys.executable, str(DIGITS / "demo.py")], capture_output=True, text=True, timeout=600, check=False)
+    shown = subprocess.run(started([sys.executable, DIGITS / "demo.py"]), capture_output=True, text=True, timeout=600, check=False)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "the same answer for 450 of 450 digits" in shown.stdout
     for text in ("graph-opt", "linalg", "affine", "llvm", "ONNX Runtime", "µs"):

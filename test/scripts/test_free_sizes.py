@@ -31,7 +31,10 @@ def test_networks_of_any_size_have_usual_sizes() -> None:
     assert free_sizes.USUAL.keys() == networks.FREE.keys()
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("llama", "batch=2/sequence=3/past=5"), ("translator", "batch=1/source_length=9/target_length=4")])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [pytest.param("llama", "batch=2/sequence=3/past=5", marks=pytest.mark.nightly), ("translator", "batch=1/source_length=9/target_length=4")],
+)
 def test_networks_of_any_size(name: str, sizes: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Small ones here, by the names of all their free sizes."""
     made = networks.FREE[name]

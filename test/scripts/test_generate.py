@@ -8,7 +8,7 @@ import pytest
 import networks
 
 
-@pytest.mark.parametrize("name", ["gpt", "llama_fused"])
+@pytest.mark.parametrize("name", ["gpt", pytest.param("llama_fused", marks=pytest.mark.nightly)])
 def test_a_line_for_each_engine(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     network = networks.FREE[name]
     small = networks.FreeNetwork(partial(network.build, **network.small), {}, network.sizes)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from command_server import started
 from ir_digest import in_order, renamed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +33,7 @@ def other(tmp_path: Path) -> Path:
 
 def digest(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "scripts" / "ir_digest.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(started(command), capture_output=True, text=True, check=False)
 
 
 def replace(folder: Path, old: str, new: str) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from commands import DIGITS, Commands
-from importing import floats, model, node, rng
+from importing import floats, model, node
 
 import stepwell
 from stepwell.analysis.explain import Explanation
@@ -87,8 +87,14 @@ class TestCommands:
         assert "limit-unrolling" in commands.stepwell("run", DIGITS, *SHAPE, "--explain").err  # all the way down
 
     def test_run_where_the_data_say_sizes_that_are_free(self, commands: Commands, tmp_path: Path) -> None:
-        np.save(tmp_path / "image.npy", rng().standard_normal((2, 1, 8, 8)).astype(np.float32))
-        explained = ("run", DIGITS, "--input", tmp_path / "image.npy", "--explain", "conv1", "--specialise")
+        value = onnx.helper.make_tensor_value_info
+        graph = onnx.helper.make_graph(
+            [node("Conv", ["image", "w"], ["y"], name="conv1")], "g", [value("image", 1, ["n", 1, 8, 8])], [value("y", 1, None)],
+            [onnx.numpy_helper.from_array(floats(16, 1, 1, 1), "w")],
+        )  # fmt: skip
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), tmp_path / "net.onnx")
+        np.save(tmp_path / "image.npy", floats(2, 1, 8, 8))
+        explained = ("run", tmp_path / "net.onnx", "--input", tmp_path / "image.npy", "--explain", "conv1", "--specialise")
         ended = commands.stepwell(*explained, "always")
         assert ended.status == 0
         assert "did       convert-layout, graph.conv" in ended.err
