@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from command_server import started
 from every import every
 from onnx import TensorProto, helper, numpy_helper
 
@@ -56,7 +57,7 @@ EXAMPLES = [path for path in sorted(PLUGIN.parent.glob("*.py")) if path.name != 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(example: Path) -> None:
     """Each compiles a small model with what it adds, and checks the result."""
-    ended = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(started([sys.executable, example]), capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
 
 
@@ -152,7 +153,7 @@ def test_one_op_becomes_several_structured_ops_of_one_kernel() -> None:
 
 def child(code: str, *arguments: object) -> str:
     """What a process of its own prints that runs `code`, so that what plugins register there stays there."""
-    ended = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(started([sys.executable, "-c", code, *arguments]), capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -204,7 +205,7 @@ def signal_model(path: Path, window: int = 5) -> np.ndarray:
 
 
 def stepwell_command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stepwell.cli.main", *map(str, arguments)]
+    command = started([sys.executable, "-m", "stepwell.cli.main", *arguments])
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 

@@ -1,12 +1,14 @@
 """The script that measures quantisation on real data: a whole task with one fold, and what its numbers are made of."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import quantize_real
+from kept_kernels import kept_kernels
 from onnx import helper
 
 from real_data import ort_quantizer
@@ -17,6 +19,13 @@ from real_data.packages import file_of
 from real_data.trial import Trial, as_feeds, equal
 from real_data.verdicts import verdicts
 from stepwell.dialects.support.errors import InputError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A network is compiled with several numbers of quantised values."""
+    with kept_kernels(tmp_path_factory.mktemp("cache")):
+        yield
 
 
 def test_digits_with_one_fold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,7 +52,8 @@ def test_no_recursion_over_the_graph(graph: str, nodes: int, tmp_path: Path) -> 
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=2e-4, atol=1e-5 * np.abs(want).max())
 
 
-def test_the_table_has_a_row_for_each_size(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_row_for_each_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "subprocess", SimpleNamespace(run=lambda command, **how: subprocess.run(started(command), **how)))
     scaling.table("shapes", [12, 24], None)
     header, first, second, growth, *_ = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["shapes", "nodes", "graph"]

@@ -1,6 +1,7 @@
 """The zoo's networks are what their names say, have no constant weights, and give scores that a comparison can use."""
 
 from collections import Counter
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -16,6 +17,10 @@ from networks.light import LIGHT_NAMES, light_model
 CHEAP = ["densenet121", "shufflenet", "squeezenet", "inceptionv1", "inceptionv2", "mobilenetv2", "resnet50v2"]
 
 
+build = cache(networks.build)
+"""A network, made once for all tests that only look at it."""
+
+
 def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
 
@@ -27,7 +32,7 @@ def test_there_are_eleven():
 
 @pytest.mark.parametrize("name", CHEAP)
 def test_weights_are_random_and_of_the_right_size(name):
-    for tensor, array in weights(networks.build(name)).items():
+    for tensor, array in weights(build(name)).items():
         if array.ndim == 0:  # the bounds of a Clip
             continue
         assert np.isfinite(array).all(), tensor
@@ -40,7 +45,7 @@ def test_weights_are_random_and_of_the_right_size(name):
 
 @pytest.mark.parametrize("name", CHEAP)
 def test_variances_are_positive(name):
-    model = networks.build(name)
+    model = build(name)
     values = weights(model)
     for node in model.graph.node:
         if node.op_type == "BatchNormalization":
@@ -61,14 +66,14 @@ def test_light_networks_keep_their_structure(name):
     assert name in LIGHT_NAMES
     expected = Counter(node.op_type for node in light_model(name).graph.node)
     del expected["ConstantOfShape"]
-    model = networks.build(name)
+    model = build(name)
     assert Counter(node.op_type for node in model.graph.node) == expected
     assert [i.name for i in model.graph.input if "data" in i.name] == [i.name for i in model.graph.input]
     assert len(model.graph.input) == 1
 
 
 def test_resnet50v2_is_preactivated_and_has_53_convolutions():
-    model = networks.build("resnet50v2")
+    model = build("resnet50v2")
     count = Counter(node.op_type for node in model.graph.node)
     assert (count["Conv"], count["Add"], count["Relu"], count["BatchNormalization"], count["Gemm"]) == (53, 16, 50, 51, 1)
     producer = {node.output[0]: node for node in model.graph.node}
@@ -82,7 +87,7 @@ def test_resnet50v2_is_preactivated_and_has_53_convolutions():
 
 
 def test_mobilenetv2_has_17_depthwise_convolutions():
-    model = networks.build("mobilenetv2")
+    model = build("mobilenetv2")
     values = weights(model)
     groups = [next(a.i for a in node.attribute if a.name == "group") for node in model.graph.node if node.op_type == "Conv"]
     assert len(groups) == 52

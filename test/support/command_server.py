@@ -46,7 +46,7 @@ _HIGH = 512  # file descriptors that are on their way to their numbers lie above
 Main = Callable[[], object]
 
 
-def started(arguments: Sequence[str | Path]) -> list[str]:
+def started(arguments: Sequence[object]) -> list[str]:
     """What to start for a program of Python: `arguments` begin with `sys.executable`."""
     given = list(map(str, arguments))
     address = _server(os.getpid())
@@ -132,6 +132,8 @@ def _attend(client: socket.socket) -> NoReturn:
             os.environ.clear()
             os.environ.update(environment)
             end(run)
+        for file in files:
+            os.close(file)  # a pipe ends when the fork closes it
         watched = select.poll()
         process = os.pidfd_open(pid)
         for descriptor in (process, client.fileno()):

@@ -150,7 +150,7 @@ def nested_loops(trips: int = 100) -> onnx.ModelProto:
 @hostile
 def nested_short_loops() -> onnx.ModelProto:
     """As nested_loops, of so few rounds that all are unrolled, in a tenth of the time."""
-    return nested_loops(8)
+    return nested_loops(5)
 
 
 def branches(depth: int) -> onnx.ModelProto:

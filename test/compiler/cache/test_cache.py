@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from command_server import started
+from kept_kernels import kept_kernels
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -329,10 +331,21 @@ print(others)
 # --- damage
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    """A folder that has the model in it, and a result."""
+    folder = tmp_path_factory.mktemp("whole") / "cache"
+    with kept_kernels(folder):
+        (y,) = compiled()(X)
+    return folder, y
+
+
 @pytest.mark.parametrize("kind", ["models", "objects", "weights"])
 @pytest.mark.parametrize("damage", ["a bit", "cut", "empty", "gone", "nonsense"])
-def test_damage_is_noticed_and_repaired(cache_folder: Path, kind: str, damage: str) -> None:
-    (y,) = compiled()(X)
+def test_damage_is_noticed_and_repaired(cache_folder: Path, whole: tuple[Path, np.ndarray], kind: str, damage: str) -> None:
+    shutil.copytree(whole[0], cache_folder)
+    y = whole[1]
+    assert files(cache_folder, kind)
     for file in files(cache_folder, kind):
         data = bytearray(file.read_bytes())
         if damage == "gone":

@@ -1,6 +1,7 @@
 """`stepwell quantize`: what a layer loses, a budget, and the options that say so."""
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,14 @@ import onnx
 import pytest
 from commands import Commands, process
 from float_networks import classifier, labelled
+from kept_kernels import kept_kernels
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A network is compiled with several numbers of quantised values."""
+    with kept_kernels(tmp_path_factory.mktemp("cache")):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnxruntime
 import pytest
+from kept_kernels import kept_kernels
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -37,6 +38,14 @@ def network():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.fixture(scope="module")
+def kernels_cache(tmp_path_factory):
+    """Most switches leave kernels of the network as they are: each is compiled once."""
+    with kept_kernels(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+@pytest.mark.usefixtures("kernels_cache")
 @pytest.mark.parametrize("disable", [*([name] for name in SWITCHES), list(SWITCHES)], ids="+".join)
 def test_the_code_is_right_without(network, disable):
     x = array(1, 3, 7, 5)

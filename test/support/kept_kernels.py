@@ -1,0 +1,18 @@
+"""A cache for the tests of a file that compile nearly the same models again and again: each kernel is compiled once. It is gone with the run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def kept_kernels(folder: Path) -> Iterator[None]:
+    """Keep what is compiled in a new folder, here and in child processes. Not for tests of what makes code: a kernel that is found is not made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEPWELL_CACHE", "1")
+        patch.setenv("STEPWELL_CACHE_DIR", str(folder))
+        for name in ("_modules", "_generating"):  # what other tests have registered by now
+            patch.setattr(f"stepwell.dialects.support.extensions.{name}", set())
+        yield
