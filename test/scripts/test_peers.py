@@ -33,7 +33,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write(folder: Path, name: str, *sizes: int | str, kind: int = TensorProto.FLOAT) -> Path:
     """A convolution and a product, with names of values that the prepared file has for others; the graph has the name of the file."""
-    weights = {"w": RANDOM.standard_normal((8, 3, 3, 3)), "f": RANDOM.standard_normal((8, 5))}
+    weights = {"w": RANDOM.standard_normal((2, 3, 3, 3)), "f": RANDOM.standard_normal((2, 5))}
     nodes = [
         helper.make_node("Cast", ["image"], ["out0"], to=TensorProto.FLOAT),
         helper.make_node("Conv", ["out0", "w"], ["in0"], pads=[1, 1, 1, 1]),

@@ -4,11 +4,13 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 import pytest
 from commands import Commands, process
+from kept_kernels import kept_kernels
 from onnx import TensorProto, helper
 
 from stepwell.cli import main, opt
@@ -41,6 +43,14 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     return {**commands.choices, "opt": opt.make_parser()}
 
 
+@pytest.fixture
+def kernels(tmp_path: Path) -> Iterator[None]:
+    """What is no wrong value after all compiles the model again."""
+    with kept_kernels(tmp_path / "cache"):
+        yield
+
+
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("command", [*main.COMMANDS, "opt"])
 def test_wrong_values_are_one_line(commands: Commands, folder: Path, command: str) -> None:
     wrong = []
