@@ -1,7 +1,7 @@
 """Small models that are compiled and judged: each at once, or all of a test in a few models at its end."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
@@ -49,7 +49,7 @@ _waiting: list[Check] | None = None
 def check(one: Check) -> None:
     """Compile, run and judge a model: now, or at the end of a test of `natively_together`."""
     if _waiting is not None:
-        _waiting.append(one)
+        _waiting.append(one if one.name else replace(one, name=f"model {len(_waiting)}"))
     else:
         for results in one.runs(one.model, one.inputs):
             one.judge(results)
