@@ -14,14 +14,22 @@ Names = str | tuple[str, ...]
 Factors = Mapping[Names, Iterable[Any]]
 
 
+def each(factors: Factors) -> Callable[..., Any]:
+    """As `pairs`, with rows by day that have every value: for factors that the code treats one after another, where a row is dear."""
+    return _rows_and_others(factors, *split(factors, _each_value))
+
+
 def pairs(factors: Factors) -> Callable[..., Any]:
     """Run a test with all combinations of what may vary, as `every` does; those that no row of pairs needs are a test marked `nightly`.
 
     A factor is a parameter, or several that vary together. Most mistakes take one value, or two that meet (D. R. Kuhn et al., "Software Fault
     Interactions", IEEE Transactions on Software Engineering 30(6), 2004).
     """
+    return _rows_and_others(factors, *split(factors))
+
+
+def _rows_and_others(factors: Factors, day: list[tuple[Any, ...]], night: list[tuple[Any, ...]]) -> Callable[..., Any]:
     names = [name for factor in factors for name in ((factor,) if isinstance(factor, str) else factor)]
-    day, night = split(factors)
     parts = [pytest.param(day, id="pairs"), *([pytest.param(night, id="others", marks=pytest.mark.nightly)] if night else [])]
 
     def decorate(test: Callable[..., None]) -> Any:
@@ -38,11 +46,19 @@ def pairs(factors: Factors) -> Callable[..., Any]:
     return decorate
 
 
-def split(factors: Factors) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """The combinations that have every pair of values, and the others."""
+Rows = Callable[[Mapping[str, Sequence[Any]]], Iterable[Mapping[str, Any]]]
+
+
+def _each_value(places: Mapping[str, Sequence[Any]]) -> Iterable[Mapping[str, Any]]:
+    """As many rows as the longest factor has values."""
+    return [{name: values[row % len(values)] for name, values in places.items()} for row in range(max(map(len, places.values())))]
+
+
+def split(factors: Factors, rows: Rows = pairwise) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """The combinations that have every pair of values (or what else `rows` chooses), and the others."""
     lists = {name: list(values) for name, values in factors.items()}
     places = {name if isinstance(name, str) else ",".join(name): list(range(len(values))) for name, values in lists.items()}
-    chosen = {tuple(row.values()) for row in pairwise(places)}
+    chosen = {tuple(row.values()) for row in rows(places)}
     day: list[tuple[Any, ...]] = []
     night: list[tuple[Any, ...]] = []
     for row in product(*places.values()):
