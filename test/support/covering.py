@@ -16,7 +16,7 @@ Factors = Mapping[Names, Iterable[Any]]
 
 def each(factors: Factors) -> Callable[..., Any]:
     """As `pairs`, with rows by day that have every value: for factors that the code treats one after another, where a row is dear."""
-    return _rows_and_others(factors, *split(factors, _each_value))
+    return some(_names(factors), *split(factors, _each_value))
 
 
 def pairs(factors: Factors) -> Callable[..., Any]:
@@ -25,12 +25,13 @@ def pairs(factors: Factors) -> Callable[..., Any]:
     A factor is a parameter, or several that vary together. Most mistakes take one value, or two that meet (D. R. Kuhn et al., "Software Fault
     Interactions", IEEE Transactions on Software Engineering 30(6), 2004).
     """
-    return _rows_and_others(factors, *split(factors))
+    return some(_names(factors), *split(factors))
 
 
-def _rows_and_others(factors: Factors, day: list[tuple[Any, ...]], night: list[tuple[Any, ...]]) -> Callable[..., Any]:
-    names = [name for factor in factors for name in ((factor,) if isinstance(factor, str) else factor)]
-    parts = [pytest.param(day, id="pairs"), *([pytest.param(night, id="others", marks=pytest.mark.nightly)] if night else [])]
+def some(names: str | Sequence[str], day: Sequence[Any], night: Sequence[Any]) -> Callable[..., Any]:
+    """Run a test with the cases for the `day`, as `every` does; those for the `night`, which ask nothing alone, are a test marked `nightly`."""
+    parts = [pytest.param(day, id="day"), *([pytest.param(night, id="others", marks=pytest.mark.nightly)] if night else [])]
+    single = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
 
     def decorate(test: Callable[..., None]) -> Any:
         @wraps(test)
@@ -38,7 +39,7 @@ def _rows_and_others(factors: Factors, day: list[tuple[Any, ...]], night: list[t
             every(names, combinations)(test)(**fixtures)
 
         signature = inspect.signature(test)
-        kept = [parameter for name, parameter in signature.parameters.items() if name not in names]
+        kept = [parameter for name, parameter in signature.parameters.items() if name not in single]
         combinations = inspect.Parameter("combinations", inspect.Parameter.KEYWORD_ONLY)
         run.__signature__ = signature.replace(parameters=[*kept, combinations])  # type: ignore[attr-defined]
         return pytest.mark.parametrize("combinations", parts)(run)
@@ -52,6 +53,10 @@ Rows = Callable[[Mapping[str, Sequence[Any]]], Iterable[Mapping[str, Any]]]
 def _each_value(places: Mapping[str, Sequence[Any]]) -> Iterable[Mapping[str, Any]]:
     """As many rows as the longest factor has values."""
     return [{name: values[row % len(values)] for name, values in places.items()} for row in range(max(map(len, places.values())))]
+
+
+def _names(factors: Factors) -> list[str]:
+    return [name for factor in factors for name in ((factor,) if isinstance(factor, str) else factor)]
 
 
 def split(factors: Factors, rows: Rows = pairwise) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:

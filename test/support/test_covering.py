@@ -3,7 +3,7 @@
 from itertools import combinations, product
 
 import pytest
-from covering import _each_value, each, pairs, split
+from covering import _each_value, each, pairs, some, split
 
 FACTORS = {"a": [1, 2, 3, 4], ("b", "c"): [("x", 0), ("y", 1), ("z", 2)], "d": [False, True]}
 
@@ -26,6 +26,11 @@ def test_every_value_by_day_and_all_by_night() -> None:
 @each({"x": [1, 2, 3], "y": [1, 2]})
 def test_what_a_test_of_every_value_is_given(x: int, y: int, request: pytest.FixtureRequest) -> None:
     assert (request.node.get_closest_marker("nightly") is not None) == ((x, y) not in [(1, 1), (2, 2), (3, 1)])
+
+
+@some("number", [1, 2], [3])
+def test_what_a_test_of_some_cases_is_given(number: int, request: pytest.FixtureRequest) -> None:
+    assert (request.node.get_closest_marker("nightly") is not None) == (number == 3)
 
 
 def test_two_factors_are_all_pairs() -> None:

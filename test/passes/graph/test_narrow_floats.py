@@ -1,5 +1,6 @@
 """Networks whose weights and activations are stored in bf16, natively: products of rounded numbers, summed in f32, on machines with and without."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -7,11 +8,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from every import every
+from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 from quantized_networks import HALF_TILES, pretending
 
 import stepwell
 from stepwell.dialects.support.errors import InputError, PipelineError
+from stepwell.dialects.target.description import Target
 
 RNG = np.random.default_rng(53)
 ALWAYS = "narrow-floats{to=bf16 always=true}"
@@ -42,9 +46,21 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-@pytest.mark.parametrize("where", ["bf16", HALF_TILES, "x86-64-v3"])
-def test_a_convolution(name: str, where: str) -> None:
+@pytest.fixture
+def targets() -> Iterator[dict[str, Target]]:
+    with pretending() as found:
+        yield found
+
+
+def options(where: str, targets: dict[str, Target]) -> dict[str, Any]:
+    """How to compile for a machine that has instructions for bf16, or, everything in it, for one that has none."""
+    return {"target": targets[where], "precision": "bf16"} if where in targets else {"target": where, "pipeline": always(where)}
+
+
+@natively_together
+@every("name", CONVOLUTIONS)
+@every("where", ["bf16", HALF_TILES, "x86-64-v3"])
+def test_a_convolution(name: str, where: str, targets: dict[str, Target]) -> None:
     """Exactly that of the rounded numbers, but for the order of the sums; a convolution by channel keeps its weights."""
     filters, shape, attributes = CONVOLUTIONS[name]
     w, bias, x = floats(*filters, scale=0.2), floats(filters[0]), floats(*shape)
@@ -52,26 +68,29 @@ def test_a_convolution(name: str, where: str) -> None:
     used = w if name == "by channel" else rounded(w)
     want = reference(model(nodes, {"w": used, "b": bias}, shape), rounded(x))
     size = reference(model(nodes, {"w": np.abs(used), "b": np.abs(bias)}, shape), np.abs(rounded(x)))
-    with pretending() as targets:
-        given: dict[str, Any] = {"target": targets[where], "precision": "bf16"} if where in targets else {"target": where, "pipeline": always(where)}
-        got = stepwell.compile(model(nodes, {"w": w, "b": bias}, shape), threads=2, **given).run({"x": x})["y"]
     allowed = 2 * np.finfo(np.float32).eps * (int(np.prod(filters[1:])) + 2) * size
-    assert (np.abs(got - want) <= allowed).all()
+
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - want) <= allowed).all()
+
+    check_model(model(nodes, {"w": w, "b": bias}, shape), {"x": x}, judge, threads=[2], **options(where, targets))
     assert np.abs(want - reference(model(nodes, {"w": w, "b": bias}, shape), x)).max() > allowed.max()  # it does round
 
 
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 40), (5, 96, 17), (70, 130, 96), (3, 33, 20)])
-@pytest.mark.parametrize("where", ["bf16", HALF_TILES, "x86-64-v3", "x86-64-v2"])
-def test_a_product(rows: int, depth: int, columns: int, where: str) -> None:
+@natively_together
+@every(("rows", "depth", "columns"), [(1, 64, 40), (5, 96, 17), (70, 130, 96), (3, 33, 20)])
+@every("where", ["bf16", HALF_TILES, "x86-64-v3", "x86-64-v2"])
+def test_a_product(rows: int, depth: int, columns: int, where: str, targets: dict[str, Target]) -> None:
     w, bias, x = floats(depth, columns, scale=0.2), floats(columns), floats(2, rows, depth)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]
     made = model(nodes, {"w": w, "b": bias}, (2, rows, depth))
     sums = rounded(x).astype(np.float64) @ rounded(w) + bias
     size = np.abs(rounded(x)).astype(np.float64) @ np.abs(rounded(w)) + np.abs(bias)
-    with pretending() as targets:
-        given: dict[str, Any] = {"target": targets[where], "precision": "bf16"} if where in targets else {"target": where, "pipeline": always(where)}
-        got = stepwell.compile(made, threads=2, **given).run({"x": x})["y"]
-    assert (np.abs(got - np.tanh(sums)) <= np.finfo(np.float32).eps * (2 * (depth + 2) * size + 8)).all()
+
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - np.tanh(sums)) <= np.finfo(np.float32).eps * (2 * (depth + 2) * size + 8)).all()
+
+    check_model(made, {"x": x}, judge, threads=[2], **options(where, targets))
 
 
 def network() -> onnx.ModelProto:

@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 import pytest
 from covering import pairs
+from every import every
+from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -32,12 +34,20 @@ def model(nodes: Sequence[onnx.NodeProto], x: np.ndarray, y: np.ndarray, **weigh
 
 def check(proto: onnx.ModelProto, x: np.ndarray, want: np.ndarray, target: str, *, products: int = 1) -> None:
     """Run natively, without the pass too; on a host with dot products all products widen what they read."""
-    for disable in ((), ("narrow-products",)):
-        compiled = stepwell.compile(proto, threads=2, target=target, disable=disable)
-        np.testing.assert_array_equal(compiled.run({"x": x})["y"], want)
+    check_exactly(proto, x, want, target, (), ("narrow-products",))
     bodies = [part.partition("linalg.yield")[0] for part in stepwell.lower(proto, "linalg", target=target).text().split("linalg.generic")]
     widening = [re.findall(r"arith\.ext[su]i", body) for body in bodies if "arith.muli" in body]
     assert [len(found) for found in widening] == [0 if target == NONE else 2] * products
+
+
+def check_exactly(proto: onnx.ModelProto, x: np.ndarray, want: np.ndarray, target: str, *switched_off: tuple[str, ...]) -> None:
+    """Run natively, without each of the passes."""
+
+    def judge(got: Arrays) -> None:
+        np.testing.assert_array_equal(got["y"], want)
+
+    for disable in switched_off:
+        check_model(proto, {"x": x}, judge, threads=[2], target=target, disable=disable)
 
 
 def convolved(x: np.ndarray, w: np.ndarray, pads: int = 0, strides: int = 1) -> np.ndarray:
@@ -46,8 +56,9 @@ def convolved(x: np.ndarray, w: np.ndarray, pads: int = 0, strides: int = 1) -> 
     return np.einsum("nchwyz,fcyz->nfhw", windows, w.astype(np.int64)).astype(np.int32)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kinds", [(np.int8, np.int8), (np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8), (np.int8, np.int16)])
+@natively_together
+@every("target", TARGETS)
+@every("kinds", [(np.int8, np.int8), (np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8), (np.int8, np.int16)])
 def test_casts_before_a_product(kinds: tuple[type, type], target: str) -> None:
     x, w = draw(kinds[0], (2, 7, 70)), draw(kinds[1], (70, 33))
     nodes = [
@@ -58,6 +69,7 @@ def test_casts_before_a_product(kinds: tuple[type, type], target: str) -> None:
     check(model(nodes, x, want, w=w), x, want, target)
 
 
+@natively_together
 @pairs({
     "target": ["x86-64-v2", "x86-64-v3", "host"],
     "kinds": [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.int16)],
@@ -72,13 +84,12 @@ def test_weights_in_groups(rows: tuple[int, ...], depth: int, columns: int, kind
     ]  # fmt: skip
     want = (x.astype(np.int32) - 101) @ w.astype(np.int32) + bias
     proto = model(nodes, x, want, w=w, bias=bias, zero=np.int32(101))
-    for disable in ((), ("narrow-products",), ("pack-integer-products",), ("fuse-operators",)):
-        compiled = stepwell.compile(proto, threads=2, target=target, disable=disable)
-        np.testing.assert_array_equal(compiled.run({"x": x})["y"], want)
+    check_exactly(proto, x, want, target, (), ("narrow-products",), ("pack-integer-products",), ("fuse-operators",))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("x_zero", "w_zero"), [(None, None), (128, None), (3, -7), (255, "columns"), ("rows", "columns")])
+@natively_together
+@every("target", TARGETS)
+@every(("x_zero", "w_zero"), [(None, None), (128, None), (3, -7), (255, "columns"), ("rows", "columns")])
 def test_matmul_integer(x_zero: int | str | None, w_zero: int | str | None, target: str) -> None:
     x, w = draw(np.uint8, (6, 45)), draw(np.int8, (45, 19))
     zeros = {"a": np.uint8(x_zero) if isinstance(x_zero, int) else draw(np.uint8, (6,)) if x_zero else None}
@@ -90,7 +101,8 @@ def test_matmul_integer(x_zero: int | str | None, w_zero: int | str | None, targ
     check(proto, x, want, target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@natively_together
+@every("target", TARGETS)
 def test_products_of_one_difference_all_read_it_narrow(target: str) -> None:
     x, v, w, zero = draw(np.uint8, (6, 45)), draw(np.int8, (45, 19)), draw(np.int8, (45, 19)), np.uint8(131)
     want = (x.astype(np.int32) - 131) @ (v.astype(np.int32) + w)
@@ -99,8 +111,9 @@ def test_products_of_one_difference_all_read_it_narrow(target: str) -> None:
     check(proto, x, want, target, products=2)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", ["plain", "padded", "pointwise", "groups", "zero points"])
+@natively_together
+@every("target", TARGETS)
+@every("case", ["plain", "padded", "pointwise", "groups", "zero points"])
 def test_conv_integer(case: str, target: str) -> None:
     x, zeros = draw(np.uint8, (2, 12, 9, 11)), {}
     w = draw(np.int8, {"pointwise": (7, 12, 1, 1), "groups": (8, 3, 3, 3)}.get(case, (7, 12, 3, 3)))
