@@ -4,8 +4,7 @@ import numpy as np
 from covering import pairs
 from every import every
 from importing import model, node
-
-import stepwell
+from native_checks import Arrays, check_model, natively_together
 
 FLOATS, INTEGERS = (np.float32, np.float16, np.float64), (np.int8, np.uint8, np.int32, np.int64, np.uint64)
 # Shape, k, axis: several rows side by side, along an inner and the last axis; kept in order by insertion, with and without whole blocks;
@@ -49,6 +48,7 @@ EVERY = [(i, j, largest) for i in range(len(DATA)) for j in range(len(WAYS)) for
 CASES = [(*DATA[i], largest, WAYS[j]) for i, j, largest in EVERY if i == 0 or (i + 2 * j + largest) % 3 == 0]
 
 
+@natively_together
 @every(("dtype", "kind", "largest", "way"), CASES)
 def test_top_k(dtype: type, kind: str, largest: int, way: tuple[tuple[int, ...], int, int]) -> None:
     shape, k, axis = way
@@ -57,12 +57,16 @@ def test_top_k(dtype: type, kind: str, largest: int, way: tuple[tuple[int, ...],
     found = np.take_along_axis(x, places, axis)
     top = node("TopK", ["x", "k"], ["v", "i"], axis=axis, largest=largest)
     proto = model([top], {"x": x}, {"v": found, "i": places}, {"k": np.array([k])}, opset=24)
-    got = stepwell.compile(proto).run({"x": x})
-    np.testing.assert_array_equal(got["i"], places)
-    np.testing.assert_array_equal(got["v"], found)
-    assert np.array_equal(np.signbit(got["v"]), np.signbit(found))
+
+    def judge(got: Arrays) -> None:
+        np.testing.assert_array_equal(got["i"], places)
+        np.testing.assert_array_equal(got["v"], found)
+        assert np.array_equal(np.signbit(got["v"]), np.signbit(found))
+
+    check_model(proto, {"x": x}, judge)
 
 
+@natively_together
 @pairs({
     "axis": [0, 1, 2],
     "last": [0, 1],
@@ -78,4 +82,4 @@ def test_arg(dtype: type, kind: str, operator: str, last: int, axis: int) -> Non
     found = x.shape[axis] - 1 - search(np.flip(x, axis), axis=axis) if last else search(x, axis=axis)
     found = np.asarray(found, np.int64)
     proto = model([node(operator, ["x"], ["y"], axis=axis, keepdims=0, select_last_index=last)], {"x": x}, {"y": found}, {}, opset=21)
-    np.testing.assert_array_equal(stepwell.compile(proto).run({"x": x})["y"], found)
+    check_model(proto, {"x": x}, lambda got: np.testing.assert_array_equal(got["y"], found))
