@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from covering import pairs
+from covering import each, pairs
 from every import every
 from one_op import Literal, check_op, ops_together, reference, run_op
 
@@ -96,8 +96,7 @@ def test_cumsum(dtype: str) -> None:
 
 
 @ops_together
-@every("largest", [True, False])
-@every("dtype", ["f32", "f16", "i8", "ui8", "i64"])
+@each({"largest": [True, False], "dtype": ["f32", "f16", "i8", "ui8", "i64", "f64"]})
 def test_top_k(dtype: str, largest: bool) -> None:
     x = np.round(values(dtype, 3, 7, 2).astype(np.float32)).astype(to_numpy(dtype))
     for axis, k in [(0, 2), (1, 7), (1, 1), (2, 0)]:
@@ -118,8 +117,8 @@ def test_top_k_puts_nan_above_all(largest: bool) -> None:
 
 
 @ops_together
-@pairs({"select_last": [False, True], "dtype": DTYPES, "mnemonic": ["arg_max", "arg_min"]})
-def test_places_of_extremes(mnemonic: str, dtype: str, select_last: bool) -> None:
+@pairs({"keepdims": [False, True], "select_last": [False, True], "dtype": DTYPES, "mnemonic": ["arg_max", "arg_min"]})
+def test_places_of_extremes(mnemonic: str, dtype: str, select_last: bool, keepdims: bool) -> None:
     """Ties, infinities where a search begins, NaN, and zeros of both signs; rows that begin and end with a part of a vector."""
     x = values(dtype, 3, 5, 7, 11)
     if dtype in FLOATS:
@@ -130,5 +129,4 @@ def test_places_of_extremes(mnemonic: str, dtype: str, select_last: bool) -> Non
         x[RNG.random(x.shape) < 0.1] = np.nan
         x[:, :, 2] = x[0] = worst
     for axis in range(4):
-        for keepdims in (False, True):
-            check_op(mnemonic, [x], axis=axis, keepdims=keepdims, select_last=select_last)
+        check_op(mnemonic, [x], axis=axis, keepdims=keepdims, select_last=select_last)

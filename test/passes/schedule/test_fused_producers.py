@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from every import every
+from covering import some
 from native_checks import check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
@@ -101,8 +101,12 @@ def chunks(request, monkeypatch):
         monkeypatch.setattr(fuse_loops, "SMALL", 0.0)
 
 
+BY_NIGHT = (1, 2, 5, 8, 10, 14)  # what they have, others have too: a residual, a stride, a kind of pooling, several images, one place
+ORDERED = [[pytest.param(case, id=f"case{i}") for i, case in enumerate(CASES) if (i in BY_NIGHT) == night] for night in (False, True)]
+
+
 @natively_together
-@every("model", CASES, ids=[f"case{i}" for i in range(len(CASES))])
+@some("model", *ORDERED)
 def test_it_gives_what_another_runtime_gives(model, chunks):
     x = np.random.default_rng(1).uniform(-1, 1, [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]).astype(np.float32)
     want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})

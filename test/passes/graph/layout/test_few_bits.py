@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from covering import pairs
+from covering import each
 from every import every
 from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
@@ -48,12 +48,11 @@ def allowed(x: np.ndarray, terms: np.ndarray) -> np.ndarray:
 
 
 @natively_together
-@pairs({
-    "rows": [(1,), (3,), (2, 4), (20,)],
+@each({
+    ("rows", "turned"): [(rows, turned) for rows in ((1,), (3,), (2, 4), (20,)) for turned in (False, True)],
     ("depth", "columns", "block", "bits", "zero"): [
         (64, 33, 32, 4, "middle"), (128, 48, 16, 4, "each"), (96, 20, 96, 8, "middle"), (256, 40, 128, 8, "each"), (64, 16, 16, 8, "middle"),
     ],
-    "turned": [False, True],
 })  # fmt: skip
 def test_dequantised_weights(rows: tuple[int, ...], depth: int, columns: int, block: int, bits: int, zero: str, turned: bool) -> None:
     """As the blocks of DequantizeLinear, in either orientation, with a bias and an activation behind."""
@@ -73,8 +72,7 @@ def test_dequantised_weights(rows: tuple[int, ...], depth: int, columns: int, bl
     check(made, x, np.maximum(x @ matrix + bias, 0), np.abs(x) @ largest + np.abs(bias))
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("block", [16, 32, 128])
+@each({"bits": [4, 8], "block": [16, 32, 128]})
 def test_matmul_n_bits(bits: int, block: int) -> None:
     """The weights take no more memory than their bits."""
     depth, columns = 256, 64
@@ -85,8 +83,7 @@ def test_matmul_n_bits(bits: int, block: int) -> None:
     assert compiled.memory.weights_bytes <= depth * columns * bits // 8 + scale.nbytes + 512
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("bits", [4, 8])
+@each({"bits": [4, 8], "rows": [1, 3]})
 def test_more_blocks_than_sums_at_once(bits: int, rows: int) -> None:
     """The sums of some blocks wait for their scales, then those of the next ones in the same place; what is left over comes last."""
     block, columns = 16, 70

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from covering import pairs
+from covering import each
 from every import every
 from integer_convolutions import convolved, draw, model
 from native_checks import check_model, natively_together
@@ -12,9 +12,8 @@ import stepwell
 
 
 @natively_together
-@pairs({
-    "known": [True, False],
-    "kinds": [(np.uint8, np.int8), (np.int8, np.uint8)],
+@each({
+    ("known", "kinds"): [(known, kinds) for kinds in ((np.uint8, np.int8), (np.int8, np.uint8)) for known in (True, False)],
     ("shape", "filters", "attributes"): [
         ((2, 17, 7, 6), (5, 17, 1, 1), {}),
         ((1, 3, 9, 8), (17, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
