@@ -5,6 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from covering import each
 from every import every
 from importing import Arrays, check, floats, model, node, rng
 from native_checks import check_model, natively_together
@@ -46,8 +47,7 @@ def test_unique_as_they_come() -> None:
 
 
 @natively_together
-@every("dtype", [np.uint8, np.int64, np.float64, ml_dtypes.bfloat16, np.bool_])
-@every("axis", [0, 1, -1])
+@each({"dtype": [np.uint8, np.int64, np.float64, ml_dtypes.bfloat16, np.bool_], "axis": [0, 1, -1]})
 def test_unique_slices(axis: int, dtype: Any) -> None:
     x = rng(axis + 2).integers(0, 2, (4, 3, 2)).astype(dtype)
     if axis == 1:

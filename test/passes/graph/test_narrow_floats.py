@@ -120,10 +120,16 @@ def network() -> onnx.ModelProto:
     return model(nodes, weights, (1, 3, 33, 34))
 
 
-def test_a_network() -> None:
+@pytest.fixture(scope="module")
+def in_f32() -> tuple[onnx.ModelProto, stepwell.CompiledModel]:
+    """A network, and the same compiled with all numbers as they are."""
+    made = network()
+    return made, stepwell.compile(made)
+
+
+def test_a_network(in_f32: tuple[onnx.ModelProto, stepwell.CompiledModel]) -> None:
     """Within the error of bf16, and about the same wherever it runs; what lies between kernels, and the weights, have half of the bytes."""
-    made, x = network(), floats(1, 3, 33, 34)
-    plain = stepwell.compile(made)
+    (made, plain), x = in_f32, floats(1, 3, 33, 34)
     want = plain.run({"x": x})["y"]
     here = stepwell.compile(made, target="x86-64-v3", pipeline=always("x86-64-v3")).run({"x": x})["y"]
     with pretending() as targets:
@@ -142,9 +148,9 @@ def test_a_network() -> None:
     assert all("bf16" in kind for kind in between[:-1]), between
 
 
-def test_nodes_that_are_kept() -> None:
+def test_nodes_that_are_kept(in_f32: tuple[onnx.ModelProto, stepwell.CompiledModel]) -> None:
     """They read and multiply f32, whatever their neighbours do; `--explain` says so."""
-    made, x = network(), floats(1, 3, 33, 34)
+    (made, plain), x = in_f32, floats(1, 3, 33, 34)
     with pretending() as targets:
         all_of_it = stepwell.lower(made, "graph-opt", target=targets["bf16"], precision="bf16").text()
         kept = stepwell.lower(made, "graph-opt", target=targets["bf16"], precision="bf16", keep_f32=["/block/side", "*last"]).text()
@@ -155,7 +161,7 @@ def test_nodes_that_are_kept() -> None:
         assert text.count("blocked_conv\"(") - text.count("depthwise") >= 0
         filters = [line for line in text.splitlines() if '"graph.parameter"' in line and "bf16>" in line]
         assert len(filters) == narrow + 1, text  # and the product's
-    np.testing.assert_allclose(y, stepwell.compile(made).run({"x": x})["y"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(y, plain.run({"x": x})["y"], rtol=1e-4, atol=1e-5)
 
 
 def test_where_it_does_not_pay() -> None:
