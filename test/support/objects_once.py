@@ -6,9 +6,11 @@ run each time; what is left out is the same work on the same input. Nothing is k
 
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 from stepwell.codegen import objects, pool
 from stepwell.codegen.objects import Unit
+from stepwell.dialects.core.mlir import ExecutionEngine, ir
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.driver.plugins import of_code_generation
 
@@ -24,12 +26,12 @@ def compile_units(units: Sequence[Unit], **options: Any) -> dict[str, bytes]:
 
 def compile_plainly(units: Sequence[Unit], **options: Any) -> dict[str, bytes]:
     """As `compile_units`, without LLVM's optimisations, which take most of the time of a small kernel: for tests of what operators mean."""
-    engine = objects.ExecutionEngine
-    objects.ExecutionEngine = lambda module, opt_level, **rest: engine(module, opt_level=0, **rest)  # type: ignore[assignment,misc]
-    try:
+
+    def plain(module: ir.Module, opt_level: int, shared_libs: list[str]) -> ExecutionEngine:
+        return ExecutionEngine(module, opt_level=0, shared_libs=shared_libs)
+
+    with patch.object(objects, "ExecutionEngine", plain):
         return _once(units, _plain_objects, options)
-    finally:
-        objects.ExecutionEngine = engine  # type: ignore[misc]
 
 
 def _once(units: Sequence[Unit], known: dict[object, bytes], options: dict[str, Any]) -> dict[str, bytes]:
