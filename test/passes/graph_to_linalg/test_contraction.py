@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import pairs
+from covering import each, pairs
 from every import every
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -183,8 +183,7 @@ def test_batch_norm(dtype: str) -> None:
 
 
 @ops_together
-@every("dtype", FLOATS)
-@every("beta", [0.5, 0.75, 1.0, 0.6])
+@each({"dtype": FLOATS, "beta": [0.5, 0.75, 1.0, 0.6]})
 def test_lrn(beta: float, dtype: str) -> None:
     x = values(dtype, 2, 7, 3, 2)
     for size in (1, 4, 5):
@@ -192,8 +191,7 @@ def test_lrn(beta: float, dtype: str) -> None:
 
 
 @ops_together
-@every("dtype", FLOATS)
-@every("size", [1, 4, 5, 23])
+@each({"dtype": FLOATS, "size": [1, 4, 5, 23]})
 def test_blocked_lrn(size: int, dtype: str) -> None:
     """The first and the last channels have fewer neighbours, others have them in two or three blocks; what fills the last block counts not."""
     for places, block, channels in [((3, 2), 4, 11), ((5,), 8, 24), ((2, 3), 16, 20), ((1, 1), 2, 3)]:
