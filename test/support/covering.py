@@ -16,23 +16,25 @@ Day = Callable[[Any], bool] | Collection[Any]
 """The cases that scripts/test runs: what says so of a case, or those cases."""
 
 
+def each(factors: Factors) -> Callable[..., Any]:
+    """As `pairs`, with rows by day that have every value: for factors that the code treats one after another, where a row is dear."""
+    return some(_names(factors), *split(factors, _each_value))
+
+
 def pairs(factors: Factors) -> Callable[..., Any]:
     """Run a test with all combinations of what may vary, as `every` does; those that no row of pairs needs are a test marked `nightly`.
 
     A factor is a parameter, or several that vary together. Most mistakes take one value, or two that meet (D. R. Kuhn et al., "Software Fault
     Interactions", IEEE Transactions on Software Engineering 30(6), 2004).
     """
-    names = [name for factor in factors for name in ((factor,) if isinstance(factor, str) else factor)]
-    day, night = split(factors)
-    return in_parts(names, {"pairs": day}, {"others": night} if night else {})
+    return some(_names(factors), *split(factors))
 
 
 def every_by_day(names: Names, cases: Iterable[Any], day: Day, **options: Any) -> Callable[..., Any]:
     """Run a test with each of the `cases`, as `every` does; those that are not of the `day` are a test marked `nightly`."""
     made = list(cases)
     chosen = chooser(made, day)
-    others = [case for case in made if not chosen(case)]
-    return in_parts(names, {"chosen": [case for case in made if chosen(case)]}, {"others": others} if others else {}, **options)
+    return some(names, [case for case in made if chosen(case)], [case for case in made if not chosen(case)], **options)
 
 
 def by_day(cases: Iterable[Any], day: Day) -> list[Any]:
@@ -69,11 +71,10 @@ def fewest(rows: Iterable[Mapping[str, Any]], *wanted: Names) -> list[Mapping[st
     return chosen
 
 
-def in_parts(names: str | Sequence[str], day: Mapping[str, list[Any]], night: Mapping[str, list[Any]], **options: Any) -> Callable[..., Any]:
-    """Run a test with the cases of each part, as `every` does: a test for each part, those of the night marked `nightly`."""
-    listed = [names] if isinstance(names, str) else list(names)
-    parts = [pytest.param(cases, id=part) for part, cases in day.items()]
-    parts += [pytest.param(cases, id=part, marks=pytest.mark.nightly) for part, cases in night.items()]
+def some(names: str | Sequence[str], day: Sequence[Any], night: Sequence[Any], **options: Any) -> Callable[..., Any]:
+    """Run a test with the cases for the `day`, as `every` does; those for the `night`, which ask nothing alone, are a test marked `nightly`."""
+    parts = [pytest.param(day, id="day"), *([pytest.param(night, id="others", marks=pytest.mark.nightly)] if night else [])]
+    listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
     def decorate(test: Callable[..., None]) -> Any:
         @wraps(test)
@@ -89,11 +90,23 @@ def in_parts(names: str | Sequence[str], day: Mapping[str, list[Any]], night: Ma
     return decorate
 
 
-def split(factors: Factors) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """The combinations that have every pair of values, and the others."""
+Rows = Callable[[Mapping[str, Sequence[Any]]], Iterable[Mapping[str, Any]]]
+
+
+def _each_value(places: Mapping[str, Sequence[Any]]) -> Iterable[Mapping[str, Any]]:
+    """As many rows as the longest factor has values."""
+    return [{name: values[row % len(values)] for name, values in places.items()} for row in range(max(map(len, places.values())))]
+
+
+def _names(factors: Factors) -> list[str]:
+    return [name for factor in factors for name in ((factor,) if isinstance(factor, str) else factor)]
+
+
+def split(factors: Factors, rows: Rows = pairwise) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """The combinations that have every pair of values (or what else `rows` chooses), and the others."""
     lists = {name: list(values) for name, values in factors.items()}
     places = {name if isinstance(name, str) else ",".join(name): list(range(len(values))) for name, values in lists.items()}
-    chosen = {tuple(row.values()) for row in pairwise(places)}
+    chosen = {tuple(row.values()) for row in rows(places)}
     day: list[tuple[Any, ...]] = []
     night: list[tuple[Any, ...]] = []
     for row in product(*places.values()):

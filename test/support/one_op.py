@@ -3,9 +3,11 @@
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from every import message, running
 from op_closeness import Bound, meaningful, problem
 
 from stepwell.dialects.core.kernel_info import KernelInfo
@@ -48,8 +50,13 @@ def type_of_operand(operand: Any) -> TensorType:
     return TensorType(from_numpy(array.dtype), array.shape)
 
 
-def build(mnemonic: str, operands: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> ir.Module:
-    """A module with the kernel `@k` of one op; operands by field (None absent, a list for a variadic one) as arrays, types or literals."""
+def build(
+    mnemonic: str, operands: Sequence[Any], result_types: list[TensorType] | None = None, *, into: ir.Module | None = None, **attributes: Any
+) -> ir.Module:
+    """A module (`into`, or one of its own) with the kernel of one op.
+
+    Operands are by field (None absent, a list for a variadic one), as arrays, types or literals.
+    """
     types = map_groups(lambda o: o if isinstance(o, TensorType) else type_of_operand(o), operands)
     cls = op_class(mnemonic)
     results = result_types
@@ -62,14 +69,17 @@ def build(mnemonic: str, operands: Sequence[Any], result_types: list[TensorType]
         values = map_groups(lambda o: b.constant(value=o.array) if isinstance(o, Literal) else next(rest), operands)
         return list(b.create(cls, values, attributes, results).operation.results)
 
-    return build_kernel(body, [type_of_operand(o) if not isinstance(o, TensorType) else o for o in flatten(operands)], results)
+    return build_kernel(body, [type_of_operand(o) if not isinstance(o, TensorType) else o for o in flatten(operands)], results, into)
 
 
-def build_kernel(body: Callable[..., Any], types: Sequence[TensorType], results: Sequence[TensorType] | None = None) -> ir.Module:
-    """A module with the kernel `@k` that `body(builder, *arguments)` makes; `results` where an op says them."""
-    module = ir.Module.create()
+def build_kernel(
+    body: Callable[..., Any], types: Sequence[TensorType], results: Sequence[TensorType] | None = None, into: ir.Module | None = None
+) -> ir.Module:
+    """A module (`into`, or one of its own) with the kernel that `body(builder, *arguments)` makes; `results` where an op says them."""
+    module = into or ir.Module.create()
+    name = f"k{len(module.body.operations)}"
     with ir.InsertionPoint(module.body):
-        function = func.FuncOp("k", ir.FunctionType.get([t.to_mlir() for t in types], []))
+        function = func.FuncOp(name, ir.FunctionType.get([t.to_mlir() for t in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
             made = body(GraphBuilder(WeightTable()), *block.arguments)
@@ -115,11 +125,19 @@ def run_kernel(body: Callable[..., Any], arrays: Sequence[np.ndarray]) -> tuple[
 
 
 def run_module(module: ir.Module, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Lower a module with the kernel `@k` and call it."""
-    results = [TensorType.from_mlir(t) for t in ops_below(module.operation, "func.func")[0].opview.type.results]
+    """Lower a module with one kernel and call it."""
+    return run_kernels(module, [arrays])[0]
+
+
+def run_kernels(module: ir.Module, arrays: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, ...]]:
+    """Lower a module and call each of its kernels with its arrays."""
+    given, types = [], []
+    for function, own in zip(ops_below(module.operation, "func.func"), arrays, strict=True):
+        results = [TensorType.from_mlir(t) for t in function.opview.type.results]
+        given.append([*own, *(np.zeros([d or 0 for d in t.shape], to_numpy(t.dtype)) for t in results)])
+        types.append([(t.dtype, t.rank) for t in results])
     lower(module)
-    outs = [np.zeros([d or 0 for d in t.shape], to_numpy(t.dtype)) for t in results]
-    return execute(module, [*arrays, *outs], [(t.dtype, t.rank) for t in results])
+    return execute(module, given, types)
 
 
 def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
@@ -130,11 +148,15 @@ def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorTyp
         return op.evaluate(map_groups(lambda o: o.array if isinstance(o, Literal) else o, arrays))
 
 
-def execute(module: ir.Module, arrays: Sequence[np.ndarray], results: Sequence[tuple[str, int]]) -> tuple[np.ndarray, ...]:
-    """Bufferise, lower to loops and call `@k`; `results` are the dtype and rank of each."""
-    function = ops_below(module.operation, "func.func")[0]
-    readonly = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)}, context=function.context)
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get([readonly] * len(arrays), context=function.context)
+def execute(
+    module: ir.Module, arrays: Sequence[Sequence[np.ndarray]], results: Sequence[Sequence[tuple[str, int]]]
+) -> list[tuple[np.ndarray, ...]]:  # fmt: skip
+    """Bufferise, lower to loops and call each kernel with its arrays; `results` are the dtype and rank of each of its results."""
+    kernels = ops_below(module.operation, "func.func")
+    names = [ir.StringAttr(function.attributes["sym_name"]).value for function in kernels]
+    for function, given in zip(kernels, arrays, strict=True):
+        readonly = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)}, context=function.context)
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([readonly] * len(given), context=function.context)
     passmanager.PassManager.parse(BUFFERISE).run(module.operation)
     for copy in ops_below(module.operation, "memref.copy"):
         with ir.InsertionPoint(copy), copy.location:
@@ -142,8 +164,12 @@ def execute(module: ir.Module, arrays: Sequence[np.ndarray], results: Sequence[t
         copy.erase()
     ExpandMath().run(module.operation, PassState())
     passmanager.PassManager.parse(LOWER).run(module.operation)
-    engine = ExecutionEngine(module, opt_level=1, shared_libs=[])
-    address = engine.raw_lookup("_mlir_ciface_k")
+    engine = ExecutionEngine(module, opt_level=0, shared_libs=[])  # five times as fast as with optimisations
+    return [_call(engine, *each) for each in zip(names, arrays, results, strict=True)]
+
+
+def _call(engine: ExecutionEngine, name: str, arrays: Sequence[np.ndarray], results: Sequence[tuple[str, int]]) -> tuple[np.ndarray, ...]:
+    address = engine.raw_lookup(f"_mlir_ciface_{name}")
     if not address:
         raise StepwellError("no entry point")
     returned = (_descriptor_of_ranks([rank for _, rank in results]))()
@@ -198,10 +224,85 @@ def check_op(
     check_within(mnemonic, arrays, Bound(terms, ulps, scale, stored=0 if scale is None else ulps), options)
 
 
+@dataclass(frozen=True)
+class Check:
+    """An op, its operands and `options` (its attributes, and `types` as for `run_op`), and how far its results may be from the reference."""
+
+    name: str
+    mnemonic: str
+    arrays: Sequence[Any]
+    allowed: Bound
+    options: dict[str, Any]
+
+    def __str__(self) -> str:
+        operands = ", ".join(str(map_groups(lambda o: o if isinstance(o, TensorType) else type_of_operand(o), [o])[0]) for o in self.arrays)
+        attributes = "".join(f", {k}={v}" for k, v in self.options.items() if not isinstance(v, np.ndarray))
+        return f"{self.mnemonic}({operands}{attributes})"
+
+    def build(self, module: ir.Module) -> None:
+        """Put its kernel into a module."""
+        attributes = {k: v for k, v in self.options.items() if k != "types"}
+        build(self.mnemonic, self.options.get("types") or self.arrays, into=module, **attributes)
+
+    def judge(self, actual: Sequence[np.ndarray]) -> None:
+        """Raise AssertionError if the results are wrong."""
+        expected = reference(self.mnemonic, self.arrays, **{k: v for k, v in self.options.items() if k != "types"})
+        for a, e in zip(meaningful(self.mnemonic, actual), meaningful(self.mnemonic, expected), strict=True):
+            wrong = problem(a, e, self.allowed)
+            assert wrong is None, f"{self}: {wrong}"
+
+
+_waiting: list[Check] | None = None
+TOGETHER = 24  # kernels in one module
+
+
 def check_within(mnemonic: str, arrays: Sequence[Any], allowed: Bound, options: dict[str, Any]) -> None:
-    """Compare what compiled code computes with the reference. `options` are the op's attributes, and `types` as for `run_op`."""
-    actual = run_op(mnemonic, arrays, **options)
-    expected = reference(mnemonic, arrays, **{k: v for k, v in options.items() if k != "types"})
-    for a, e in zip(meaningful(mnemonic, actual), meaningful(mnemonic, expected), strict=True):
-        wrong = problem(a, e, allowed)
-        assert wrong is None, f"{mnemonic}: {wrong}"
+    """Compare what compiled code computes with the reference: now, or at the end of a test of `ops_together`."""
+    one = Check("-".join(running), mnemonic, arrays, allowed, options)
+    if _waiting is not None:
+        _waiting.append(one)
+    elif failed := failures([one]):
+        raise failed[0][1]
+
+
+def ops_together(test: Callable[..., None]) -> Callable[..., None]:
+    """Compile the ops that a test of many cases checks (see `every`) together, once all are drawn up; those that fail are named."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        global _waiting
+        waiting: list[Check] = []
+        _waiting = waiting
+        try:
+            test(*arguments, **fixtures)
+        finally:
+            _waiting = None
+        assert waiting, "the test checks no op"
+        failed = [failure for start in range(0, len(waiting), TOGETHER) for failure in failures(waiting[start : start + TOGETHER])]
+        if failed:
+            raise AssertionError(message(failed, len(waiting))) from failed[0][1]
+
+    return run
+
+
+def failures(checks: Sequence[Check]) -> list[tuple[str, Exception]]:
+    """What is wrong, by the names of the checks. Of ops that fail to compile together each half is tried by itself, down to a single one."""
+    operands = [[a.copy() for a in map(np.ascontiguousarray, flatten(one.arrays))] for one in checks]
+    try:
+        with context(), ir.Location.name("ops"):
+            whole = ir.Module.create()
+            for one in checks:
+                one.build(whole)
+            all_results = run_kernels(whole, operands)
+    except Exception as error:  # whatever it is, it is the failure of one of them
+        middle = len(checks) // 2
+        return [(checks[0].name, error)] if not middle else [*failures(checks[:middle]), *failures(checks[middle:])]
+    failed: list[tuple[str, Exception]] = []
+    for one, given, results in zip(checks, operands, all_results, strict=True):
+        try:
+            for before, after in zip(flatten(one.arrays), given, strict=True):
+                assert np.ascontiguousarray(before).tobytes() == after.tobytes(), f"{one}: an operand has changed"
+            one.judge(results)
+        except Exception as error:  # an assertion, mostly
+            failed.append((one.name, error))
+    return failed

@@ -3,7 +3,7 @@
 from itertools import combinations, product
 
 import pytest
-from covering import by_day, every_by_day, fewest, pairs, split
+from covering import _each_value, by_day, each, every_by_day, fewest, pairs, some, split
 from op_sweep import pairwise
 
 FACTORS = {"a": [1, 2, 3, 4], ("b", "c"): [("x", 0), ("y", 1), ("z", 2)], "d": [False, True]}
@@ -16,6 +16,22 @@ def test_every_pair_by_day_and_all_by_night() -> None:
     assert len(day) <= 14
     for i, j in combinations(range(4), 2):
         assert {(row[i], row[j]) for row in day} == {(row[i], row[j]) for row in every}
+
+
+def test_every_value_by_day_and_all_by_night() -> None:
+    day, night = split(FACTORS, _each_value)
+    assert day == [(1, "x", 0, False), (2, "y", 1, True), (3, "z", 2, False), (4, "x", 0, True)]
+    assert sorted([*day, *night]) == sorted((a, *bc, d) for a, bc, d in product(*FACTORS.values()))
+
+
+@each({"x": [1, 2, 3], "y": [1, 2]})
+def test_what_a_test_of_every_value_is_given(x: int, y: int, request: pytest.FixtureRequest) -> None:
+    assert (request.node.get_closest_marker("nightly") is not None) == ((x, y) not in [(1, 1), (2, 2), (3, 1)])
+
+
+@some("number", [1, 2], [3])
+def test_what_a_test_of_some_cases_is_given(number: int, request: pytest.FixtureRequest) -> None:
+    assert (request.node.get_closest_marker("nightly") is not None) == (number == 3)
 
 
 def test_two_factors_are_all_pairs() -> None:

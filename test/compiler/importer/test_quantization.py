@@ -7,9 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from covering import each
 from every import every
 from importing import check_native, expected_outputs, floats, model, node, rng
-from native_checks import natively_together
+from native_checks import check_model, natively_together
 from onnx import TensorProto, helper
 from other_domains import MICROSOFT
 
@@ -192,8 +193,10 @@ SIDES: list[tuple[Shape, Shape, Shape, Shape]] = [  # the operands, and their sc
 
 
 @natively_together
-@every("sides", SIDES, ids=str)
-@every(("left", "right", "result"), [(np.uint8, np.uint8, np.uint8), (np.int8, np.int8, np.int8), (np.uint8, np.int8, np.uint8)])
+@each({
+    "sides": SIDES,
+    ("left", "right", "result"): [(np.uint8, np.uint8, np.uint8), (np.int8, np.int8, np.int8), (np.uint8, np.int8, np.uint8)],
+})
 def test_qlinear_matmul(left: Any, right: Any, result: Any, sides: tuple[Shape, Shape, Shape, Shape]) -> None:
     a, b = integers(left, *sides[0]), integers(right, *sides[1], seed=2)
     a_scale, b_scale = scales(*sides[2]), scales(*sides[3], seed=4)
@@ -231,10 +234,12 @@ CONVOLUTIONS: list[tuple[Shape, Shape, dict[str, Any]]] = [
 
 
 @natively_together
-@every("case", CONVOLUTIONS, ids=str)
-@every(
-    ("data", "weights", "per_filter", "biased"), [(np.uint8, np.int8, True, True), (np.uint8, np.uint8, False, True), (np.int8, np.int8, True, False)]
-)
+@each({
+    "case": CONVOLUTIONS,
+    ("data", "weights", "per_filter", "biased"): [
+        (np.uint8, np.int8, True, True), (np.uint8, np.uint8, False, True), (np.int8, np.int8, True, False)
+    ],
+})
 def test_qlinear_conv(data: Any, weights: Any, per_filter: bool, biased: bool, case: tuple[Shape, Shape, dict[str, Any]]) -> None:
     """As ONNX Runtime, to the bit."""
     shape, filters, attributes = case
@@ -374,6 +379,7 @@ def nearly(got: np.ndarray, want: np.ndarray, steps: int) -> None:
     assert len(np.unique(want)) > 3
 
 
+@natively_together
 @every("case", OURS, ids=lambda c: c[0])
 def test_operators_of_onnx_runtime(case: tuple[str, dict[str, np.ndarray], dict[str, Any], int]) -> None:
     op, arrays, attributes, steps = case
@@ -382,7 +388,7 @@ def test_operators_of_onnx_runtime(case: tuple[str, dict[str, np.ndarray], dict[
     for given in (list(arrays), [next(k for k, a in arrays.items() if a.ndim > 1)]):  # what is no input is a constant
         inputs = {name: arrays[name] for name in given}
         constants = {name: array for name, array in arrays.items() if name not in given}
-        nearly(stepwell.compile(model(made, inputs, {"out": want}, constants)).run(inputs)["out"], want, steps)
+        check_model(model(made, inputs, {"out": want}, constants), inputs, lambda got: nearly(got["out"], want, steps))
 
 
 ABSENT: list[tuple[str, Sequence[str], dict[str, Any]]] = [
@@ -393,10 +399,12 @@ ABSENT: list[tuple[str, Sequence[str], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("op", "names", "attributes"), ABSENT, ids=lambda v: v if isinstance(v, str) else "")
+@natively_together
+@every(("op", "names", "attributes"), ABSENT, ids=lambda v: v if isinstance(v, str) else "")
 def test_zero_points_that_are_not_there_are_zero(op: str, names: Sequence[str], attributes: dict[str, Any]) -> None:
     everything = {**X, **Y, **to(0.2, 60)}
     arrays = {name: everything[name] for name in names if name}
     told = node(op, [name or "zero" for name in names], ["out"], domain=MICROSOFT, **attributes)
     (want,) = expected_outputs([told], {**arrays, "zero": np.array(0, np.uint8)}, ["out"], {}, 21)
-    nearly(stepwell.compile(model([node(op, names, ["out"], domain=MICROSOFT, **attributes)], arrays, {"out": want})).run(arrays)["out"], want, 1)
+    made = model([node(op, names, ["out"], domain=MICROSOFT, **attributes)], arrays, {"out": want})
+    check_model(made, arrays, lambda got: nearly(got["out"], want, 1))

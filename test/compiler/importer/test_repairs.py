@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes
@@ -9,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from commands import process
+from commands import Commands, process
 from every import every
 from importing import floats, node
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -368,11 +369,16 @@ def test_the_cache_warns_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 
-def test_the_command_says_it_once_on_standard_error(tmp_path: Path) -> None:
+def test_the_command_says_it_once_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also as a process, in which nobody else has set up how warnings are printed."""
     path = tmp_path / "model.onnx"
     path.write_bytes(made(chain()[::-1], x=(-1, 3)).SerializeToString())
-    for command in (["run", "--check", "reference"], ["compile", "--emit", "graph-opt", "-o", tmp_path / "out.mlir"], ["inspect"]):
-        ended = process("main", command[0], path, "--shape", "x=2x3", *command[1:])
+    for start, command in (
+        (Commands(capsys).stepwell, ["run", "--check", "reference"]),
+        (Commands(capsys).stepwell, ["compile", "--emit", "graph-opt", "-o", tmp_path / "out.mlir"]),
+        (partial(process, "main"), ["inspect"]),
+    ):
+        ended = start(command[0], path, "--shape", "x=2x3", *command[1:])
         assert ended.status == 0, ended.err
         said = [line for line in ended.err.splitlines() if "warning: " in line]
         assert [line.split("'")[0] for line in said] == [

@@ -52,6 +52,7 @@ def test_binarizer(kind: Any) -> None:
     check_native(node("Binarizer"), {"x": x}, {"y": (x > 0).astype(kind)})
 
 
+@natively_together
 def test_imputer() -> None:
     x = X.copy()
     x[1, 2] = x[3, 0] = NAN
@@ -89,8 +90,9 @@ def test_feature_vectorizer(kind: Any) -> None:
     check_native(made, inputs, {"y": np.concatenate(want, axis=1).astype(np.float32)})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(9,), (4, 3)])
+@natively_together
+@every("kind", KINDS)
+@every("shape", [(9,), (4, 3)])
 def test_one_hot_encoder(kind: Any, shape: tuple[int, ...]) -> None:
     categories = [3, -1, 7, 0]
     x = np.random.default_rng(2).choice([*categories, 2, 9], shape).astype(kind)

@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from importing import floats, ints
+from native_checks import natively_together
 from onnx import NodeProto, helper
 from other_domains import MICROSOFT, agree, check_native, model_of, of_runtime
 
@@ -114,8 +116,9 @@ def check(inputs: Arrays, size: int, *, runtime: bool = True, **attributes: Any)
     check_native(made, {n: a for n, a in inputs.items() if n not in weights}, want, weights, terms=256)
 
 
-@pytest.mark.parametrize("rotary", [0, 1])
-@pytest.mark.parametrize("packed", [False, True])
+@natively_together
+@every("rotary", [0, 1])
+@every("packed", [False, True])
 def test_prompts(packed: bool, rotary: int) -> None:
     inputs = new_tokens(5)
     if packed:
@@ -124,8 +127,9 @@ def test_prompts(packed: bool, rotary: int) -> None:
     check(inputs, 5, do_rotary=rotary)
 
 
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("count", [1, 3])
+@natively_together
+@every("interleaved", [0, 1])
+@every("count", [1, 3])
 def test_next_tokens(count: int, interleaved: int) -> None:
     """A past of exactly the tokens so far, to which the new ones are added."""
     past = {"pk": floats(B, KV, 6, H, seed=3), "pv": floats(B, KV, 6, H, seed=4)}
@@ -134,6 +138,7 @@ def test_next_tokens(count: int, interleaved: int) -> None:
     check(inputs, 6 + count, do_rotary=1, rotary_interleaved=interleaved, runtime=runtime)
 
 
+@natively_together
 def test_a_cache_with_room_and_sequences_of_different_lengths() -> None:
     """The cache is as long as the longest sequence will be; each sequence goes on where it ends."""
     past = {"pk": floats(B, KV, MOST, H, seed=3), "pv": floats(B, KV, MOST, H, seed=4)}
@@ -152,8 +157,9 @@ def test_a_total_beyond_all_tokens() -> None:
 VARIANTS = [{"local_window_size": 3}, {"softcap": 0.7}, {"smooth_softmax": 1}, {"scale": 0.4}, {"local_window_size": 2, "softcap": 1.5}]
 
 
-@pytest.mark.parametrize("attributes", VARIANTS, ids=str)
-@pytest.mark.parametrize("past", [False, True])
+@natively_together
+@every("attributes", VARIANTS, ids=str)
+@every("past", [False, True])
 def test_variants(past: bool, attributes: dict[str, Any]) -> None:
     before = {"pk": floats(B, KV, 6, H, seed=3), "pv": floats(B, KV, 6, H, seed=4)} if past else {}
     count = 1 if past else 5
@@ -161,6 +167,7 @@ def test_variants(past: bool, attributes: dict[str, Any]) -> None:
     check({**new_tokens(count), **before, **lengths(total, total, total=total)}, total, **attributes)
 
 
+@natively_together
 def test_bias_sink_and_positions() -> None:
     more = {"bias": floats(1, N, 5, 5, seed=5), **lengths(5, 5, total=5)}
     check({**new_tokens(5), **more}, 5)

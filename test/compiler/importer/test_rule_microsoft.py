@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from every import every
 from importing import floats, ints, value_info
+from native_checks import natively_together
 from onnx import NodeProto, helper, numpy_helper
 from other_domains import MICROSOFT, agree, check_native, model_of, of_runtime
 
@@ -30,6 +31,7 @@ def check(made: NodeProto, inputs: dict[str, np.ndarray], want: dict[str, np.nda
     check_native(made, inputs, expected, terms=terms)
 
 
+@natively_together
 @every("alpha", [1.0, 0.25])
 @every(
     ("a", "b", "flags"),
@@ -58,8 +60,9 @@ ACTIVATIONS: dict[str, tuple[list[float], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("added", [False, True])
+@natively_together
+@every("activation", ACTIVATIONS)
+@every("added", [False, True])
 def test_fused_conv(activation: str, added: bool) -> None:
     parameters, function = ACTIVATIONS[activation]
     x, w, bias = floats(2, 3, 7, 8), floats(4, 3, 3, 2, seed=1) / 4, floats(4, seed=2)
@@ -73,7 +76,8 @@ def test_fused_conv(activation: str, added: bool) -> None:
     check(made, inputs, {"y": want}, runtime=not added)
 
 
-@pytest.mark.parametrize("activation", ["Relu", "LeakyRelu", "Sigmoid", "Tanh"])
+@natively_together
+@every("activation", ["Relu", "LeakyRelu", "Sigmoid", "Tanh"])
 def test_fused_gemm(activation: str) -> None:
     parameters, function = ACTIVATIONS[activation]
     inputs = {"a": floats(5, 3), "b": floats(4, 5, seed=1), "c": floats(4, seed=2)}
@@ -90,7 +94,8 @@ def fast_gelu(v: np.ndarray) -> np.ndarray:
     return 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 8), (5, 7)])
+@natively_together
+@every("shape", [(2, 3, 8), (5, 7)])
 def test_gelus(shape: tuple[int, ...]) -> None:
     x, bias = floats(*shape) * 3, floats(shape[-1], seed=1)
     wide = x.astype(np.float64)
@@ -102,6 +107,7 @@ def test_gelus(shape: tuple[int, ...]) -> None:
         check(node("QuickGelu", "x", alpha=alpha), {"x": x}, {"y": (wide / (1 + np.exp(-alpha * wide))).astype(np.float32)})
 
 
+@natively_together
 def test_bias_softmax() -> None:
     """The bias is repeated along inner dimensions, along outer ones, and the softmax takes several dimensions together."""
     x = floats(2, 3, 4, 5)
@@ -119,8 +125,9 @@ def normalised(v: np.ndarray, epsilon: float, simplified: bool = False) -> tuple
     return centred * inverse, mean, inverse
 
 
-@pytest.mark.parametrize("skip", [(2, 3, 8), (1, 3, 8), (3, 8)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@natively_together
+@every("skip", [(2, 3, 8), (1, 3, 8), (3, 8)])
+@every("dtype", [np.float32, np.float16])
 def test_skip_layer_normalization(skip: tuple[int, ...], dtype: Any) -> None:
     """With and without the shift and the bias; each output that is asked for."""
     shapes = {"x": (2, 3, 8), "s": skip, "g": (8,), "t": (8,), "b": (8,)}
@@ -136,7 +143,8 @@ def test_skip_layer_normalization(skip: tuple[int, ...], dtype: Any) -> None:
     check(node("SkipLayerNormalization", "x s g"), {n: inputs[n] for n in "xsg"}, {"y": plain.astype(dtype)}, terms=128)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 8), (6, 8)])
+@natively_together
+@every("shape", [(2, 3, 8), (6, 8)])
 def test_simplified_layer_normalizations(shape: tuple[int, ...]) -> None:
     inputs = {"x": floats(*shape), "s": floats(*shape, seed=1), "g": floats(8, seed=2), "b": floats(8, seed=3)}
     total = sum(inputs[n].astype(np.float64) for n in "xsb")
@@ -161,8 +169,9 @@ def test_normalizations_in_onnx_s_own_domain(op: str) -> None:
     np.testing.assert_allclose(stepwell.compile(proto, threads=1)(x)[0], want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("segments", [False, True])
-@pytest.mark.parametrize("positions", [False, True])
+@natively_together
+@every("segments", [False, True])
+@every("positions", [False, True])
 def test_embed_layer_normalization(segments: bool, positions: bool) -> None:
     r = np.random.default_rng(5)
     inputs = {

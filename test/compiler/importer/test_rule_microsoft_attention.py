@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from every import every
 from importing import context, floats, ints
+from native_checks import natively_together
 from onnx import NodeProto, helper
 from other_domains import MICROSOFT, agree, check_native, model_of, of_runtime
 
@@ -79,6 +80,7 @@ def masks(keys: int) -> list[np.ndarray | None]:
     return [None, ints(2, keys, dtype=np.int32), ints(2, keys, 0, 1, dtype=np.int32), flags(B, keys), flags(B, S, keys)]
 
 
+@natively_together
 @every("mask", range(5))
 @every("unidirectional", [0, 1])
 @every("past", [0, 3])
@@ -105,6 +107,7 @@ def test_attention(mask: int, unidirectional: int, past: int) -> None:
     check(made, inputs, want)
 
 
+@natively_together
 def test_attention_with_a_bias_of_scores() -> None:
     x, weights, bias = floats(B, S, 7), floats(7, 3 * N * H, seed=2) / 3, floats(3 * N * H, seed=1)
     q, k, v = (by_head(part, N) for part in np.split(x.astype(np.float64) @ weights + bias, 3, axis=2))
@@ -119,8 +122,9 @@ def parts(queries: int = S, keys: int = 7, value: int = V) -> Arrays:
     return {"q": floats(B, queries, N * H), "k": floats(B, keys, N * H, seed=1), "v": floats(B, keys, N * value, seed=2)}
 
 
-@pytest.mark.parametrize("mask", [None, (B,), (B, 7), (B, S, 7)])
-@pytest.mark.parametrize("unidirectional", [0, 1])
+@natively_together
+@every("mask", [None, (B,), (B, 7), (B, S, 7)])
+@every("unidirectional", [0, 1])
 def test_multi_head_attention(mask: tuple[int, ...] | None, unidirectional: int) -> None:
     """Other numbers of keys than of queries, and values of another size; a bias of the inputs and one of the scores."""
     inputs = parts() if not unidirectional else parts(7)
@@ -138,6 +142,7 @@ def test_multi_head_attention(mask: tuple[int, ...] | None, unidirectional: int)
         check(made, named, {"y": attend(*(by_head(p.astype(np.float64), N) for p in moved), added)})
 
 
+@natively_together
 def test_packed_inputs() -> None:
     """All three in one tensor, keys and values in one, and keys and values by head; the runtime's CPU kernels have not all of them."""
     q, k, v = parts(S, S, H).values()
@@ -150,7 +155,8 @@ def test_packed_inputs() -> None:
     check(node("MultiHeadAttention", "q k v", num_heads=N), inputs, {"y": attend(by_head(q, N), inputs["k"], inputs["v"])}, runtime=False)
 
 
-@pytest.mark.parametrize("queries", [1, 3])
+@natively_together
+@every("queries", [1, 3])
 def test_past_of_multi_head_attention(queries: int) -> None:
     inputs = {**parts(queries, queries, H), "pk": floats(B, N, 4, H, seed=5), "pv": floats(B, N, 4, H, seed=6)}
     k, v = (np.concatenate([inputs[f"p{n}"], by_head(inputs[n], N)], axis=2) for n in "kv")
@@ -180,8 +186,9 @@ def turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: int) ->
     return out
 
 
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("pairs", [4, 2])
+@natively_together
+@every("interleaved", [0, 1])
+@every("pairs", [4, 2])
 def test_rotary_embedding(interleaved: int, pairs: int) -> None:
     """Tokens in a row and by head; positions of each token and of the first; heads that are turned in part."""
     angles = floats(11, pairs, seed=1)

@@ -7,7 +7,8 @@ import numpy as np
 import onnx
 import pytest
 from every import every
-from importing import floats, model, node
+from importing import Arrays, floats, model, node
+from native_checks import check_model, natively_together
 from onnx.reference import ReferenceEvaluator
 
 import stepwell
@@ -28,6 +29,7 @@ def rotary(inputs: dict[str, np.ndarray], **attributes: Any) -> onnx.NodeProto:
     return node("RotaryEmbedding", list(inputs), ["y"], **attributes)
 
 
+@natively_together
 @every("flat", [False, True])
 @every("by_position", [False, True])
 @every("interleaved", [0, 1])
@@ -38,10 +40,12 @@ def test_rotary_embedding(size: int, pairs: int, interleaved: int, by_position: 
     part = {"rotary_embedding_dim": 2 * pairs} if 2 * pairs < size else {}
     made = model([rotary(inputs, interleaved=interleaved, **part, **({"num_heads": H} if flat else {}))], inputs, {"y": inputs["x"]}, opset=23)
     [want] = ReferenceEvaluator(made).run(None, inputs)
-    for threads in (1, 2):
-        got = stepwell.compile(made, threads=threads).run(inputs)["y"]
-        assert got.shape == want.shape
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+    def judge(got: Arrays) -> None:
+        assert got["y"].shape == want.shape
+        np.testing.assert_allclose(got["y"], want, rtol=1e-6, atol=1e-6)
+
+    check_model(made, inputs, judge, threads=(1, 2))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from covering import pairs
 from every import every
-from importing import check, floats, ints, model, node, rng
+from importing import Arrays, check, floats, ints, model, node, rng
+from native_checks import check_model, natively_together
 
 import stepwell
 from stepwell.importer.rules.signals import roots_of_unity
@@ -70,23 +71,38 @@ def test_dft_of_real_data_and_back(size: int) -> None:
     check(node("DFT", ["x", "n"], onesided=1, inverse=1), {"x": spectrum}, weights, opset=20, expected=[data], terms=256)
 
 
-@pairs({
-    "size": [63, 64, 65, 90, 129],
-    ("parts", "onesided", "inverse"): [(1, 0, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0), (2, 0, 1)],
-    "dtype": [np.float32, np.float64],
-})
+WAYS = [(1, 0, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0), (2, 0, 1)]
+
+
+@natively_together
+@pairs({"size": [63, 64, 65], ("parts", "onesided", "inverse"): WAYS, "dtype": [np.float32, np.float64]})
 def test_long_dft_of_all_frequencies(size: int, parts: int, onesided: int, inverse: int, dtype: type) -> None:
     """Of even and odd lengths, from which on signals are folded; a middle dimension is transformed, and others stay where they are."""
+    check_dft(size, parts, onesided, inverse, dtype)
+
+
+@pytest.mark.nightly
+@natively_together
+@every("dtype", [np.float32, np.float64])
+@every(("parts", "onesided", "inverse"), WAYS)
+@every("size", [90, 129])
+def test_longer_dft_of_all_frequencies(size: int, parts: int, onesided: int, inverse: int, dtype: type) -> None:
+    check_dft(size, parts, onesided, inverse, dtype)
+
+
+def check_dft(size: int, parts: int, onesided: int, inverse: int, dtype: type) -> None:
     data = floats(2, size, 3, parts).astype(dtype)
     values = data[..., 0].astype(np.complex128) + (1j * data[..., 1] if parts == 2 else 0)
     want = np.fft.ifft(values, axis=1) if inverse else np.fft.fft(values, axis=1)[:, : size // 2 + 1 if onesided else size]
     made = node("DFT", ["x"], axis=1, inverse=inverse, onesided=onesided)
     proto = model([made], {"x": data}, {"y": data}, opset=17)
-    for threads in (1, 2):
-        got = stepwell.compile(proto, threads=threads).run({"x": data})["y"]
-        tolerance = np.finfo(dtype).eps * (size if dtype == np.float64 else 1) * np.abs(values).sum(axis=1).max() / (size if inverse else 1)
-        assert got.dtype == dtype
-        np.testing.assert_allclose(got, np.stack([want.real, want.imag], axis=-1), rtol=0, atol=tolerance)
+    tolerance = np.finfo(dtype).eps * (size if dtype == np.float64 else 1) * np.abs(values).sum(axis=1).max() / (size if inverse else 1)
+
+    def judge(got: Arrays) -> None:
+        assert got["y"].dtype == dtype
+        np.testing.assert_allclose(got["y"], np.stack([want.real, want.imag], axis=-1), rtol=0, atol=tolerance)
+
+    check_model(proto, {"x": data}, judge, threads=(1, 2))
 
 
 @pytest.mark.parametrize("onesided", [0, 1])

@@ -5,8 +5,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from covering import each
 from every import every
-from importing import check, floats, model, node, rng
+from importing import Arrays, check, floats, model, node, rng
+from native_checks import check_model, natively_together
 
 import stepwell
 from stepwell.dialects.core.sizes import symbol
@@ -17,29 +19,35 @@ def check_folded(single: Any, inputs: dict[str, np.ndarray], expected: list[np.n
     check(single, inputs, outputs=outputs, expected=expected, opset=opset)
     declared = dict(zip(outputs, expected, strict=True))
     folded, native = model([single], {}, declared, inputs, opset=opset), model([single], inputs, declared, opset=opset)
-    for got in (stepwell.compile(folded).run({}), stepwell.compile(native).run(inputs)):
+
+    def judge(got: Arrays) -> None:
         for name, want in declared.items():
             assert got[name].dtype == want.dtype
             np.testing.assert_array_equal(got[name].astype(np.float64), want.astype(np.float64))
+
+    check_model(folded, {}, judge)
+    check_model(native, inputs, judge)
 
 
 # --- Unique
 
 
+@natively_together
 def test_unique_in_order() -> None:
     x = np.array([2, 1, 1, 3, 4, 3], np.float32)
     want = [np.array([1, 2, 3, 4], np.float32), np.array([1, 0, 3, 4]), np.array([1, 0, 0, 2, 3, 2]), np.array([2, 1, 2, 1])]
     check_folded(node("Unique", ["x"], ["y", "i", "j", "n"]), {"x": x}, want, ["y", "i", "j", "n"], 11)
 
 
+@natively_together
 def test_unique_as_they_come() -> None:
     x = np.array([[2, 1, 1], [3, 4, 3]], np.int8)
     want = [np.array([2, 1, 3, 4], np.int8), np.array([0, 1, 3, 4]), np.array([0, 1, 1, 2, 3, 2]), np.array([1, 2, 2, 1])]
     check_folded(node("Unique", ["x"], ["y", "i", "j", "n"], sorted=0), {"x": x}, want, ["y", "i", "j", "n"], 11)
 
 
-@every("dtype", [np.uint8, np.int64, np.float64, ml_dtypes.bfloat16, np.bool_])
-@every("axis", [0, 1, -1])
+@natively_together
+@each({"dtype": [np.uint8, np.int64, np.float64, ml_dtypes.bfloat16, np.bool_], "axis": [0, 1, -1]})
 def test_unique_slices(axis: int, dtype: Any) -> None:
     x = rng(axis + 2).integers(0, 2, (4, 3, 2)).astype(dtype)
     if axis == 1:
@@ -49,6 +57,7 @@ def test_unique_slices(axis: int, dtype: Any) -> None:
     check_folded(node("Unique", ["x"], ["y", "i", "j", "n"], axis=axis), {"x": x}, want, ["y", "i", "j", "n"], 28)
 
 
+@natively_together
 def test_unique_with_nan() -> None:
     x = np.array([np.nan, 1, np.nan, -np.inf, 1], np.float32)
     want = [np.array([-np.inf, 1, np.nan], np.float32), np.array([3, 1, 0]), np.array([2, 1, 2, 0, 1]), np.array([1, 2, 2])]
@@ -86,7 +95,8 @@ def test_boxes_that_are_kept(most: int | None, overlap: float | None, least: flo
 # --- Compress and NonZero
 
 
-@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@natively_together
+@every("axis", [None, 0, 1, -1])
 def test_compress(axis: int | None) -> None:
     x, condition = floats(3, 2, 4), np.array([True, False, True, True][: {None: 4, 0: 3, 1: 2, -1: 4}[axis]])
     want = np.compress(condition, x.ravel() if axis is None else x, axis=axis or 0)

@@ -175,8 +175,9 @@ def assert_classifies(node: NodeProto, x: np.ndarray, by_runtime: bool = True) -
     check_native(node, {"x": x}, want, terms=128)
 
 
-@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
-@pytest.mark.parametrize("each", ["all", "tree"])
+@natively_together
+@every("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
+@every("each", ["all", "tree"])
 def test_classifiers_of_several_classes(transform: str, each: str) -> None:
     trees = random_trees(8, 9, 4, 3, ["BRANCH_LEQ", "BRANCH_GT"], each=each)
     assert_classifies(classifier(trees, [7, -2, 40], post_transform=transform, base_values=[0.1, -0.2, 0.3]), samples(30))
@@ -196,8 +197,9 @@ def test_probit_of_probabilities() -> None:
     np.testing.assert_allclose(reference["scores"], want, atol=1e-4)
 
 
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
-@pytest.mark.parametrize("positive", [False, True])
+@natively_together
+@every("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@every("positive", [False, True])
 def test_classifiers_of_two_classes(transform: str, positive: bool) -> None:
     """Trees that vote for one class only, as boosting makes them."""
     trees = random_trees(10, 6, 4, 1, ["BRANCH_LT"], positive=positive)
@@ -266,6 +268,7 @@ def test_where_missing_values_go(mode: int, flag: int) -> None:
         check_native(node, {"x": x}, {"y": np.where(yes, 10, 20).astype(np.float32).reshape(-1, 1)}, version=5)
 
 
+@natively_together
 def test_a_single_sample_and_no_samples() -> None:
     trees = random_trees(12, 6, 4, 2, MODES)
     for rows in (1, 0):

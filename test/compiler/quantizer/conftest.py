@@ -1,6 +1,7 @@
-"""A network that several tests look at, quantised once."""
+"""What tests of the quantiser share: a network that is quantised once, and the machine code of kernels that are the same."""
 
 import numpy as np
+import objects_once
 import pytest
 from float_networks import branching
 
@@ -17,3 +18,8 @@ def images() -> np.ndarray:
 def network(images: np.ndarray) -> Quantized:
     """`float_networks.branching`, quantised."""
     return quantize(branching(0), {"x": images})
+
+
+@pytest.fixture(autouse=True)
+def _objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepwell.codegen.pool.compile_units", objects_once.compile_units)

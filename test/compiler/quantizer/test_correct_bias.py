@@ -33,8 +33,9 @@ def mean_errors(network: Quantized, model: onnx.ModelProto, samples: list[dict[s
     """Of each layer's result, which has the same name in all these networks: (result in floats - result) for each channel."""
     values = {f"{name}.y": name for name in LAYERS} | {OUTPUT: "matmul15"}
     errors = {}
+    runs = [[run_plainly(m, feed, list(values)) for feed in samples] for m in (network.floats, model)]
     for value, name in values.items():
-        want, got = (np.stack([run_plainly(m, feed, [value])[value] for feed in samples]).astype(np.float64) for m in (network.floats, model))
+        want, got = (np.stack([run[value] for run in of_model]).astype(np.float64) for of_model in runs)
         errors[name] = (want - got).mean((0, 1, 3, 4) if name.startswith("conv") else (0, 1))
     return errors
 

@@ -27,7 +27,7 @@ def scores(model: Path) -> np.ndarray:
     return run_onnxruntime(str(model), {"image": DATA})["probability"]
 
 
-def test_a_process_writes_a_quantised_network(data: Path, tmp_path: Path):
+def test_a_process_writes_a_quantised_network(commands: Commands, data: Path, tmp_path: Path):
     out, seen = tmp_path / "out.onnx", tmp_path / "seen.npz"
     ended = process("main", "quantize", DIGITS, "--data", data, "--batch", "4", "--histograms", seen, "-o", out)
     assert (ended.status, ended.err) == (0, "")
@@ -35,7 +35,7 @@ def test_a_process_writes_a_quantised_network(data: Path, tmp_path: Path):
     assert np.abs(scores(out) - scores(DIGITS)).max() < 0.1
     assert {"QuantizeLinear", "DequantizeLinear"} <= {node.op_type for node in onnx.load(out).graph.node}
     assert out.stat().st_size < DIGITS.stat().st_size / 2
-    again = process("main", "run", out, "--input", f"image={data}", "--check", "onnxruntime")
+    again = commands.stepwell("run", out, "--input", f"image={data}", "--check", "onnxruntime")
     assert again.status == 0, again.err
 
 

@@ -123,9 +123,10 @@ def whole(case: Case) -> bool:
     return all(float(stretched(d, s)).is_integer() for d, s in zip(case.operands[0].shape, case.attributes["scales"], strict=True))
 
 
+@pytest.mark.parametrize("examples", [8, pytest.param(25, marks=pytest.mark.nightly)])
 @every("mnemonic", sorted(set(with_cases()) - set(ALONE)))
-def test_reference_against_onnx(mnemonic: str) -> None:
-    @settings(max_examples=20)
+def test_reference_against_onnx(mnemonic: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(cases(mnemonic, sorted(set(legal_dtypes(mnemonic)) & set(ONLY.get(mnemonic, DTYPES)))))
     def check(case: Case) -> None:
         assume(case.attributes.get("size", 1) % 2)  # LRN over an even number of channels: ONNX Runtime refuses it
@@ -165,7 +166,7 @@ def test_lrn_of_any_number_of_channels(size: int) -> None:
 @every("mnemonic", sorted(m for m, cls in op_classes().items() if issubclass(cls, FloatUnary)))
 @every("dtype", ["f16", "bf16", "f32"])
 def test_accuracy_of_float_functions(mnemonic: str, dtype: str) -> None:
-    @settings(max_examples=10)
+    @settings(max_examples=4)
     @given(cases(mnemonic))
     def check(case: Case) -> None:
         x = case.operands[0].astype(to_numpy(dtype))

@@ -4,6 +4,7 @@ from typing import Any
 
 import hypothesis
 import numpy as np
+import pytest
 from every import every
 from hypothesis import given, settings
 from op_cases import LEFT_OUT, cases, cases_and_random, with_cases
@@ -23,9 +24,13 @@ def run(mnemonic: str, case: Case) -> tuple[np.ndarray, ...]:
         return tuple(map(np.asarray, as_tuple(op_class(mnemonic).reference(*case.operands, **case.attributes))))
 
 
+EXAMPLES = pytest.mark.parametrize("examples", [5, pytest.param(20, marks=pytest.mark.nightly)])
+
+
+@EXAMPLES
 @every("mnemonic", MNEMONICS)
-def test_reference_gives_the_inferred_types(mnemonic: str) -> None:
-    @settings(max_examples=15)
+def test_reference_gives_the_inferred_types(mnemonic: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(cases(mnemonic))
     def check(case: Case) -> None:
         inferred = as_tuple(op_class(mnemonic).infer(*map_groups(type_of_array, case.operands), **case.attributes))
@@ -42,9 +47,10 @@ def test_reference_gives_the_inferred_types(mnemonic: str) -> None:
     check()
 
 
+@EXAMPLES
 @every("mnemonic", [m for m in MNEMONICS if m != "constant"])
-def test_inference_with_dynamic_dimensions_allows_what_comes(mnemonic: str) -> None:
-    @settings(max_examples=15)
+def test_inference_with_dynamic_dimensions_allows_what_comes(mnemonic: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(cases_and_random(mnemonic))
     def check(drawn: tuple[Case, Random]) -> None:
         case, random = drawn

@@ -1,12 +1,10 @@
 """Booleans in vectors, natively: what is read, written, chosen by and folded is right for every size, and true is written as 1."""
 
 import numpy as np
-import pytest
 from every import every
 from importing import model, node, rng
+from native_checks import Arrays, check_model, natively_together
 from onnx import NodeProto
-
-import stepwell
 
 X = rng(1).normal(size=(3, 5, 67)).astype(np.float32)
 X[0, 1, 3:20] = np.nan
@@ -30,6 +28,7 @@ CASES: dict[str, tuple[list[NodeProto], np.ndarray]] = {
 }  # fmt: skip
 
 
+@natively_together
 @every("target", ["host", "x86-64-v3"])
 @every("name", CASES)
 def test_booleans_in_vectors(name: str, target: str) -> None:
@@ -40,16 +39,19 @@ def test_booleans_in_vectors(name: str, target: str) -> None:
     used = {i for made in nodes for i in made.input}
     given = {k: v for k, v in inputs.items() if k in used}
     proto = model(nodes, given, {"y": want}, {k: v for k, v in weights.items() if k in used})
-    compiled = stepwell.compile(proto, threads=1, target=target)
-    got = compiled.run(given)["y"]
-    np.testing.assert_array_equal(got, want)
-    if got.dtype == bool:
-        assert set(np.unique(got.view(np.uint8))) <= {0, 1}
+
+    def judge(got: Arrays) -> None:
+        np.testing.assert_array_equal(got["y"], want)
+        if want.dtype == bool:
+            assert set(np.unique(got["y"].view(np.uint8))) <= {0, 1}
+
+    check_model(proto, given, judge, threads=[1], target=target)
 
 
-@pytest.mark.parametrize("size", [1, 7, 15, 16, 17, 31, 33, 64, 129, 1000])
+@natively_together
+@every("size", [1, 7, 15, 16, 17, 31, 33, 64, 129, 1000])
 def test_every_size(size: int) -> None:
     bits, x = rng(size).integers(0, 2, size).astype(bool), rng(size).normal(size=size).astype(np.float32)
     nodes = [node("Less", ["x", "zero"], ["c"]), node("Or", ["b", "c"])]
     proto = model(nodes, {"b": bits, "x": x}, {"y": bits}, {"zero": np.array(0, np.float32)})
-    np.testing.assert_array_equal(stepwell.compile(proto).run({"b": bits, "x": x})["y"], bits | (x < 0))
+    check_model(proto, {"b": bits, "x": x}, lambda got: np.testing.assert_array_equal(got["y"], bits | (x < 0)))

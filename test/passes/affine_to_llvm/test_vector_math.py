@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from commands import Commands
 from every import every
 from onnx import TensorProto, helper
 
@@ -160,13 +161,13 @@ def test_a_model_with_and_without_libm(libm):
     np.testing.assert_allclose(compiled.run({"x": x})["y"], session.run(None, {"x": x})[0], rtol=16 * np.finfo(np.float32).eps)
 
 
-def test_libm_from_the_command_line(tmp_path):
+def test_libm_from_the_command_line(tmp_path, capsys):
     onnx.save(small_model(), tmp_path / "small.onnx")
     texts = []
     for options in ([], ["--libm"]):
         out = tmp_path / "out.mlir"
-        command = [sys.executable, "-m", "stepwell.cli.main", "compile", tmp_path / "small.onnx", "--emit", "llvm", "-o", out, *options]
-        subprocess.run(command, check=True, capture_output=True)
+        ended = Commands(capsys).stepwell("compile", tmp_path / "small.onnx", "--emit", "llvm", "-o", out, *options)
+        assert ended.status == 0, ended.err
         texts.append(out.read_text())
     assert "@erff" not in texts[0]
     assert "@erff" in texts[1]
@@ -177,6 +178,7 @@ def test_the_page_states_the_declared_bounds():
     assert page == measuring.page_with_table(page), "run scripts/check_vector_math.py --docs"
 
 
+@pytest.mark.nightly
 def test_coefficients_are_what_the_script_makes():
     pytest.importorskip("mpmath")
     done = subprocess.run([sys.executable, ROOT / "scripts" / "fit_polynomials.py", "--check"], capture_output=True, text=True)

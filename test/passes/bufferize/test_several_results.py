@@ -6,6 +6,7 @@ import guarded
 import numpy as np
 import onnx
 import pytest
+from covering import pairs
 from every import every
 from importing import check_native, expected_outputs, floats, model, node
 from native_checks import natively_together
@@ -172,9 +173,7 @@ def test_the_same_value_as_two_results_and_one_made_of_another() -> None:
 
 
 @natively_together
-@every("axis", [0, 1, -1])
-@every("largest", [0, 1])
-@every("dtype", [np.float32, np.int64])
+@pairs({"axis": [0, 1, -1], "largest": [0, 1], "dtype": [np.float32, np.int64]})
 def test_top_k(axis: int, largest: int, dtype: type) -> None:
     x = (floats(5, 7, 6) * 100).astype(dtype)
     made = node("TopK", ["x", "k"], ["values", "places"], axis=axis, largest=largest)

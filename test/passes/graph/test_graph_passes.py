@@ -184,19 +184,23 @@ def assert_close(got, want) -> None:
         np.testing.assert_allclose(got[name], expected, rtol=0, atol=TOLERANCE * scale)
 
 
+@pytest.mark.parametrize("examples", [12, pytest.param(40, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda p: "all" if p == PIPELINE else p)
-@settings(max_examples=25)
-@given(graphs())
-def test_random_graphs_mean_the_same(pipeline, graph):
-    module, weights, inputs = graph
-    before = evaluate(module, weights, inputs)
-    text = str(module)
-    run(module, weights, pipeline)
-    try:
-        assert_close(evaluate(module, weights, inputs), before)
-    except AssertionError:
-        print(text, module, sep="\n")
-        raise
+def test_random_graphs_mean_the_same(pipeline, examples):
+    @settings(max_examples=examples)
+    @given(graphs())
+    def check(graph):
+        module, weights, inputs = graph
+        before = evaluate(module, weights, inputs)
+        text = str(module)
+        run(module, weights, pipeline)
+        try:
+            assert_close(evaluate(module, weights, inputs), before)
+        except AssertionError:
+            print(text, module, sep="\n")
+            raise
+
+    check()
 
 
 @settings(max_examples=25)

@@ -1,5 +1,6 @@
 """Networks whose weights and activations are stored in bf16, natively: products of rounded numbers, summed in f32, on machines with and without."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -7,11 +8,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from covering import pairs, some
+from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 from quantized_networks import HALF_TILES, pretending
 
 import stepwell
 from stepwell.dialects.support.errors import InputError, PipelineError
+from stepwell.dialects.target.description import Target
 
 RNG = np.random.default_rng(53)
 ALWAYS = "narrow-floats{to=bf16 always=true}"
@@ -31,6 +35,7 @@ def floats(*shape: int, scale: float = 1.0) -> np.ndarray:
     return (RNG.normal(size=shape) * scale + 0.1 * scale).astype(np.float32)
 
 
+PLAIN = "x86-64-v3"  # which has no instruction for bf16
 CONVOLUTIONS = {
     "3x3": ((40, 8, 3, 3), (1, 8, 11, 10), {"pads": [1, 1, 1, 1]}),
     "first layer": ((24, 3, 7, 7), (1, 3, 25, 26), {"pads": [3, 3, 3, 3], "strides": [2, 2]}),
@@ -42,9 +47,24 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-@pytest.mark.parametrize("where", ["bf16", HALF_TILES, "x86-64-v3"])
-def test_a_convolution(name: str, where: str) -> None:
+@pytest.fixture
+def targets() -> Iterator[dict[str, Target]]:
+    with pretending() as found:
+        yield found
+
+
+def options(where: str, targets: dict[str, Target]) -> dict[str, Any]:
+    """How to compile for a machine that has instructions for bf16, or, everything in it, for one that has none."""
+    return {"target": targets[where], "precision": "bf16"} if where in targets else {"target": where, "pipeline": always(where)}
+
+
+ELSEWHERE = [(HALF_TILES, "3x3"), (HALF_TILES, "odd channels"), (HALF_TILES, "groups"), (PLAIN, "first layer"), (PLAIN, "by channel"), (PLAIN, "3x3")]
+LEFT = [(where, name) for where in (HALF_TILES, PLAIN) for name in CONVOLUTIONS if (where, name) not in ELSEWHERE]
+
+
+@natively_together
+@some(("where", "name"), [*(("bf16", name) for name in CONVOLUTIONS), *ELSEWHERE], LEFT)
+def test_a_convolution(name: str, where: str, targets: dict[str, Target]) -> None:
     """Exactly that of the rounded numbers, but for the order of the sums; a convolution by channel keeps its weights."""
     filters, shape, attributes = CONVOLUTIONS[name]
     w, bias, x = floats(*filters, scale=0.2), floats(filters[0]), floats(*shape)
@@ -52,26 +72,28 @@ def test_a_convolution(name: str, where: str) -> None:
     used = w if name == "by channel" else rounded(w)
     want = reference(model(nodes, {"w": used, "b": bias}, shape), rounded(x))
     size = reference(model(nodes, {"w": np.abs(used), "b": np.abs(bias)}, shape), np.abs(rounded(x)))
-    with pretending() as targets:
-        given: dict[str, Any] = {"target": targets[where], "precision": "bf16"} if where in targets else {"target": where, "pipeline": always(where)}
-        got = stepwell.compile(model(nodes, {"w": w, "b": bias}, shape), threads=2, **given).run({"x": x})["y"]
     allowed = 2 * np.finfo(np.float32).eps * (int(np.prod(filters[1:])) + 2) * size
-    assert (np.abs(got - want) <= allowed).all()
+
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - want) <= allowed).all()
+
+    check_model(model(nodes, {"w": w, "b": bias}, shape), {"x": x}, judge, threads=[2], **options(where, targets))
     assert np.abs(want - reference(model(nodes, {"w": w, "b": bias}, shape), x)).max() > allowed.max()  # it does round
 
 
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 40), (5, 96, 17), (70, 130, 96), (3, 33, 20)])
-@pytest.mark.parametrize("where", ["bf16", HALF_TILES, "x86-64-v3", "x86-64-v2"])
-def test_a_product(rows: int, depth: int, columns: int, where: str) -> None:
+@natively_together
+@pairs({"where": ["bf16", HALF_TILES, PLAIN, "x86-64-v2"], ("rows", "depth", "columns"): [(1, 64, 40), (5, 96, 17), (70, 130, 96), (3, 33, 20)]})
+def test_a_product(rows: int, depth: int, columns: int, where: str, targets: dict[str, Target]) -> None:
     w, bias, x = floats(depth, columns, scale=0.2), floats(columns), floats(2, rows, depth)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]
     made = model(nodes, {"w": w, "b": bias}, (2, rows, depth))
     sums = rounded(x).astype(np.float64) @ rounded(w) + bias
     size = np.abs(rounded(x)).astype(np.float64) @ np.abs(rounded(w)) + np.abs(bias)
-    with pretending() as targets:
-        given: dict[str, Any] = {"target": targets[where], "precision": "bf16"} if where in targets else {"target": where, "pipeline": always(where)}
-        got = stepwell.compile(made, threads=2, **given).run({"x": x})["y"]
-    assert (np.abs(got - np.tanh(sums)) <= np.finfo(np.float32).eps * (2 * (depth + 2) * size + 8)).all()
+
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - np.tanh(sums)) <= np.finfo(np.float32).eps * (2 * (depth + 2) * size + 8)).all()
+
+    check_model(made, {"x": x}, judge, threads=[2], **options(where, targets))
 
 
 def network() -> onnx.ModelProto:
@@ -98,10 +120,16 @@ def network() -> onnx.ModelProto:
     return model(nodes, weights, (1, 3, 33, 34))
 
 
-def test_a_network() -> None:
+@pytest.fixture(scope="module")
+def in_f32() -> tuple[onnx.ModelProto, stepwell.CompiledModel]:
+    """A network, and the same compiled with all numbers as they are."""
+    made = network()
+    return made, stepwell.compile(made)
+
+
+def test_a_network(in_f32: tuple[onnx.ModelProto, stepwell.CompiledModel]) -> None:
     """Within the error of bf16, and about the same wherever it runs; what lies between kernels, and the weights, have half of the bytes."""
-    made, x = network(), floats(1, 3, 33, 34)
-    plain = stepwell.compile(made)
+    (made, plain), x = in_f32, floats(1, 3, 33, 34)
     want = plain.run({"x": x})["y"]
     here = stepwell.compile(made, target="x86-64-v3", pipeline=always("x86-64-v3")).run({"x": x})["y"]
     with pretending() as targets:
@@ -120,9 +148,9 @@ def test_a_network() -> None:
     assert all("bf16" in kind for kind in between[:-1]), between
 
 
-def test_nodes_that_are_kept() -> None:
+def test_nodes_that_are_kept(in_f32: tuple[onnx.ModelProto, stepwell.CompiledModel]) -> None:
     """They read and multiply f32, whatever their neighbours do; `--explain` says so."""
-    made, x = network(), floats(1, 3, 33, 34)
+    (made, plain), x = in_f32, floats(1, 3, 33, 34)
     with pretending() as targets:
         all_of_it = stepwell.lower(made, "graph-opt", target=targets["bf16"], precision="bf16").text()
         kept = stepwell.lower(made, "graph-opt", target=targets["bf16"], precision="bf16", keep_f32=["/block/side", "*last"]).text()
@@ -133,7 +161,7 @@ def test_nodes_that_are_kept() -> None:
         assert text.count("blocked_conv\"(") - text.count("depthwise") >= 0
         filters = [line for line in text.splitlines() if '"graph.parameter"' in line and "bf16>" in line]
         assert len(filters) == narrow + 1, text  # and the product's
-    np.testing.assert_allclose(y, stepwell.compile(made).run({"x": x})["y"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(y, plain.run({"x": x})["y"], rtol=1e-4, atol=1e-5)
 
 
 def test_where_it_does_not_pay() -> None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from covering import pairs
+from every import every
+from native_checks import check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -39,6 +40,7 @@ def expected(x: np.ndarray, w: np.ndarray, zero: np.ndarray | None) -> np.ndarra
     return ((x.astype(np.int64) - (z[:, np.newaxis] if z.ndim == 1 and x.ndim > 1 else z)) @ w.astype(np.int64)).astype(np.int32)
 
 
+@natively_together
 @pairs({
     "zero": ["none", "scalar", "one", "rows"],
     "given": [False, True],
@@ -49,15 +51,16 @@ def test_products_are_exact(kinds: tuple[Any, Any], given: bool, zero: str) -> N
     z = {"none": None, "scalar": draw(kinds[0]), "one": draw(kinds[0], 1), "rows": draw(kinds[0], 13)}[zero]
     made, inputs = model(x, w, z, given=given)
     for target in ("host", "x86-64-v3"):
-        np.testing.assert_array_equal(stepwell.compile(made, threads=2, target=target).run(inputs)["y0"], expected(x, w, z))
+        check_model(made, inputs, lambda got: np.testing.assert_array_equal(got["y0"], expected(x, w, z)), threads=[2], target=target)
 
 
-@pytest.mark.parametrize("number", [0, 1, 113, 128, 255])
+@natively_together
+@every("number", [0, 1, 113, 128, 255])
 def test_zero_points_of_every_kind(number: int) -> None:
     """In batches; what fits a byte without its zero point too is still faster with another sign."""
     x, w, z = draw(np.uint8, 2, 3, 40), draw(np.int8, 40, 33), np.array(number, np.uint8)
     made, inputs = model(x, w, z, given=False)
-    np.testing.assert_array_equal(stepwell.compile(made).run(inputs)["y0"], expected(x, w, z))
+    check_model(made, inputs, lambda got: np.testing.assert_array_equal(got["y0"], expected(x, w, z)))
     if FAST:
         assert "vpdpbusd.512" in stepwell.lower(made, "scheduled").text()
 

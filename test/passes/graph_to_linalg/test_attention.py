@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from every import every
+from native_checks import check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -56,26 +58,34 @@ def arrays(name: str) -> dict[str, np.ndarray]:
 SMALL = replace(resolve("host"), caches=Caches(l1d=512, l2=8192, l3=1 << 24))
 
 
-@pytest.mark.parametrize("chunks", [0, 1, 3], ids=["by_size", "few_queries", "three_chunks"])
-@pytest.mark.parametrize("name", CASES)
-def test_it_gives_what_its_ops_give(name, chunks, monkeypatch):
-    target = None
-    if chunks:  # these are too small for slices of their own accord
-        monkeypatch.setattr(FuseLoops, "_chunks", lambda *_: chunks)
-        target = SMALL
+@pytest.fixture(params=[0, 1, 3], ids=["by_size", "few_queries", "three_chunks"])
+def chunks(request, monkeypatch):
+    """In how many pieces queries are computed; these are too small for slices of their own accord."""
+    if request.param:
+        monkeypatch.setattr(FuseLoops, "_chunks", lambda *_: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("without", [None, "fuse-loops", pytest.param("fuse-attention", marks=pytest.mark.nightly)])
+@natively_together
+@every("name", CASES)
+def test_it_gives_what_its_ops_give(name, chunks, without):
     proto, given, scale = model(name, 0.25, divided=chunks == 3), arrays(name), 0.25
     assert stepwell.lower(proto, "graph-opt").text().count('"graph.attention"') == 1
     (want,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, given)
-    options = ({"threads": 1}, {"threads": 2}, {"threads": 1, "disable": ["fuse-loops"]}, {"threads": 1, "disable": ["fuse-attention"]})
-    one, two, whole, apart = (stepwell.compile(proto, target=target, **chosen).run(given)["y"] for chosen in options)
     # An error of a score, the sum of `depth` products, is one of its weight, relatively; a result adds up weighted values.
     scores = np.abs(given["q"]) @ np.abs(given["k"]) * scale
     depth, keys = given["k"].shape[-2:]
     allowed = EPSILON * (4 * (depth + 2) * scores.max() + 2 * keys + 16) * np.abs(given["v"]).max()
     assert np.isfinite(want).all()
-    for got in (one, two, whole, apart):
-        assert np.abs(got - want).max() <= allowed
-    assert np.array_equal(one, two)
+    first = {}
+
+    def judge(got):
+        assert np.abs(got["y"] - want).max() <= allowed
+        np.testing.assert_array_equal(got["y"], first.setdefault("y", got["y"]))
+
+    options = {"target": SMALL} if chunks else {}
+    check_model(proto, given, judge, threads=[1] if without else (1, 2), **options, disable=(without,) if without else ())
 
 
 def test_small_caches_ask_for_few_queries(monkeypatch):

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import pairs
+from covering import each, pairs
 from every import every
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from one_op import check_op, reference, run_kernel, run_op
+from one_op import check_op, ops_together, reference, run_kernel, run_op
 
 from stepwell.dialects.core.types import FLOATS, TensorType, to_numpy
 from stepwell.dialects.graph import GraphBuilder
@@ -29,7 +29,8 @@ def magnitude(mnemonic: str, x: np.ndarray, w: np.ndarray, **attributes: Any) ->
     return reference(mnemonic, [np.abs(x.astype(np.float64)), np.abs(w.astype(np.float64))], **attributes)[0]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@ops_together
+@every("dtype", DTYPES)
 def test_matmul(dtype: str) -> None:
     pairs = [((3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((7, 1, 4), (4, 5)), ((2, 3, 4), (1, 4, 1)), ((1, 3, 4), (2, 4, 2))]
     columns = [((3, 4), (4, 1)), ((3, 2, 4), (4, 1)), ((1, 4), (4, 1)), ((3, 4), (2, 4, 1)), ((2, 1, 3, 4), (3, 4, 1)), ((3, 1), (1, 1))]
@@ -38,6 +39,7 @@ def test_matmul(dtype: str) -> None:
         check_op("matmul", [x, y], terms=4, scale=magnitude("matmul", x, y))
 
 
+@ops_together
 def test_matmul_with_dynamic_dimensions() -> None:
     x, y = values("f32", 2, 3, 4), values("f32", 2, 4, 5)
     types = [TensorType("f32", (None, None, 4)), TensorType("f32", (None, None, None))]
@@ -67,30 +69,40 @@ def convolutions(draw: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@settings(max_examples=40)
-@given(convolutions())
-def test_convolutions(case: dict[str, Any]) -> None:
-    x = values("f32", *case["x"])
-    w = values("f32", case["group"] * case["filters"], case["channels"], *case["kernel"])
-    attributes = {"strides": case["strides"], "dilations": case["dilations"], "group": case["group"], "pads": (0,) * (2 * len(case["kernel"]))}
-    check_op("conv", [x, w], terms=w[0].size, scale=magnitude("conv", x, w, **attributes), **attributes)
+@ops_together
+def test_convolutions() -> None:
+    @settings(max_examples=40)
+    @given(convolutions())
+    def run(case: dict[str, Any]) -> None:
+        x = values("f32", *case["x"])
+        w = values("f32", case["group"] * case["filters"], case["channels"], *case["kernel"])
+        attributes = {"strides": case["strides"], "dilations": case["dilations"], "group": case["group"], "pads": (0,) * (2 * len(case["kernel"]))}
+        check_op("conv", [x, w], terms=w[0].size, scale=magnitude("conv", x, w, **attributes), **attributes)
+
+    run()
 
 
-@settings(max_examples=40)
-@given(convolutions(), st.data())
-def test_transposed_convolutions(case: dict[str, Any], data: Any) -> None:
-    rank = len(case["kernel"])
-    x = values("f32", *case["x"])
-    w = values("f32", case["x"][1], case["filters"], *case["kernel"])
-    extra = tuple(data.draw(st.integers(0, 1)) for _ in range(rank))
-    pads = tuple(data.draw(st.integers(0, 3)) for _ in range(2 * rank))
-    attributes = {"strides": case["strides"], "dilations": case["dilations"], "group": case["group"], "pads": pads, "output_padding": extra}
-    spans = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(case["strides"], case["x"][2:], case["dilations"], case["kernel"], strict=True)]
-    assume(all(span + e > pads[i] + pads[rank + i] for i, (span, e) in enumerate(zip(spans, extra, strict=True))))
-    check_op("conv_transpose", [x, w], terms=w.size, scale=magnitude("conv_transpose", x, w, **attributes), **attributes)
+@ops_together
+def test_transposed_convolutions() -> None:
+    @settings(max_examples=40)
+    @given(convolutions(), st.data())
+    def run(case: dict[str, Any], data: Any) -> None:
+        rank = len(case["kernel"])
+        x = values("f32", *case["x"])
+        w = values("f32", case["x"][1], case["filters"], *case["kernel"])
+        extra = tuple(data.draw(st.integers(0, 1)) for _ in range(rank))
+        pads = tuple(data.draw(st.integers(0, 3)) for _ in range(2 * rank))
+        attributes = {"strides": case["strides"], "dilations": case["dilations"], "group": case["group"], "pads": pads, "output_padding": extra}
+        sizes = zip(case["strides"], case["x"][2:], case["dilations"], case["kernel"], strict=True)
+        spans = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in sizes]
+        assume(all(span + e > pads[i] + pads[rank + i] for i, (span, e) in enumerate(zip(spans, extra, strict=True))))
+        check_op("conv_transpose", [x, w], terms=w.size, scale=magnitude("conv_transpose", x, w, **attributes), **attributes)
+
+    run()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@ops_together
+@every("dtype", DTYPES)
 def test_convolution_dtypes(dtype: str) -> None:
     x, w = values(dtype, 2, 6, 5, 4), values(dtype, 4, 3, 3, 2)
     attributes = {"strides": (1, 2), "dilations": (1, 1), "group": 2, "pads": (0, 0, 0, 0)}
@@ -137,6 +149,7 @@ POOLS = (
 )
 
 
+@ops_together
 @every("dtype", [*DTYPES, "ui64"])
 @every("attributes", POOLS)
 def test_max_pool(attributes: dict[str, Any], dtype: str) -> None:
@@ -144,6 +157,7 @@ def test_max_pool(attributes: dict[str, Any], dtype: str) -> None:
     check_op("max_pool", [x if dtype in FLOATS or dtype.startswith("u") else x - 12], terms=0, ulps=0, **attributes)
 
 
+@ops_together
 @pairs({"count_include_pad": [True, False], "dtype": FLOATS, "attributes": POOLS})
 def test_avg_pool(attributes: dict[str, Any], dtype: str, count_include_pad: bool) -> None:
     x = values(dtype, 2, 3, 8, 9)
@@ -157,7 +171,8 @@ def test_pooling_of_nan_and_infinity() -> None:
     check_op("max_pool", [x], terms=0, ulps=0, **POOLS[1])
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@ops_together
+@every("dtype", FLOATS)
 def test_batch_norm(dtype: str) -> None:
     for shape in [(2, 5, 3, 4), (3, 5), (2, 5, 4)]:
         x, scale, bias, mean = values(dtype, *shape), values(dtype, 5), values(dtype, 5), values(dtype, 5)
@@ -167,16 +182,16 @@ def test_batch_norm(dtype: str) -> None:
         check_op("batch_norm", [x, scale, bias, mean, variance], epsilon=1e-3, terms=6, scale=size)
 
 
-@every("dtype", FLOATS)
-@every("beta", [0.5, 0.75, 1.0, 0.6])
+@ops_together
+@each({"dtype": FLOATS, "beta": [0.5, 0.75, 1.0, 0.6]})
 def test_lrn(beta: float, dtype: str) -> None:
     x = values(dtype, 2, 7, 3, 2)
     for size in (1, 4, 5):
         check_op("lrn", [x], size=size, alpha=0.3, beta=beta, bias=1.5, terms=size, ulps=4)
 
 
-@every("dtype", FLOATS)
-@every("size", [1, 4, 5, 23])
+@ops_together
+@each({"dtype": FLOATS, "size": [1, 4, 5, 23]})
 def test_blocked_lrn(size: int, dtype: str) -> None:
     """The first and the last channels have fewer neighbours, others have them in two or three blocks; what fills the last block counts not."""
     for places, block, channels in [((3, 2), 4, 11), ((5,), 8, 24), ((2, 3), 16, 20), ((1, 1), 2, 3)]:

@@ -1,9 +1,8 @@
 """Element-wise ops, compiled, against their references: every dtype, special values, broadcasting."""
 
 import numpy as np
-import pytest
 from every import every
-from one_op import Literal, check_op, run_op
+from one_op import Literal, check_op, ops_together, run_op
 
 from stepwell.dialects.core.types import DTYPES, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType, to_numpy
 
@@ -42,6 +41,7 @@ def values(dtype: str, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     return floats(dtype, shape=shape) if dtype in FLOATS else integers(dtype, shape)
 
 
+@ops_together
 @every("dtype", FLOATS)
 @every("mnemonic", FUNCTIONS)
 def test_functions(mnemonic: str, dtype: str) -> None:
@@ -49,19 +49,22 @@ def test_functions(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, [floats(dtype, low, high)], ulps=4)
 
 
+@ops_together
 @every("dtype", FLOATS)
 @every("mnemonic", FLOAT_UNARY)
 def test_exact_float_functions(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, [floats(dtype)], terms=0, ulps=0)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@ops_together
+@every("dtype", FLOATS)
 def test_activations_with_slopes(dtype: str) -> None:
     check_op("leaky_relu", [floats(dtype)], alpha=0.01)
     check_op("elu", [floats(dtype)], alpha=0.7, ulps=4)
     check_op("elu", [floats(dtype, -1e-3, 1e-3)], alpha=0.7, ulps=4)
 
 
+@ops_together
 @every("dtype", FLOATS)
 @every("mnemonic", ["is_nan", "is_inf"])
 def test_predicates(mnemonic: str, dtype: str) -> None:
@@ -70,6 +73,7 @@ def test_predicates(mnemonic: str, dtype: str) -> None:
         check_op(mnemonic, [floats(dtype)], **options)
 
 
+@ops_together
 @every("dtype", INTEGERS)
 @every("mnemonic", ["abs", "sign", "relu", "bitwise_not", "neg"])
 def test_integer_unary(mnemonic: str, dtype: str) -> None:
@@ -85,31 +89,36 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
+@ops_together
 @every("dtype", ["f32", "f64", "f16", "bf16", "i8", "ui8", "i32", "ui32", "i64", "ui64"])
 @every("mnemonic", ["add", "sub", "mul", "div", "maximum", "minimum"])
 def test_arithmetic(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, pairs(dtype), terms=0, ulps=0)
 
 
+@ops_together
 @every("fmod", [True, False])
 @every("dtype", ["f32", "f64", "f16", "i8", "ui8", "i64", "ui64"])
 def test_mod(dtype: str, fmod: bool) -> None:
     check_op("mod", pairs(dtype), fmod=fmod, ulps=0)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+@ops_together
+@every("dtype", ["f32", "f64", "bf16"])
 def test_float_power(dtype: str) -> None:
     check_op("pow", [np.abs(floats(dtype)), floats(dtype, -2, 2)], ulps=3)
     check_op("pow", [floats(dtype), Literal(np.array(2, to_numpy(dtype)))])
 
 
-@pytest.mark.parametrize("dtype", ["i8", "ui8", "i32", "i64", "ui64"])
+@ops_together
+@every("dtype", ["i8", "ui8", "i32", "i64", "ui64"])
 def test_integer_power(dtype: str) -> None:
     base = integers(dtype, (24, 1))
     exponent = np.array([0, 1, 2, 3, 5, 31] + ([-1, -2, -7] if dtype in SIGNED else []), to_numpy(dtype))
     check_op("pow", [base, exponent])
 
 
+@ops_together
 @every("dtype", UNSIGNED)
 @every("mnemonic", ["shift_left", "shift_right"])
 def test_shifts_beyond_the_width(mnemonic: str, dtype: str) -> None:
@@ -117,36 +126,42 @@ def test_shifts_beyond_the_width(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, [integers(dtype, (24, 1)), np.array([0, 1, width - 1, width, width + 1, 200], to_numpy(dtype))])
 
 
+@ops_together
 @every("dtype", ["f32", "bf16", "i8", "ui8", "i64", "ui64"])
 @every("mnemonic", ["equal", "less", "less_equal", "greater", "greater_equal"])
 def test_comparisons(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, pairs(dtype))
 
 
+@ops_together
 @every("mnemonic", ["and", "or", "xor", "equal", "not"])
 def test_booleans(mnemonic: str) -> None:
     check_op(mnemonic, [values("i1")] if mnemonic == "not" else [values("i1"), values("i1", (5, 1))])
 
 
+@ops_together
 @every("dtype", ["i8", "ui8", "i64"])
 @every("mnemonic", ["bitwise_and", "bitwise_or", "bitwise_xor"])
 def test_bits(mnemonic: str, dtype: str) -> None:
     check_op(mnemonic, pairs(dtype))
 
 
+@ops_together
 @every("dtype", DTYPES)
 def test_select(dtype: str) -> None:
     check_op("select", [values("i1", (3, 1, 1)), values(dtype), values(dtype, (8,))], terms=0, ulps=0)
 
 
-@pytest.mark.parametrize("dtype", NUMERIC)
+@ops_together
+@every("dtype", NUMERIC)
 def test_clamp(dtype: str) -> None:
     x = values(dtype)
     for low, high in [(0.0, 6.0), (-3.0, np.inf), (-np.inf, 100.0), (-1e30, 1e30)]:
         check_op("clamp", [x], min=low, max=high, terms=0, ulps=0)
 
 
-@pytest.mark.parametrize("source", DTYPES)
+@ops_together
+@every("source", DTYPES)
 def test_casts(source: str) -> None:
     x = values(source)
     for to in DTYPES:
@@ -164,13 +179,15 @@ def test_rounding_to_narrow_floats_is_done_once() -> None:
     assert result[0] > result[1]
 
 
-@pytest.mark.parametrize("shapes", [((), (2, 3)), ((1,), (2, 1)), ((4, 1, 5), (3, 1)), ((1, 6, 1, 1), (2, 6, 3, 4)), ((0, 3), (1, 3)), ((), ())])
+@ops_together
+@every("shapes", [((), (2, 3)), ((1,), (2, 1)), ((4, 1, 5), (3, 1)), ((1, 6, 1, 1), (2, 6, 3, 4)), ((0, 3), (1, 3)), ((), ())])
 def test_broadcasting(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     a, b = (RNG.standard_normal(s).astype(np.float32) for s in shapes)
     check_op("sub", [a, b], terms=0, ulps=0)
     check_op("sub", [b, a], terms=0, ulps=0)
 
 
+@ops_together
 def test_constants_in_a_kernel() -> None:
     x = floats("f32")
     check_op("sub", [Literal(np.float32(1.5)), x], terms=0, ulps=0)
@@ -180,6 +197,7 @@ def test_constants_in_a_kernel() -> None:
     check_op("and", [values("i1"), Literal(np.array(True))])
 
 
+@ops_together
 def test_dynamic_dimensions() -> None:
     x, y = floats("f32"), RNG.standard_normal((5, 1)).astype(np.float32)
     check_op("sub", [x, y], types=[TensorType("f32", (None, 5, None)), TensorType("f32", (5, 1))], terms=0, ulps=0)

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import pytest
 from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_op import check_within, reference
+from one_op import check_within, ops_together, reference
 from op_cases import cases, with_cases
 from op_closeness import bound
 
@@ -29,9 +30,11 @@ def test_every_op_has_a_lowering() -> None:
     assert set(LOWERED) <= set(with_cases())
 
 
+@pytest.mark.parametrize("examples", [3, pytest.param(10, marks=pytest.mark.nightly)])
+@ops_together
 @every("mnemonic", LOWERED)
-def test_on_random_operands(mnemonic: str) -> None:
-    @settings(max_examples=5)
+def test_on_random_operands(mnemonic: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(st.data())
     def run(data: Any) -> None:
         case = data.draw(cases(mnemonic))

@@ -3,8 +3,7 @@
 import numpy as np
 from covering import pairs
 from importing import model, node, rng
-
-import stepwell
+from native_checks import check_model, natively_together
 
 CASES = [
     ((3, 5), (2, 3, 4, 2)), ((2, 3, 4), (0, 1, 3, 1, 0, 3)), ((7,), (3, 6)), ((4, 6), (-1, 2, 0, -3)), ((4, 6), (1, -2, 0, -3)),
@@ -13,6 +12,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@natively_together
 @pairs({"dtype": [np.float32, np.uint8, np.bool_], "mode": ["reflect", "edge", "wrap"], ("shape", "pads"): CASES})
 def test_as_numpy_pads(shape: tuple[int, ...], pads: tuple[int, ...], mode: str, dtype: type) -> None:
     x = (rng(3).normal(size=shape) * 50).astype(np.int8).astype(dtype)
@@ -20,4 +20,4 @@ def test_as_numpy_pads(shape: tuple[int, ...], pads: tuple[int, ...], mode: str,
     kept = x[tuple(slice(max(0, -a), s - max(0, -c)) for a, c, s in zip(low, high, shape, strict=True))]
     want = np.pad(kept, [(max(a, 0), max(c, 0)) for a, c in zip(low, high, strict=True)], mode=mode)
     proto = model([node("Pad", ["x", "p"], mode=mode)], {"x": x}, {"y": want}, {"p": np.array(pads)}, opset=19)
-    np.testing.assert_array_equal(stepwell.compile(proto)(x)[0], want)
+    check_model(proto, {"x": x}, lambda got: np.testing.assert_array_equal(got["y"], want))

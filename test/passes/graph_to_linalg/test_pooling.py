@@ -1,8 +1,8 @@
 """Maxima over windows that are found along one dimension after the other, compiled, against their reference."""
 
 import numpy as np
-from every import every
-from one_op import check_op
+from covering import pairs
+from one_op import check_op, ops_together
 
 from stepwell.dialects.core.types import FLOATS, to_numpy
 
@@ -18,9 +18,9 @@ WINDOWS = [
 ]
 
 
-@every("dtype", ["f32", "f64", "f16", "bf16", "i8", "ui8", "i64"])
-@every("case", WINDOWS)
-def test_max_pool(case: tuple[tuple[int, ...], ...], dtype: str) -> None:
+@ops_together
+@pairs({"ceil_mode": [False, True], "dtype": ["f32", "f64", "f16", "bf16", "i8", "ui8", "i64"], "case": WINDOWS})
+def test_max_pool(case: tuple[tuple[int, ...], ...], dtype: str, ceil_mode: bool) -> None:
     sizes, kernel, strides, pads, dilations = case
     x = 50 * RNG.standard_normal((2, 3, *sizes))
     x = np.abs(x) if dtype.startswith("u") else x
@@ -29,8 +29,7 @@ def test_max_pool(case: tuple[tuple[int, ...], ...], dtype: str) -> None:
         x[RNG.random(x.shape) < 0.5] = -np.inf  # whole windows of what padding holds
         x[RNG.random(x.shape) < 0.02] = np.nan
     window = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
-    check_op("max_pool", [x], **window, ceil_mode=False, terms=0, ulps=0)
-    check_op("max_pool", [x], **window, ceil_mode=True, terms=0, ulps=0)
+    check_op("max_pool", [x], **window, ceil_mode=ceil_mode, terms=0, ulps=0)
 
 
 def test_windows_outside_of_the_image_hold_the_least_value() -> None:

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from covering import pairs
+from every import every
+from native_checks import check_model, natively_together
 from onnx import helper, numpy_helper
-
-import stepwell
 
 RNG = np.random.default_rng(31)
 
@@ -35,11 +34,11 @@ def model_of(op: str, arrays: list[np.ndarray], result: np.ndarray, attributes: 
     return helper.make_model(helper.make_graph([node], "copy", ins, [out], weights), opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
 
 
-@pairs({"threads": [1, 2], "dtype": [np.float32, np.int8, np.bool_, np.float64], ("op", "shapes", "expected", "attributes", "constant"): COPIES})
-def test_copies(
-    op: str, shapes: list[tuple[int, ...]], expected: Any, attributes: dict[str, Any], constant: list[int], dtype: Any, threads: int
-) -> None:
+@natively_together
+@every("dtype", [np.float32, np.int8, np.bool_, np.float64])
+@every(("op", "shapes", "expected", "attributes", "constant"), COPIES)
+def test_copies(op: str, shapes: list[tuple[int, ...]], expected: Any, attributes: dict[str, Any], constant: list[int], dtype: Any) -> None:
     arrays = [RNG.integers(0, 2 if dtype is np.bool_ else 100, shape).astype(dtype) for shape in shapes]
     result = expected(*arrays)
-    compiled = stepwell.compile(model_of(op, arrays, result, attributes, constant), threads=threads)
-    np.testing.assert_array_equal(compiled(*arrays)[0], result)
+    made, inputs = model_of(op, arrays, result, attributes, constant), {f"x{i}": array for i, array in enumerate(arrays)}
+    check_model(made, inputs, lambda got: np.testing.assert_array_equal(got["y"], result), threads=(1, 2))

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from covering import pairs
+from covering import each, pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from linalg_model import run_kernel
@@ -113,8 +113,7 @@ def test_an_input_that_lies_across_is_transposed_in_registers(sizes, dtype, rows
     np.testing.assert_array_equal(run_kernel(body, [across, along], TensorType(dtype, (m, n))), across.T - along)
 
 
-@pytest.mark.parametrize("step", [2, 3, 4, 5, -1, -2, -4])
-@pytest.mark.parametrize("width", [2, 4, 16])
+@each({"step": [2, 3, 4, 5, -1, -2, -4], "width": [2, 4, 16]})
 def test_elements_apart_in_a_row_are_picked_from_vectors_of_it(step, width):
     """Of a row that has not one element more than are read."""
     size, far = 21, abs(step)

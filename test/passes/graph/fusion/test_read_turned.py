@@ -2,6 +2,7 @@
 
 import numpy as np
 from covering import pairs
+from native_checks import Arrays, check_model, natively_together
 from onnx import helper
 
 import stepwell
@@ -9,6 +10,7 @@ import stepwell
 RNG = np.random.default_rng(41)
 
 
+@natively_together
 @pairs({
     "dtype": [np.float32, np.float64, np.float16],
     ("x", "y", "is_inside"): [
@@ -29,10 +31,13 @@ def test_products(x: tuple[int, ...], y: tuple[int, ...], is_inside: bool, dtype
     graph = helper.make_graph(nodes, "g", sides, [helper.make_tensor_value_info("z", kind, None)])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     want = left.astype(np.float64) @ np.swapaxes(right, -1, -2).astype(np.float64)
-    got = stepwell.compile(proto, threads=2, disable=disable).run({"x": left, "y": right})["z"]
     bound = np.abs(left).astype(np.float64) @ np.swapaxes(np.abs(right), -1, -2).astype(np.float64)
     unit = np.finfo(dtype).eps / 2
     sums = x[-1] * (np.finfo(np.float32).eps / 2 if dtype == np.float16 else unit)  # f16 is summed in f32 and rounded once
-    assert np.all(np.abs(got - want) <= bound * sums + np.abs(want) * 2 * unit + np.finfo(dtype).tiny)
+
+    def judge(got: Arrays) -> None:
+        assert np.all(np.abs(got["z"] - want) <= bound * sums + np.abs(want) * 2 * unit + np.finfo(dtype).tiny)
+
+    check_model(proto, {"x": left, "y": right}, judge, threads=[2], disable=disable)
     kernels = stepwell.lower(proto, "graph-opt", disable=disable).text().count("stepwell.kernel")
     assert kernels == (1 if is_inside and not disable else 2)

@@ -6,7 +6,9 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from covering import pairs
+from covering import each
+from every import every
+from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -34,8 +36,10 @@ def blockwise(depth: int, columns: int, block: int, bits: int, zero: str) -> tup
 
 
 def check(made: onnx.ModelProto, x: np.ndarray, want: np.ndarray, terms: np.ndarray, **options: Any) -> None:
-    got = stepwell.compile(made, threads=2, **options).run({"x": x})["y"]
-    assert (np.abs(got - want) <= allowed(x, terms)).all()
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - want) <= allowed(x, terms)).all()
+
+    check_model(made, {"x": x}, judge, threads=[2], **options)
 
 
 def allowed(x: np.ndarray, terms: np.ndarray) -> np.ndarray:
@@ -43,12 +47,12 @@ def allowed(x: np.ndarray, terms: np.ndarray) -> np.ndarray:
     return np.asarray(4 * (x.shape[-1] + 8) * np.finfo(np.float32).eps * terms)
 
 
-@pairs({
-    "rows": [(1,), (3,), (2, 4), (20,)],
+@natively_together
+@each({
+    ("rows", "turned"): [(rows, turned) for rows in ((1,), (3,), (2, 4), (20,)) for turned in (False, True)],
     ("depth", "columns", "block", "bits", "zero"): [
         (64, 33, 32, 4, "middle"), (128, 48, 16, 4, "each"), (96, 20, 96, 8, "middle"), (256, 40, 128, 8, "each"), (64, 16, 16, 8, "middle"),
     ],
-    "turned": [False, True],
 })  # fmt: skip
 def test_dequantised_weights(rows: tuple[int, ...], depth: int, columns: int, block: int, bits: int, zero: str, turned: bool) -> None:
     """As the blocks of DequantizeLinear, in either orientation, with a bias and an activation behind."""
@@ -68,19 +72,18 @@ def test_dequantised_weights(rows: tuple[int, ...], depth: int, columns: int, bl
     check(made, x, np.maximum(x @ matrix + bias, 0), np.abs(x) @ largest + np.abs(bias))
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("block", [16, 32, 128])
+@each({"bits": [4, 8], "block": [16, 32, 128]})
 def test_matmul_n_bits(bits: int, block: int) -> None:
     """The weights take no more memory than their bits."""
     depth, columns = 256, 64
     made, matrix, largest, scale = matmul_n_bits(1, depth, columns, bits, block)
     x = RNG.normal(size=(1, depth)).astype(np.float32)
-    check(made, x, x @ matrix, np.abs(x) @ largest)
-    assert stepwell.compile(made).memory.weights_bytes <= depth * columns * bits // 8 + scale.nbytes + 512
+    compiled = stepwell.compile(made, threads=2)
+    assert (np.abs(compiled.run({"x": x})["y"] - x @ matrix) <= allowed(x, np.abs(x) @ largest)).all()
+    assert compiled.memory.weights_bytes <= depth * columns * bits // 8 + scale.nbytes + 512
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("bits", [4, 8])
+@each({"bits": [4, 8], "rows": [1, 3]})
 def test_more_blocks_than_sums_at_once(bits: int, rows: int) -> None:
     """The sums of some blocks wait for their scales, then those of the next ones in the same place; what is left over comes last."""
     block, columns = 16, 70
@@ -90,8 +93,9 @@ def test_more_blocks_than_sums_at_once(bits: int, rows: int) -> None:
     made, x = model({"w": numbers, "s": scale, "z": zeros}, nodes, (rows, depth)), RNG.normal(size=(rows, depth)).astype(np.float32)
     assert "packed_matmul_of_bits" in stepwell.lower(made, "graph-opt").text()
     largest = np.repeat((scale * zeros).astype(np.float64), block, 0) + numbers * np.repeat(scale.astype(np.float64), block, 0)
-    check(made, x, x @ matrix, np.abs(x) @ largest)
-    at_once = stepwell.compile(made).memory.workspace_bytes - 2 * x.nbytes
+    compiled = stepwell.compile(made, threads=2)
+    assert (np.abs(compiled.run({"x": x})["y"] - x @ matrix) <= allowed(x, np.abs(x) @ largest)).all()
+    at_once = compiled.memory.workspace_bytes - 2 * x.nbytes
     assert at_once < rows * columns * 149 * 4 // 2, "less than half of the sums of all blocks"
 
 
@@ -131,7 +135,8 @@ def test_weights_of_four_bit_types(signed: bool) -> None:
     check(made, x, x @ matrix, np.abs(x) @ (np.repeat(scale.astype(np.float64), block, 0) * 16))
 
 
-@pytest.mark.parametrize("case", ["small blocks", "many rows", "left side", "two products"])
+@natively_together
+@every("case", ["small blocks", "many rows", "left side", "two products"])
 def test_what_becomes_floats(case: str) -> None:
     numbers, scale, _, matrix = blockwise(64, 48, 8 if case == "small blocks" else 32, 4, "middle")
     rows = 100 if case == "many rows" else 2
@@ -150,6 +155,9 @@ def test_what_becomes_floats(case: str) -> None:
     text = stepwell.lower(made, "graph-opt").text()
     assert ("packed_matmul_of_bits" in text) == (case == "two products")
     x = RNG.normal(size=(64, rows) if case == "left side" else (rows, 64)).astype(np.float32)
-    got = stepwell.compile(made).run({"x": x})["y"]
     want = (x.T @ (matrix @ extra["u"])).sum() if case == "left side" else x @ matrix
-    np.testing.assert_allclose(got, want**2 if case == "two products" else want, rtol=2e-4, atol=2e-4)
+
+    def judge(got: Arrays) -> None:
+        np.testing.assert_allclose(got["y"], want**2 if case == "two products" else want, rtol=2e-4, atol=2e-4)
+
+    check_model(made, {"x": x}, judge)

@@ -3,16 +3,17 @@
 from typing import Any
 
 import numpy as np
-import pytest
-from covering import pairs
+from covering import each
+from every import every
 from integer_convolutions import convolved, draw, model
+from native_checks import check_model, natively_together
 
 import stepwell
 
 
-@pairs({
-    "known": [True, False],
-    "kinds": [(np.uint8, np.int8), (np.int8, np.uint8)],
+@natively_together
+@each({
+    ("known", "kinds"): [(known, kinds) for kinds in ((np.uint8, np.int8), (np.int8, np.uint8)) for known in (True, False)],
     ("shape", "filters", "attributes"): [
         ((2, 17, 7, 6), (5, 17, 1, 1), {}),
         ((1, 3, 9, 8), (17, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
@@ -30,12 +31,13 @@ def test_convolutions(shape: tuple[int, ...], filters: tuple[int, ...], attribut
     inputs, weights = ({"x": x}, {"w": w, **zeros}) if known else ({"x": x, "w": w}, zeros)
     made = model(inputs, weights, ["x", "w", "a", "b"], attributes)
     for target in ("host", "x86-64-v2"):
-        np.testing.assert_array_equal(stepwell.compile(made, threads=2, target=target).run(inputs)["y"], want)
+        check_model(made, inputs, lambda got: np.testing.assert_array_equal(got["y"], want), threads=[2], target=target)
     kernels = stepwell.lower(made, "graph-opt", target="x86-64-v3").text()
     assert ('"graph.blocked_conv"' in kernels) == known
 
 
-@pytest.mark.parametrize("case", ["zero point of an input", "zero points of filters"])
+@natively_together
+@every("case", ["zero point of an input", "zero points of filters"])
 def test_zero_points_that_are_not_one_known_number(case: str) -> None:
     x, w = draw(np.uint8, 1, 32, 6, 7), draw(np.int8, 8, 32, 3, 3)
     b = np.arange(-3, 5, dtype=np.int8) if case == "zero points of filters" else draw(np.int8)
@@ -46,4 +48,4 @@ def test_zero_points_that_are_not_one_known_number(case: str) -> None:
     want = convolved(x.astype(np.float64) - 113, w.astype(np.float64) - b.reshape(-1, 1, 1, 1), attributes)
     made = model(inputs, weights, ["x", "w", "a", "b"], attributes)
     for target in ("host", "x86-64-v2"):
-        np.testing.assert_array_equal(stepwell.compile(made, target=target).run(inputs)["y"], want)
+        check_model(made, inputs, lambda got: np.testing.assert_array_equal(got["y"], want), target=target)

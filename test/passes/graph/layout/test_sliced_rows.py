@@ -1,14 +1,19 @@
 """Few rows times weights of 4 bits in slices of a byte: as close as floats, exact where they can be, on every machine with dot products of bytes."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from covering import each
+from every import every
+from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 from quantized_networks import PRETENDED, pretending
 
 import stepwell
+from stepwell.dialects.target.description import Target
 
 RNG = np.random.default_rng(43)
 BLOCK = 32
@@ -52,64 +57,90 @@ def spread(shape: tuple[int, ...]) -> np.ndarray:
     return x.astype(np.float32)
 
 
-@pytest.mark.parametrize("pretended", PRETENDED)
-@pytest.mark.parametrize(("rows", "depth", "columns", "block", "each"), [
-    ((1,), 96, 70, 32, False), ((3,), 64, 33, 16, True), ((2, 4), 256, 16, 128, True), ((8,), 19 * 16, 130, 16, False),
-])  # fmt: skip
-def test_slices_are_as_close_as_floats(pretended: str, rows: tuple[int, ...], depth: int, columns: int, block: int, each: bool) -> None:
-    stored, x = weights(depth, columns, block, each), spread((*rows, depth))
+@pytest.fixture
+def targets() -> Iterator[dict[str, Target]]:
+    with pretending() as found:
+        yield found
+
+
+Targets = dict[str, Target]
+
+
+@natively_together
+@each({
+    "pretended": PRETENDED,
+    ("rows", "depth", "columns", "block", "zeros"): [
+        ((1,), 96, 70, 32, "one"), ((3,), 64, 33, 16, "each"), ((2, 4), 256, 16, 128, "each"), ((8,), 19 * 16, 130, 16, "one"),
+        ((2,), 96, 40, 32, "each"), ((8,), 64, 33, 16, "one"),
+    ],
+})
+def test_slices_are_as_close_as_floats(
+    pretended: str, rows: tuple[int, ...], depth: int, columns: int, block: int, zeros: str, targets: Targets
+) -> None:
+    stored, x = weights(depth, columns, block, zeros == "each"), spread((*rows, depth))
     made = model(*stored, x.shape)
-    with pretending() as targets:
-        text = stepwell.lower(made, "scheduled", target=targets[pretended]).text()
-        got = stepwell.compile(made, target=targets[pretended], threads=2, cache=False).run({"x": x})["y"]
+    text = stepwell.lower(made, "scheduled", target=targets[pretended]).text()
     assert f'intrinsic = "{PRETENDED[pretended][0]}"' in text
-    assert (np.abs(got - exact(x, *stored)) <= bound(x, *stored)).all()
+
+    def judge(got: Arrays) -> None:
+        assert (np.abs(got["y"] - exact(x, *stored)) <= bound(x, *stored)).all()
+
+    check_model(made, {"x": x}, judge, threads=[2], target=targets[pretended], cache=False)
 
 
-@pytest.mark.parametrize("pretended", PRETENDED)
-def test_integers_of_few_bits_are_multiplied_exactly(pretended: str) -> None:
+@natively_together
+@every("pretended", PRETENDED)
+def test_integers_of_few_bits_are_multiplied_exactly(pretended: str, targets: Targets) -> None:
     """Whatever their size, as units are powers of two: results are those of exact arithmetic to the bit."""
     numbers, _, zeros = weights(128, 48, BLOCK, each=True)
     scale = (2.0 ** RNG.integers(-3, 3, (4, 48))).astype(np.float32)
     for power in (-60, 0, 60):
         x = (RNG.integers(-500, 501, (3, 128)) * 2.0**power).astype(np.float32)
         made = model(numbers, scale, zeros, x.shape)
-        with pretending() as targets:
-            got = stepwell.compile(made, target=targets[pretended], threads=1, cache=False).run({"x": x})["y"]
-        np.testing.assert_array_equal(got.astype(np.float64), exact(x, numbers, scale, zeros))
+
+        def judge(got: Arrays, x: np.ndarray = x) -> None:
+            np.testing.assert_array_equal(got["y"].astype(np.float64), exact(x, numbers, scale, zeros))
+
+        check_model(made, {"x": x}, judge, threads=[1], target=targets[pretended], cache=False)
 
 
 def sliced(made: onnx.ModelProto, **options: Any) -> bool:
     return "x4xui8>" in stepwell.lower(made, "graph-opt", **options).text()
 
 
-def test_blocks_of_any_size_and_of_nothing() -> None:
+@natively_together
+def test_blocks_of_any_size_and_of_nothing(targets: Targets) -> None:
     """Zeros, subnormal numbers, the largest ones: each block has a unit of its own."""
     stored = weights(6 * BLOCK, 40, BLOCK, each=True)
     x = RNG.uniform(-1, 1, (2, 6, BLOCK)) * np.array([0, 1e-40, 1e-30, 1, 1e25, 1e35])[:, np.newaxis]
     x = x.astype(np.float32).reshape(2, -1)
-    with pretending() as targets:
-        target = targets["vnni in 512 bits"]
-        for low in (0, 2, 3, 4):  # of sizes so far apart a sum shows the largest alone
-            part = x.copy().reshape(2, 6, BLOCK)
-            part[:, low + 2 :] = 0
-            part = part.reshape(2, -1)
-            made = model(*stored, part.shape)
-            assert sliced(made, target=target)
-            got = stepwell.compile(made, target=target, threads=1, cache=False).run({"x": part})["y"]
-            assert (np.abs(got - exact(part, *stored)) <= bound(part, *stored) + 2.0**-126).all()
+    target = targets["vnni in 512 bits"]
+    for low in (0, 2, 3, 4):  # of sizes so far apart a sum shows the largest alone
+        part = x.copy().reshape(2, 6, BLOCK)
+        part[:, low + 2 :] = 0
+        part = part.reshape(2, -1)
+        made = model(*stored, part.shape)
+        assert sliced(made, target=target)
+
+        def judge(got: Arrays, part: np.ndarray = part) -> None:
+            assert (np.abs(got["y"] - exact(part, *stored)) <= bound(part, *stored) + 2.0**-126).all()
+
+        check_model(made, {"x": part}, judge, threads=[1], target=target, cache=False)
 
 
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_makes_nan_of_its_row(bad: float) -> None:
+@natively_together
+@every("bad", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_makes_nan_of_its_row(bad: float, targets: Targets) -> None:
     stored, x = weights(128, 40, BLOCK, each=False), spread((3, 128))
     x[1, 37] = bad
     made = model(*stored, x.shape)
-    with pretending() as targets:
-        got = stepwell.compile(made, target=targets["vnni in 512 bits"], threads=1, cache=False).run({"x": x})["y"]
-    assert np.isnan(got[1]).all()
-    others = x[[0, 2]]
-    assert (np.abs(got[[0, 2]] - exact(others, *stored)) <= bound(others, *stored)).all()
+
+    def judge(got: Arrays) -> None:
+        assert np.isnan(got["y"][1]).all()
+        others = x[[0, 2]]
+        assert (np.abs(got["y"][[0, 2]] - exact(others, *stored)) <= bound(others, *stored)).all()
+
+    check_model(made, {"x": x}, judge, threads=[1], target=targets["vnni in 512 bits"], cache=False)
 
 
 def test_when_rows_are_sliced() -> None:

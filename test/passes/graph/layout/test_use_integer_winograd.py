@@ -1,11 +1,14 @@
 """Winograd's method in integers, natively: the bits of the direct convolution, for the largest data and filters too."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from covering import pairs
+from covering import each, pairs, some
+from every import every
 from integer_convolutions import convolved, draw, model
+from native_checks import Arrays, check_model, natively_together
 from quantized_networks import Net
 
 import stepwell
@@ -82,11 +85,11 @@ CASES = [
 ]
 
 
-@pairs({
-    "tile": INTEGER_POINTS,
-    ("activations", "weights"): [(np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)],
-    ("shape", "filters", "attributes"): CASES,
-})
+KINDS = [(np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8)]
+
+
+@natively_together
+@each({("tile", "activations", "weights"): [(tile, *kinds) for kinds in KINDS for tile in INTEGER_POINTS], ("shape", "filters", "attributes"): CASES})
 def test_natively(shape: tuple[int, ...], filters: tuple[int, ...], attributes: dict[str, Any], tile: int, activations: Any, weights: Any) -> None:
     x, w = draw(activations, *shape), draw(weights, *filters)
     zeros = {"a": draw(activations), "b": np.asarray(weights(127 if weights is np.uint8 else 0))}
@@ -98,11 +101,12 @@ def test_natively(shape: tuple[int, ...], filters: tuple[int, ...], attributes: 
         assert f"tile = {tile} : i64" in found
         if target != "host":  # the caches of which may hold more
             assert f"transformed = {'true' if 'group' in attributes else 'false'}" in found
-        np.testing.assert_array_equal(stepwell.compile(made, threads=2, target=target, pipeline=pipeline).run({"x": x})["y"], want)
+        check_model(made, {"x": x}, equal_to(want), threads=[2], target=target, pipeline=pipeline)
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("channels", [64, 128, 512])
+@natively_together
+@every("sign", [1, -1])
+@every("channels", [64, 128, 512])
 def test_the_largest_numbers_natively(channels: int, sign: int) -> None:
     """Sums of 64 channels leave F(4, 3) just room enough; those of 128 leave it to F(2, 3)."""
     x, w = np.full((1, channels, 14, 14), 255, np.uint8), np.full((64, channels, 3, 3), sign * 127, np.int8)
@@ -110,7 +114,12 @@ def test_the_largest_numbers_natively(channels: int, sign: int) -> None:
     made = model({"x": x}, {"w": w, "a": np.uint8(0), "b": np.int8(0)}, ["x", "w", "a", "b"], {})
     assert f"tile = {4 if channels == 64 else 2}" in _convolution(stepwell.lower(made, "graph-opt", target="x86-64-v3").text())
     want = convolved(x.astype(np.float64), w.astype(np.float64), {})
-    np.testing.assert_array_equal(stepwell.compile(made, threads=1).run({"x": x})["y"], want)
+    check_model(made, {"x": x}, equal_to(want), threads=[1])
+
+
+def equal_to(want: np.ndarray) -> Callable[[Arrays], None]:
+    """Judges that a model's result is this one."""
+    return lambda got: np.testing.assert_array_equal(got["y"], want)
 
 
 def _convolution(text: str) -> str:
@@ -126,8 +135,7 @@ def residual(net: Net, size: Any) -> Any:
     return net.model(net.op("MaxPool", [z], kernel_shape=[2, 2], strides=[2, 2]), (1, 24, size, size))
 
 
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("size", [16, 19, 30])
+@some(("size", "strict"), [(19, False), (16, True)], [(16, False), (30, False), (19, True), (30, True)])
 def test_networks_get_the_bits_of_the_direct_method(size: int, strict: bool) -> None:
     """Strict code has it too: nothing is rounded."""
     made = residual(Net(5), size)
@@ -135,15 +143,16 @@ def test_networks_get_the_bits_of_the_direct_method(size: int, strict: bool) -> 
     want = stepwell.compile(made, strict=strict, disable=["use-integer-winograd"], threads=1).run({"x": x})["y"]
     assert len(np.unique(want)) > 20
     assert stepwell.lower(made, "graph-opt", target="x86-64-v3", strict=strict).text().count('"graph.integer_winograd_conv"') == 2
+    compiled = stepwell.compile(made, strict=strict)
     for threads in (1, 2):
-        np.testing.assert_array_equal(stepwell.compile(made, strict=strict, threads=threads).run({"x": x})["y"], want)
+        compiled.threads = threads
+        np.testing.assert_array_equal(compiled.run({"x": x})["y"], want)
 
 
 def test_one_program_for_all_sizes() -> None:
     made = residual(Net(5), "h")
     assert '"graph.integer_winograd_conv"' in stepwell.lower(made, "graph-opt", target="x86-64-v3", specialise="never").text()
-    free = stepwell.compile(made, specialise="never", threads=2)
+    free, direct = (stepwell.compile(made, specialise="never", threads=2, disable=d) for d in ([], ["use-integer-winograd"]))
     for size in (5, 16, 23, 40):
         x = RNG.standard_normal((1, 24, size, size)).astype(np.float32)
-        want = stepwell.compile(residual(Net(5), size), disable=["use-integer-winograd"], threads=1).run({"x": x})["y"]
-        np.testing.assert_array_equal(free.run({"x": x})["y"], want)
+        np.testing.assert_array_equal(free.run({"x": x})["y"], direct.run({"x": x})["y"])

@@ -1,0 +1,9 @@
+"""What tests of the graph dialect share: the machine code of kernels that are the same."""
+
+import objects_once
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepwell.codegen.pool.compile_units", objects_once.compile_units)
