@@ -357,15 +357,12 @@ def test_what_has_no_clear_meaning_is_refused(which: str) -> None:
         runtime(build())
 
 
-def test_the_cache_warns_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("STEPWELL_CACHE", raising=False)
+@pytest.mark.usefixtures("cache_folder")
+def test_the_cache_warns_as_well(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(made(chain(), infos=[info("t", 5, 3)]).SerializeToString())
     for level in ("obj", "cache"):
         with pytest.warns(ModelWarning, match="'t' is tensor<2x3xf32>, but declared as tensor<5x3xf32>"):
             assert level in stepwell.compile(tmp_path / "model.onnx").timings
-
-
 
 
 
