@@ -365,7 +365,6 @@ def test_the_cache_warns_as_well(tmp_path: Path) -> None:
             assert level in stepwell.compile(tmp_path / "model.onnx").timings
 
 
-
 def test_the_command_says_it_once_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also as a process, in which nobody else has set up how warnings are printed."""
     path = tmp_path / "model.onnx"
