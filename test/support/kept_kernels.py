@@ -15,4 +15,5 @@ def kept_kernels(folder: Path) -> Iterator[None]:
         patch.setenv("STEPWELL_CACHE_DIR", str(folder))
         for name in ("_modules", "_generating"):  # what other tests have registered by now
             patch.setattr(f"stepwell.dialects.support.extensions.{name}", set())
+        patch.setattr("stepwell.driver.plugins._loaded", {})
         yield
