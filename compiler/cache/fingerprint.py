@@ -35,7 +35,8 @@ _CODE_GENERATION = (
 def model_digest(source: "str | os.PathLike[str] | bytes | onnx.ModelProto") -> bytes | None:
     """The digest of a model's bytes, unparsed; None if they cannot be read."""
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return digest_of(memoryview(source).cast("B"))
+        view = memoryview(source)
+        return digest_of(view.cast("B") if view.c_contiguous else view.tobytes())
     if isinstance(source, (str, os.PathLike)):
         return file_digest(Path(source))
     try:

@@ -15,6 +15,7 @@ import generate
 import onnx
 import pytest
 import quantize_real
+from command_server import commands_folder
 from onnx import TensorProto, helper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page(folder: Path, page: Path) -> None:
     commands, snippets = doc_examples.read(page)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    path = os.pathsep.join(map(str, (commands_folder(folder), Path(sys.executable).parent, os.environ.get("PATH", ""))))
     environment = {**os.environ, "PATH": path, "STEPWELL_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200"}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -112,6 +112,7 @@ def test_several_sources_of_the_same_bytes(cache_folder: Path, tmp_path: Path) -
     assert was_found(compiled(tmp_path / "net.onnx"))
     assert was_found(compiled(str(tmp_path / "net.onnx")))
     assert was_found(compiled(bytearray(data)))
+    assert was_found(compiled(memoryview(bytes(byte for byte in data for _ in range(2)))[::2]))
 
 
 @pytest.mark.parametrize("options", [{"target": "x86-64-v3"}, {"disable": ("expand-math",)}, {"shapes": {"x": (2, 5, 9, 9)}}])
@@ -199,6 +200,8 @@ def test_a_wrong_model_or_option_is_told_with_a_cache_too(cache_folder: Path, tm
             compiled(tmp_path / "bad.onnx")
         with pytest.raises(ModelError, match="cannot be read"):
             compiled(tmp_path / "none.onnx")
+        with pytest.raises(ModelError):
+            compiled(memoryview(b"abcd")[::2])
         with pytest.raises(InputError, match="x"):
             compiled(shapes={"x": "nonsense"})
         with pytest.raises(InputError, match="cannot be switched off"):
