@@ -34,8 +34,10 @@ hypothesis.settings.load_profile("stepwell")
 _METER = costs.Meter()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `scripts/test --fast` does not run, and begin with what takes long."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Of what -m leaves, leave out what `scripts/test --fast` does not run, and begin with what takes long."""
+    yield
     record = quick.read_record()
     if quick.VARIABLE in os.environ:
         runs = quick.chosen([item.nodeid for item in items], record, float(os.environ[quick.VARIABLE]))

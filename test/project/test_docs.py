@@ -61,3 +61,14 @@ def test_architecture_names_every_folder_of_code() -> None:
     section = (ROOT / "docs" / "architecture.md").read_text().partition("## Folders")[2].partition("## What to copy")[0]
     rows = set(re.findall(r"^\| `([\w/]+)`(?: itself)? \|", section, flags=re.MULTILINE))
     assert rows == {*map(str, packages), "compiler/"}
+
+
+def test_what_runs_at_night_alone_is_named() -> None:
+    """A file that leaves cases to the night says so where the page tells what protects their property by day."""
+    page = (ROOT / "docs" / "testing.md").read_text().partition("### What runs at night alone")[2].partition("\n## ")[0]
+    at_night = [
+        file.stem for file in sorted((ROOT / "test").rglob("test_*.py"))
+        if "support" not in file.parts and re.search(r"mark\.nightly|^from covering import", file.read_text(), flags=re.MULTILINE)
+    ]  # fmt: skip
+    assert len(at_night) > 40
+    assert [name for name in at_night if not re.search(rf"\b{name}\b", page)] == []

@@ -2,7 +2,6 @@
 
 import numpy as np
 import onnx
-from covering import pairs
 from every import every
 from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper
@@ -18,10 +17,8 @@ def softmax_model(shape: tuple[int, ...], axis: int, dtype: int, op: str = "Soft
 
 
 @natively_together
-@pairs({
-    ("shape", "axis"): [((8, 5003), -1), ((2, 3, 96, 97), -1), ((1, 7, 33), 1), ((3, 1), 1), ((1, 1000), 1)],
-    "dtype": [TensorProto.FLOAT, TensorProto.FLOAT16],
-})
+@every("dtype", [TensorProto.FLOAT, TensorProto.FLOAT16])
+@every(("shape", "axis"), [((8, 5003), -1), ((2, 3, 96, 97), -1), ((1, 7, 33), 1), ((3, 1), 1), ((1, 1000), 1)])
 def test_softmax(shape: tuple[int, ...], axis: int, dtype: int) -> None:
     kind = np.float32 if dtype == TensorProto.FLOAT else np.float16
     data = (np.random.default_rng(7).standard_normal(shape) * 4).astype(kind)
