@@ -24,6 +24,7 @@ _BY_NAME = {
     "lit.cfg.py": ("test/scripts/test_forked_commands.py",),
     "test/conftest.py": _RUNNER,
     "test/costs.json": _RUNNER,
+    "test/support/fork_client.py": ("test/support/test_command_server.py",),  # which command_server starts
     "scripts/test": _RUNNER,
     "scripts/nightly": ("test/scripts/test_nets.py",),
     "scripts/affected.py": ("test/scripts/test_affected.py",),  # which names files of all kinds, and is no test of these

@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(line)
     print(f"the {DEAREST} dearest tests:", *dearest({t: s for tests in found.values() for t, s in tests.items()}), sep="\n")
     if kind == "whole":
-        report_record(found["pytest"], is_wanted=options.record)
+        report_record({test: seconds * budget.unit / unit for test, seconds in found["pytest"].items()}, is_wanted=options.record)
     for line in lines:
         print(line)
     if kind:
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report_record(spent: Mapping[str, float], *, is_wanted: bool) -> None:
-    """Write the record of what tests cost, or say which tests it takes for much quicker than they are."""
+    """Write the record of what tests cost, on the machine of reference, or say which tests it takes for much quicker than they are."""
     if is_wanted:
         quick.write_record(spent)
         print(f"wrote {quick.RECORD.relative_to(ROOT)}")

@@ -19,7 +19,7 @@ _WORTH_A_LINE = 0.1
 _LONG = 10.0
 
 Record = Mapping[str, float]
-"""CPU seconds of a case, the mean of those of a test function, by `test/FILE.py::function`."""
+"""CPU seconds of a case on the machine of reference (`budget.Budget.unit`), the mean of a test function's, by `test/FILE.py::function`."""
 
 
 def function_of(case: str) -> str:
