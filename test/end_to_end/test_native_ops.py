@@ -20,7 +20,7 @@ from stepwell.driver.plugins import load_file
 
 PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugins" / "op.py"
 OURS = [m for m, cls in sorted(op_classes().items()) if cls.__module__.startswith("stepwell.dialects.")]
-ROWS = 4  # of each op, of the hundred or so that have all pairs: the first, which have the most
+ROWS = 3  # of each op, of the hundred or so that have all pairs: the first, which have the most
 PARTS = 2
 
 

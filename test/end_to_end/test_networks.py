@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from covering import by_day
 from onnx import numpy_helper
 from onnx.backend.test.loader import DATA_DIR
 from onnx.backend.test.runner import Runner
@@ -15,8 +16,8 @@ import stepwell
 from stepwell.analysis.memory import memory_plan
 
 TOLERANCE = 1e-4  # of the output's scale: the largest difference over the largest value
-AT_NIGHT = ("alexnet", "inceptionv2", "resnet50v1", "vgg19", "zfnet512")
-"""Networks that are light models too, of which these tests take the longest for what they ask beside the others."""
+AT_NIGHT = ("alexnet", "inceptionv1", "inceptionv2", "resnet50v1", "vgg19", "zfnet512", "light_densenet121", "light_inception_v2")
+"""Of networks that are light models too, one of the two is for the day."""
 LIGHT = sorted(p.stem for p in (Path(DATA_DIR) / "light").glob("light_*.onnx"))
 
 
@@ -25,7 +26,7 @@ def scaled_error(got, want):
 
 
 @pytest.mark.zoo
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.nightly] * (n in AT_NIGHT)) for n in networks.NETWORKS])
+@pytest.mark.parametrize("name", by_day(networks.NETWORKS, lambda name: name not in AT_NIGHT))
 def test_network(zoo, name):
     """It agrees with ONNX Runtime, and its workspace is near what lives at once."""
     path = zoo(name)
@@ -50,7 +51,7 @@ def test_network(zoo, name):
 
 
 @pytest.mark.zoo
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", by_day(LIGHT, lambda name: name not in AT_NIGHT))
 def test_light_model_gives_its_shipped_output(name):
     folder = Path(DATA_DIR) / "light"
     proto = onnx.load(folder / f"{name}.onnx")
