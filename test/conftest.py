@@ -10,6 +10,7 @@ import hypothesis
 import onnx
 import pytest
 import quick
+from kept_kernels import switch_on_cache
 
 import networks
 from stepwell.cache import disk
@@ -81,11 +82,7 @@ def zoo() -> Callable[[str], Path]:
 @pytest.fixture
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of this test alone, switched on, here and in child processes."""
-    monkeypatch.setenv("STEPWELL_CACHE", "1")
-    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
+    switch_on_cache(monkeypatch, tmp_path / "cache")
     monkeypatch.delenv("STEPWELL_CACHE_BYTES", raising=False)
-    for name in ("_modules", "_generating"):  # what other tests have registered by now
-        monkeypatch.setattr(f"stepwell.dialects.support.extensions.{name}", set())
-    monkeypatch.setattr("stepwell.driver.plugins._loaded", {})
     disk._note.cache_clear()
     return tmp_path / "cache"
