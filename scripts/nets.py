@@ -55,7 +55,7 @@ NETS = (
     Net("ops", ("check_ops.py",), r"(?m)^(\d+) cases of"),
     Net("nodes", ("check_nodes.py", "--rounds", "2", "--jobs", JOBS), r"(?m)(?:^|, )(\d+) [a-z ]+?(?=, \d| in \d+ s$)"),
     Net("fuzz", ("fuzz.py", "build/nightly/fuzz", "--rounds", "10"), r"(?m)^ran (\d+) graphs and (\d+) nets"),
-    Net("faults", ("mutate.py", "--every", "243", "--seed", "7", "--wide"), r"of +(\d+) seen"),
+    Net("faults", ("mutate.py", "--replay"), r"(?m)^of (\d+) faults that a test saw before"),
     Net("hostile", ("hostile.py",), r"(?m)^(?:fine|WRONG) "),
     Net("chains", ("hostile.py", "--chains", "5000", "--seconds", "600"), r"(?m)^(?:fine|WRONG) "),
     Net("scaling", ("scaling.py", "--nodes", "100,1000,5000,20000"), r"(?m)^ +\d+ +[\d.]+ "),

@@ -81,7 +81,7 @@ def test_every_net_of_the_page_is_run() -> None:
         ("ops", "x86-64-v3, plain: 12 cases, 0 wrong\n120 cases of 90 ops, 0 wrong\n", 120),
         ("nodes", "seed 0: Add 14 f32: wrong 7 of 8\n900 right, 30 not supported, 1 wrong in 70 s\n", 931),
         ("fuzz", "operators 0: 50 graphs so far, 0 wrong\nran 50 graphs and 100 nets, 0 wrong\n", 150),
-        ("faults", "passes/graph                   35 of    36 seen   97.2 %\npasses/linalg                   4 of     4 seen  100.0 %\n", 40),
+        ("faults", "a.py: f: 1 -> 2: x = 1: survived; before: lit: a.mlir\nof 40 faults that a test saw before: 39 seen, 1 survived\n", 40),
         ("hostile", "fine   empty     0.1 s    90 MiB  SW001\nWRONG  deep      1.1 s    90 MiB  crashed\n", 2),
         ("scaling", "    chain nodes    import       sum\n            100     0.010     0.020\n       exponent      1.00      1.00\n", 1),
         ("memory", "weights 2.5 GB, written in 1.0 s\ncold    peak 2.9 GB = 1.1 x weights\ncached  peak 2.8 GB = 1.1 x weights\n", 2),

@@ -34,6 +34,12 @@ def test_cycles() -> None:
     fails([choice, node("Relu", ["a"], ["b"]), node("Neg", ["b"])], "in a circle: Relu .* -> If .* -> Relu", weights={"c": np.array(True)})
 
 
+def test_rows_that_do_not_divide_into_heads() -> None:
+    rows = floats(1, 2, 8)
+    one = node("Attention", ["x", "x", "x"], q_num_heads=3, kv_num_heads=2)
+    fails([one], "the 8 elements of a row of Q do not divide into 3 heads", data=rows, result=rows, opset=23)
+
+
 def test_values_that_nobody_or_everybody_makes() -> None:
     fails([node("Relu", ["nothing"])], "input 'nothing'")
     fails([node("Relu", ["x"], ["z"])], "'y' is not an output of any node")

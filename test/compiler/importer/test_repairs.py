@@ -17,6 +17,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 import stepwell
 from stepwell import ModelError, ModelWarning, UnsupportedError
+from stepwell.importer.problems import Notices
 
 X = floats(2, 3)
 W = floats(3, seed=1)
@@ -381,3 +382,11 @@ def test_the_command_says_it_once_on_standard_error(tmp_path: Path, capsys: pyte
             "stepwell: warning: dimension 0 of ",
             "stepwell: warning: the nodes of graph ",
         ], ended.err
+
+
+def test_of_one_kind_the_first_are_told_and_how_many_there_are() -> None:
+    notices = Notices()
+    for count, kind in ((1, "one"), (3, "three"), (5, "five")):
+        for number in range(count):
+            notices.add(kind, f"{kind} {number}")
+    assert list(notices.texts()) == ["one 0", "three 0; three 1; three 2", "five 0; five 1; five 2; and 2 more like this"]

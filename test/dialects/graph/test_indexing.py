@@ -4,7 +4,8 @@ import pytest
 
 from stepwell.dialects.core.sizes import assumptions, symbol
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.indexing import SliceOp
+from stepwell.dialects.graph.indexing import DynamicSliceOp, SliceOp
+from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.support.errors import InferenceError
 
 k, n = symbol("k"), symbol("n")
@@ -33,3 +34,25 @@ def test_steps_are_assumed_to_stay_inside() -> None:
     with assumptions() as found:
         SliceOp.infer(TensorType("f32", (9,)), starts=[8], sizes=[k], steps=[-2])
     assert [str(one) for one in found] == ["-2*k + 10 >= 0"]
+
+
+def test_bounds_of_a_slice_are_vectors_of_numbers() -> None:
+    x, two = TensorType("f32", (4, 5)), TensorType("i64", (2,))
+    assert DynamicSliceOp.infer(x, two, two, two, two) == TensorType("f32", (None, None))
+    for wrong in (TensorType("f32", (2,)), TensorType("i64", (3,)), TensorType("i64", (2, 1))):
+        for place, name in enumerate(("ends", "axes", "steps"), 1):
+            operands = [two] * 4
+            operands[place] = wrong
+            with pytest.raises(InferenceError, match=name):
+                DynamicSliceOp.infer(x, *operands)
+    with pytest.raises(InferenceError, match="starts"):
+        DynamicSliceOp.infer(x, TensorType("f32", (2,)), two, two, two)
+
+
+@pytest.mark.parametrize(("shape", "starts"), [((2, 5), [3, 0]), ((2, 5), [0, 1]), ((2, 6), [0, 0]), ((n, 5), [5 - n, 0])])
+def test_what_is_written_over_lies_inside(shape: tuple[int, ...], starts: list[int]) -> None:
+    x = TensorType("f32", (4, 5))
+    assert OverwriteOp.infer(x, TensorType("f32", (2, 5)), starts=[2, 0]) == x
+    assert OverwriteOp.infer(TensorType("f32", (None, 5)), TensorType("f32", (2, 5)), starts=[7, 0]).rank == 2
+    with pytest.raises(InferenceError, match=r"must lie in operand 'x'"):
+        OverwriteOp.infer(x, TensorType("f32", shape), starts=starts)
