@@ -89,14 +89,14 @@ def main(arguments: list[str] | None = None) -> int:
     end = time.monotonic() + options.seconds
     try:
         if options.sample is not None:
-            return try_sample(ROOT, Copy(ROOT, options.copy), options.sample, options.seed, options.json, end, harmless(), wide=options.wide)
+            return try_sample(ROOT, Copy(ROOT, options.copy.resolve()), options.sample, options.seed, options.json, end, harmless(), wide=options.wide)
         if options.replay is not None:
-            return replay(ROOT, Copy(ROOT, options.copy), options.replay, options.json, end, wide=options.wide)
+            return replay(ROOT, Copy(ROOT, options.copy.resolve()), options.replay, options.json, end, wide=options.wide)
     except FailsUnchangedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     before = json.loads(options.json.read_text()) if options.json is not None and options.json.exists() else {}
-    copy = Copy(ROOT, options.copy)
+    copy = Copy(ROOT, options.copy.resolve())
     state = copy.state
     same = before.get("state") == state
     copy.seconds = before["seconds"] if same else {}
