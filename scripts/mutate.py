@@ -63,6 +63,11 @@ def report(outcomes: list[Outcome]) -> None:
             print(f"{folder:28} {seen:5} of {tried[folder]:5} seen  {100 * seen / tried[folder]:5.1f} %")
 
 
+def absolute(text: str) -> Path:
+    """A path from where the command is called: tests run elsewhere."""
+    return Path(text).absolute()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments, plant the faults; 0 if each was seen, 1 if one survived, 2 for wrong usage (argparse)."""
     parser = argparse.ArgumentParser(description="Plant one fault at a time in passes and lowerings, and say which the tests do not see.")
@@ -75,7 +80,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="a fixed sample of N faults of all folders, recorded in --json FILE")
     kept = SAMPLE.relative_to(ROOT)
     parser.add_argument("--replay", type=Path, nargs="?", const=SAMPLE, metavar="FILE", help=f"the faults of such a record (default: {kept})")
-    parser.add_argument("--copy", type=Path, default=ROOT / "build" / "mutation", metavar="DIR", help="of the copy (default: build/mutation)")
+    copied = ROOT / "build" / "mutation"
+    parser.add_argument("--copy", type=absolute, default=copied, metavar="DIR", help="of the copy (default: build/mutation)")
     options = parser.parse_args(arguments)
     if options.every < 1:
         parser.error(f"--every: expected at least 1, got {options.every}")
@@ -89,14 +95,14 @@ def main(arguments: list[str] | None = None) -> int:
     end = time.monotonic() + options.seconds
     try:
         if options.sample is not None:
-            return try_sample(ROOT, Copy(ROOT, options.copy.resolve()), options.sample, options.seed, options.json, end, harmless(), wide=options.wide)
+            return try_sample(ROOT, Copy(ROOT, options.copy), options.sample, options.seed, options.json, end, harmless(), wide=options.wide)
         if options.replay is not None:
-            return replay(ROOT, Copy(ROOT, options.copy.resolve()), options.replay, options.json, end, wide=options.wide)
+            return replay(ROOT, Copy(ROOT, options.copy), options.replay, options.json, end, wide=options.wide)
     except FailsUnchangedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     before = json.loads(options.json.read_text()) if options.json is not None and options.json.exists() else {}
-    copy = Copy(ROOT, options.copy.resolve())
+    copy = Copy(ROOT, options.copy)
     state = copy.state
     same = before.get("state") == state
     copy.seconds = before["seconds"] if same else {}
