@@ -106,6 +106,10 @@ def test_errors_name_node_and_limit() -> None:
     proto = model([node("Add", ["x", "x"], ["t"]), node("MatMul", ["t", "t"], ["u"]), node("MatMul", ["u", "t"])], {"x": X}, {"y": X})
     with pytest.raises(LimitError, match=r"SW011 .*the largest, of the_.*, has 1048576 bytes\) would .*, more than 1000 \(limit workspace_bytes;"):
         stepwell.compile(proto, limits=Limits(workspace_bytes=1000))
+    nodes = [node("MatMul", ["x", "x"], ["t"]), node("MatMul", ["t", "w"], ["u"], name="wide"), node("ReduceMax", ["u"])]
+    growing = model(nodes, {"x": X}, {"y": floats(1, 1)}, {"w": floats(512, 1024)})
+    with pytest.raises(LimitError, match=r"the largest, of wide.*, has 2097152 bytes"):  # neither the first nor an output
+        stepwell.compile(growing, limits=Limits(workspace_bytes=1000))
     big = model([node("Add", ["v", "v"])], {"v": floats(1, 512)}, {"y": X}, {"z": X})
     big.graph.node[0].input[1] = "z"
     with pytest.raises(LimitError, match=r"SW011 Add \"the_add\" \(opset 21\): .* would take 1048576 bytes; at most 1048575 .*limit value_bytes"):

@@ -386,7 +386,8 @@ def test_the_command_says_it_once_on_standard_error(tmp_path: Path, capsys: pyte
 
 def test_of_one_kind_the_first_are_told_and_how_many_there_are() -> None:
     notices = Notices()
-    for count, kind in ((1, "one"), (3, "three"), (5, "five")):
+    for count, kind in ((1, "one"), (3, "three"), (4, "four"), (5, "five")):
         for number in range(count):
             notices.add(kind, f"{kind} {number}")
-    assert list(notices.texts()) == ["one 0", "three 0; three 1; three 2", "five 0; five 1; five 2; and 2 more like this"]
+    more = [f"{kind} 0; {kind} 1; {kind} 2; and {count} more like this" for count, kind in ((1, "four"), (2, "five"))]
+    assert list(notices.texts()) == ["one 0", "three 0; three 1; three 2", *more]
