@@ -129,11 +129,17 @@ def test_greatest_of_regions(channels: int, scale: float | None, shape: list[int
     want = run_of(made, inputs)
     assert (want == 0).any()
     check_native(made, inputs, expected=[want], opset=21, terms=0)
-    # Times 0.7, what is half a pixel in one type is less in another.
-    for dtype in (np.float16, np.float64) if scale is None and shape == [3, 2] else ():
-        others = {name: array.astype(dtype) for name, array in inputs.items()}
-        exact = run_of(made, {name: array.astype(np.float32) for name, array in others.items()})
-        check_native(made, others, expected=[exact.astype(dtype)], opset=21, terms=0)
+
+
+@natively_together
+@every_by_day(("channels", "shape"), product([3, 8, 21], [[1, 1], [3, 2], [2, 9]]), lambda case: case[1] == [3, 2])
+@every("dtype", [np.float16, np.float64])
+def test_greatest_of_regions_in_other_types(channels: int, shape: list[int], dtype: type) -> None:
+    """Not scaled: times 0.7, what is half a pixel in one type is less in another."""
+    made = node("MaxRoiPool", ["x", "rois"], pooled_shape=shape)
+    inputs = {name: array.astype(dtype) for name, array in {"x": floats(2, channels, 8, 9) - 3, "rois": REGIONS}.items()}
+    exact = run_of(made, {name: array.astype(np.float32) for name, array in inputs.items()})
+    check_native(made, inputs, expected=[exact.astype(dtype)], opset=21, terms=0)
 
 
 def run_of(made: onnx.NodeProto, inputs: dict[str, np.ndarray]) -> np.ndarray:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from covering import by_day
 from hostile_models import CORPUS
 from watchdog import GIB, Watchdog
 
@@ -19,7 +20,7 @@ def dog() -> Iterator[Watchdog]:
         yield watchdog
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in DEAR)) for name in CORPUS])
+@pytest.mark.parametrize("name", by_day(CORPUS, lambda name: name not in DEAR))
 def test_hostile_model(name: str, dog: Watchdog) -> None:
     outcome = dog.call("hostile_models:compile_model", CORPUS[name](), seconds=SECONDS, memory=MEMORY)
     assert outcome.kind == "returned", str(outcome)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scaling
 from command_server import started
+from covering import by_day
 from onnx.reference import ReferenceEvaluator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ FEW = {"chain": 900, "wide": 601, "shapes": 600, "constants": 1000, "weights": 3
 MANY = {"chain": 5000, "wide": 1201, "shapes": 1200, "constants": 5000, "weights": 1000, "joined": 600, "distinct": 20}
 
 
-@pytest.mark.parametrize(("graph", "nodes"), [*FEW.items(), *(pytest.param(*case, marks=pytest.mark.nightly) for case in MANY.items())])
+@pytest.mark.parametrize(("graph", "nodes"), by_day([*FEW.items(), *MANY.items()], [*FEW.items()]))
 def test_no_recursion_over_the_graph(graph: str, nodes: int, tmp_path: Path) -> None:
     model = scaling.GRAPHS[graph](nodes)
     assert len(model.graph.node) >= nodes

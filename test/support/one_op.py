@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from every import message, running
+from collected import Collected
+from every import running
 from op_closeness import Bound, meaningful, problem
 
 from stepwell.dialects.core.kernel_info import KernelInfo
@@ -252,57 +253,33 @@ class Check:
             assert wrong is None, f"{self}: {wrong}"
 
 
-_waiting: list[Check] | None = None
 TOGETHER = 24  # kernels in one module
+
+
+def results_of(checks: Sequence[Check]) -> list[tuple[np.ndarray, ...]]:
+    """What the kernels of ops give, compiled as one module. Raises AssertionError for one that changes its operands."""
+    operands = [[a.copy() for a in map(np.ascontiguousarray, flatten(one.arrays))] for one in checks]
+    with context(), ir.Location.name("ops"):
+        whole = ir.Module.create()
+        for one in checks:
+            one.build(whole)
+        results = run_kernels(whole, operands)
+    for one, given in zip(checks, operands, strict=True):
+        for before, after in zip(flatten(one.arrays), given, strict=True):
+            assert np.ascontiguousarray(before).tobytes() == after.tobytes(), f"{one}: an operand has changed"
+    return results
+
+
+def batches(checks: Sequence[Check]) -> list[Sequence[Check]]:
+    """Checks in groups that are one module."""
+    return [checks[start : start + TOGETHER] for start in range(0, len(checks), TOGETHER)]
+
+
+_collected = Collected("op", batches, results_of, Check.judge)
+ops_together = _collected.at_the_end
+"""Compile the ops that a test of many cases checks (see `every`) together, once all are drawn up; those that fail are named."""
 
 
 def check_within(mnemonic: str, arrays: Sequence[Any], allowed: Bound, options: dict[str, Any]) -> None:
     """Compare what compiled code computes with the reference: now, or at the end of a test of `ops_together`."""
-    one = Check("-".join(running), mnemonic, arrays, allowed, options)
-    if _waiting is not None:
-        _waiting.append(one)
-    elif failed := failures([one]):
-        raise failed[0][1]
-
-
-def ops_together(test: Callable[..., None]) -> Callable[..., None]:
-    """Compile the ops that a test of many cases checks (see `every`) together, once all are drawn up; those that fail are named."""
-
-    @functools.wraps(test)
-    def run(*arguments: Any, **fixtures: Any) -> None:
-        global _waiting
-        waiting: list[Check] = []
-        _waiting = waiting
-        try:
-            test(*arguments, **fixtures)
-        finally:
-            _waiting = None
-        assert waiting, "the test checks no op"
-        failed = [failure for start in range(0, len(waiting), TOGETHER) for failure in failures(waiting[start : start + TOGETHER])]
-        if failed:
-            raise AssertionError(message(failed, len(waiting))) from failed[0][1]
-
-    return run
-
-
-def failures(checks: Sequence[Check]) -> list[tuple[str, Exception]]:
-    """What is wrong, by the names of the checks. Of ops that fail to compile together each half is tried by itself, down to a single one."""
-    operands = [[a.copy() for a in map(np.ascontiguousarray, flatten(one.arrays))] for one in checks]
-    try:
-        with context(), ir.Location.name("ops"):
-            whole = ir.Module.create()
-            for one in checks:
-                one.build(whole)
-            all_results = run_kernels(whole, operands)
-    except Exception as error:  # whatever it is, it is the failure of one of them
-        middle = len(checks) // 2
-        return [(checks[0].name, error)] if not middle else [*failures(checks[:middle]), *failures(checks[middle:])]
-    failed: list[tuple[str, Exception]] = []
-    for one, given, results in zip(checks, operands, all_results, strict=True):
-        try:
-            for before, after in zip(flatten(one.arrays), given, strict=True):
-                assert np.ascontiguousarray(before).tobytes() == after.tobytes(), f"{one}: an operand has changed"
-            one.judge(results)
-        except Exception as error:  # an assertion, mostly
-            failed.append((one.name, error))
-    return failed
+    _collected.check(Check("-".join(running), mnemonic, arrays, allowed, options))

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from backend_suite.cases import cases
+from covering import by_day
 from importing import context, floats, model, node, run
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
@@ -184,7 +185,7 @@ def survives(source: bytes | ModelProto) -> None:
         import_model(source, context())
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 8))])
+@pytest.mark.parametrize("seed", by_day(range(8), [0]))
 def test_random_damage_of_bytes(seed: int, samples: list[bytes]) -> None:
     rnd = random.Random(seed)
     for data in rnd.choices(samples, k=150):

@@ -163,10 +163,11 @@ def test_lrn_of_any_number_of_channels(size: int) -> None:
     np.testing.assert_allclose(got, want, rtol=8 * np.finfo(np.float32).eps)
 
 
+@pytest.mark.parametrize("examples", [4, pytest.param(10, marks=pytest.mark.nightly)])
 @every("mnemonic", sorted(m for m, cls in op_classes().items() if issubclass(cls, FloatUnary)))
 @every("dtype", ["f16", "bf16", "f32"])
-def test_accuracy_of_float_functions(mnemonic: str, dtype: str) -> None:
-    @settings(max_examples=4)
+def test_accuracy_of_float_functions(mnemonic: str, dtype: str, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(cases(mnemonic))
     def check(case: Case) -> None:
         x = case.operands[0].astype(to_numpy(dtype))

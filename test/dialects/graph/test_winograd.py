@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from covering import some
+from covering import by_day, some
 from native_checks import check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
@@ -140,7 +140,7 @@ def test_borders_of_each_tile(tile, images, channels, filters, height, width, pa
 
 
 @pytest.mark.parametrize(
-    ("images", "channels", "filters", "height", "width", "group", "tile"), [*ROWS, *(pytest.param(*row, marks=pytest.mark.nightly) for row in MORE)]
+    ("images", "channels", "filters", "height", "width", "group", "tile"), by_day([*ROWS, *MORE], ROWS)
 )
 def test_compiled_error_stays_within_the_stated_bound(images, channels, filters, height, width, group, tile):
     x = RNG.standard_normal((images, channels, height, width)).astype(np.float32)

@@ -4,6 +4,7 @@ import re
 
 import onnx
 import pytest
+from covering import by_day
 
 import networks
 import stepwell
@@ -34,7 +35,7 @@ def copies(name: str, *, bound: bool = False, **sizes: int) -> list[str]:
 BOUND = ("gpt", "llama", "llama_fused")  # by day with a cache that is bound, below
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in BOUND)) for name in networks.FREE])
+@pytest.mark.parametrize("name", by_day(networks.FREE, lambda name: name not in BOUND))
 def test_kernels_of_any_size_copy_nothing(name: str) -> None:
     allowed = ["kept_boxes"] if name == "detector" else []  # how many there are
     assert [copy for copy in copies(name) if not copy.startswith(tuple(allowed))] == []
