@@ -30,6 +30,7 @@ from stepwell.importer.functions import domain_of, schema_function
 from stepwell.importer.inference import contradiction
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
+from stepwell.importer.rounding import narrow_type, narrowed, widened
 from stepwell.importer.rules.boxed_sequences import BoxedSequence
 from stepwell.importer.rules.sequence_forms import parts_of
 from stepwell.importer.sequences import AnyValue, Nothing, SequenceValue, described
@@ -355,11 +356,16 @@ class Conversion:
         rule = find_rule(domain, node.op_type, opset)
         available = [v for v in inputs if not isinstance(v, Unavailable)]
         if rule is None:
-            types = [type_of(v) if isinstance(v, ir.Value) else None for v in available]
-            definition = schema_function(node, domain, opset, types) if len(types) == len(inputs) else None
+            if len(available) != len(inputs):
+                raise UnsupportedError(missing_rule(domain, node.op_type))
+            narrow = narrow_type(available)
+            given = available if narrow is None else widened(self.builder, available)
+            types = [type_of(v) if isinstance(v, ir.Value) else None for v in given]
+            definition = schema_function(node, domain, opset, types)
             if definition is None:
                 raise UnsupportedError(missing_rule(domain, node.op_type))
-            return self._call(definition, node, inputs, frame, (node.name, index))
+            made = self._call(definition, node, given, frame, (node.name, index))
+            return made if narrow is None else narrowed(self.builder, made, narrow, [frame.inferred(name) for name in node.output])
         if len(available) != len(inputs):
             raise _ReportedError("an input is unavailable")
         context = NodeContext(

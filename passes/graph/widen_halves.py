@@ -1,10 +1,10 @@
-"""The pass that computes convolutions and large products in f32 where they hold f16 or bf16."""
+"""The pass that keeps f16 and bf16 in f32 between ops that compute in f32: convolutions, large products, sums."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import defining_op, ir, ops_below
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.sizes import product
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import BatchNormOp, CastOp, ConvOp, ConvTransposeOp, GraphBuilder, GraphOp, MatmulOp
@@ -26,10 +26,13 @@ class WidenHalves(Pass):
     """Compute convolutions and products of many rows of f16 and bf16, and what follows from them alone, in f32 from end to end.
 
     rewrite: conv(x, w) in f16  ->  cast(conv(cast(x), cast(w)) in f32), and f(cast(y), …)  ->  cast(f(y, …) in f32)
+    rewrite: cast(f(x, …)), for a node that computes in f32  ->  f(cast(x), …) in f32
 
-    Every op on halves computes in f32 anyway, but rounds what it gives. These read their operands often: to widen both, and to round between the ops
-    of a kernel, takes a good part of the time. So numbers stay f32 from the first of them on, and weights become f32 once. What only moves elements
-    follows where all that it moves is f32. Products of few rows, or of a number that only a run tells, wait for their weights, which stay halves; so
+    Every op on halves computes in f32 anyway, but rounds its result. Convolutions and products read their operands often: to widen both, and
+    to round between the ops of a kernel, takes a good part of the time. So numbers stay f32 from the first of them on, and weights become f32
+    once. The same holds for the results of nodes that the importer computes in f32, such as means, and for element-wise ops whose results only
+    such nodes read: the squares that a norm sums do not overflow. A cast that is a node of the model rounds. Ops that only move elements
+    follow where all operands are f32. Products of few rows, or of a number that only a run tells, wait for their weights, which stay halves; so
     do those of all products that together have more than `max_bytes`.
     """
 
@@ -41,9 +44,11 @@ class WidenHalves(Pass):
                 inside = ops_below(function)
                 products = [o for o in inside if is_large_product(o)]
                 widening = _Widening(GraphBuilder(state.weights), sum(type_of(o.operands[1]).bytes for o in products) <= self.max_bytes)
-                for inner in inside:
-                    if isinstance(inner.opview, GraphOp) and not inner.regions:
-                        state.count(self.name, int(widening.rewrite(inner)))
+                graph_ops = [o for o in inside if isinstance(o.opview, GraphOp) and not o.regions]
+                for inner in reversed(graph_ops):
+                    widening.note_operand_of_sums(inner)
+                for inner in graph_ops:
+                    state.count(self.name, int(widening.rewrite(inner)))
                 erase_unused(widening.replaced)
 
 
@@ -56,13 +61,26 @@ class _Widening:
     """Whether those of many rows are widened."""
     wide: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Values in f32, by what they are in half."""
+    summed: set[ir.Operation] = field(default_factory=set)
+    """Element-wise ops whose results are read in f32 only, by the nodes that they go to."""
     replaced: list[ir.Operation] = field(default_factory=list)
+
+    def note_operand_of_sums(self, op: ir.Operation) -> None:
+        """Add an element-wise op to `summed` if it belongs there. Its users come first."""
+        if not is_elementwise(op.opview) or len(op.results) != 1 or type_of(op.results[0]).dtype not in HALVES:
+            return
+        readers = users(op.results[0])
+        if readers and all(reader in self.summed or (widens_operand(reader) and reader.location != op.location) for reader in readers):
+            self.summed.add(op)
 
     def rewrite(self, op: ir.Operation) -> bool:
         """Compute an op in f32 if it is to be; whether it was."""
         view: Any = op.opview
         halves = [v for v in op.operands if type_of(v).dtype in HALVES]
         if isinstance(view, CastOp):
+            if rounds_result(op):
+                self.wide[view.result] = view.x
+                return False
             if type_of(view.result).dtype == SINGLE and view.x in self.wide:  # of what it would be rounded to in between, all is known
                 view.result.replace_all_uses_with(self.wide[view.x])
                 self.replaced.append(op)
@@ -90,7 +108,7 @@ class _Widening:
 
     def follows(self, view: Any, halves: list[ir.Value]) -> bool:
         """Whether an op computes in f32: a convolution, a product of many rows, or one all of whose halves are there in f32, or known."""
-        if isinstance(view, (ConvOp, ConvTransposeOp)) or (self.products and is_large_product(view.operation)):
+        if isinstance(view, (ConvOp, ConvTransposeOp)) or view.operation in self.summed or (self.products and is_large_product(view.operation)):
             return True
         together = is_elementwise(view) or view.fusion in COMPUTING or isinstance(view, BatchNormOp)  # which is yet to be taken apart
         if not (together or view.has_trait(MovesData) or view.operation.name == "graph.concat"):
@@ -112,6 +130,21 @@ class _Widening:
         return kind.with_dtype(SINGLE) if kind.dtype in HALVES else kind
 
 
+def rounds_result(op: ir.Operation) -> bool:
+    """Whether a cast to a half rounds the result of a node that computes in f32. A cast that is a node itself has a location of its own."""
+    made = defining_op(op.operands[0])
+    narrows = type_of(op.operands[0]).dtype == SINGLE and type_of(op.results[0]).dtype in HALVES
+    return narrows and made is not None and made.location == op.location
+
+
+def widens_operand(op: ir.Operation) -> bool:
+    """Whether an op is a cast to f32 that belongs to the node that reads it."""
+    if not isinstance(op.opview, CastOp) or type_of(op.results[0]).dtype != SINGLE:
+        return False
+    readers = users(op.results[0])
+    return bool(readers) and all(reader.location == op.location for reader in readers)
+
+
 def is_large_product(op: ir.Operation) -> bool:
     """Whether an op is the product of many rows of halves with known weights."""
     if not isinstance(op.opview, MatmulOp) or type_of(op.operands[1]).dtype not in HALVES or not is_known(op.operands[1]):
@@ -121,7 +154,7 @@ def is_large_product(op: ir.Operation) -> bool:
 
 
 def is_known(value: ir.Value) -> bool:
-    """Whether a value is a constant or a parameter, perhaps moved."""
-    while (op := defining_op(value)) is not None and isinstance(op.opview, GraphOp) and op.opview.has_trait(MovesData):
+    """Whether a value is a constant or a parameter, perhaps moved or cast."""
+    while (op := defining_op(value)) is not None and isinstance(op.opview, GraphOp) and (op.opview.has_trait(MovesData) or isinstance(op.opview, CastOp)):
         value = op.operands[0]
     return is_stored(value)

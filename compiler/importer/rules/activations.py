@@ -6,6 +6,7 @@ from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.elementwise import truth
 
 
@@ -25,11 +26,13 @@ def elu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
 
 
 @onnx_rule("Selu", since=6)
+@rounded_once
 def selu(b: ImportBuilder, x: Value, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Value:
     return b.mul(b.elu(x, alpha=alpha), b.scalar(gamma, like=x))
 
 
 @onnx_rule("Celu", since=12)
+@rounded_once
 def celu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
     """`max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)`: the first term is `x` for `x >= 0`, the second takes over below 0."""
     if alpha == 1.0:
@@ -45,27 +48,32 @@ def celu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
 
 
 @onnx_rule("HardSigmoid", since=6)
+@rounded_once
 def hard_sigmoid(b: ImportBuilder, x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
     return b.clamp(b.add(b.mul(x, b.scalar(alpha, like=x)), b.scalar(beta, like=x)), min=0.0, max=1.0)
 
 
 @onnx_rule("HardSwish", since=14)
+@rounded_once
 def hard_swish(b: ImportBuilder, x: Value) -> Value:
     return b.mul(x, hard_sigmoid(b, x, alpha=1 / 6, beta=0.5))
 
 
 @onnx_rule("Mish", since=18)
+@rounded_once
 def mish(b: ImportBuilder, x: Value) -> Value:
     return b.mul(x, b.tanh(b.softplus(x)))
 
 
 @onnx_rule("Swish", since=24)
+@rounded_once
 def swish(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
     scaled = x if alpha == 1.0 else b.mul(x, b.scalar(alpha, like=x))
     return b.mul(x, b.sigmoid(scaled))
 
 
 @onnx_rule("Softsign", since=1)
+@rounded_once
 def softsign(b: ImportBuilder, x: Value) -> Value:
     return b.div(x, b.add(b.abs(x), b.scalar(1, like=x)))
 
@@ -76,6 +84,7 @@ def thresholded_relu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value
 
 
 @onnx_rule("Shrink", since=9)
+@rounded_once
 def shrink(b: ImportBuilder, x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Value:
     """`x` moved by `bias` toward 0 where `|x| > lambd`, else 0. Integers are computed in f64 and truncated at the end."""
     dtype = type_of(x).dtype
@@ -86,11 +95,9 @@ def shrink(b: ImportBuilder, x: Value, *, bias: float = 0.0, lambd: float = 0.5)
 
 
 @onnx_rule("Gelu", since=20)
+@rounded_once
 def gelu(b: ImportBuilder, x: Value, *, approximate: str = "none") -> Value:
-    """`x (1 + erf(x / sqrt 2)) / 2`, or the approximation by a tanh; of narrow floats in f32, rounded once at the end."""
-    given = type_of(x).dtype
-    if given in ("f16", "bf16"):
-        return b.convert(gelu(b, b.convert(x, "f32"), approximate=approximate), given)
+    """`x (1 + erf(x / sqrt 2)) / 2`, or the approximation by a tanh."""
     if approximate == "none":
         inner = b.erf(b.mul(x, b.scalar(math.sqrt(0.5), like=x)))
     elif approximate == "tanh":  # Hendrycks and Gimpel, "Gaussian error linear units", 2016

@@ -11,6 +11,7 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
 
 
@@ -55,6 +56,7 @@ def reaches(small: TensorType, large: TensorType) -> bool:
 
 
 @onnx_rule("Gemm", since=7)
+@rounded_once
 def gemm(
     b: ImportBuilder, lhs: Value, rhs: Value, bias: Value | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
 ) -> Value:

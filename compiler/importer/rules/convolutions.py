@@ -11,6 +11,7 @@ from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.contractions import centred
 from stepwell.importer.rules.slicing import counting
 from stepwell.importer.rules.windows import Window, halved, image_of, window
@@ -38,6 +39,7 @@ def with_bias(b: ImportBuilder, y: Value, bias: Value | None) -> Value:
 
 
 @onnx_rule("Conv", since=1)
+@rounded_once
 def conv(
     b: ImportBuilder,
     x: Value,
@@ -78,6 +80,7 @@ def conv_integer(
 
 
 @onnx_rule("ConvTranspose", since=1)
+@rounded_once
 def conv_transpose(
     b: ImportBuilder,
     x: Value,
@@ -138,6 +141,7 @@ def windows_added_up(b: ImportBuilder, x: Value, w: Value, win: Window, group: i
 
 
 @onnx_rule("DeformConv", since=19)
+@rounded_once
 def deform_conv(
     b: ImportBuilder,
     x: Value,

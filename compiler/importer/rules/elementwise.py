@@ -9,6 +9,7 @@ from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_compact, is_
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.compact import bits_of, compacted, number
 from stepwell.importer.sequences import AnyValue
 from stepwell.importer.tensors import our_dtype
@@ -61,7 +62,12 @@ def variadic(mnemonic: str) -> Callable[..., Value]:
             result = getattr(b, mnemonic)(result, other)
         return result
 
-    return rule
+    once = rounded_once(rule)
+
+    def of_several(b: ImportBuilder, first: Value, *others: Value) -> Value:
+        return (once if mnemonic == "add" and len(others) > 1 else rule)(b, first, *others)
+
+    return of_several
 
 
 for _make, _table in ((unary, UNARY), (binary, BINARY), (variadic, VARIADIC)):
@@ -77,6 +83,7 @@ def erf(b: ImportBuilder, x: Value) -> Value:
 
 
 @onnx_rule("Mean", since=6)
+@rounded_once
 def mean(b: ImportBuilder, first: Value, *others: Value) -> Value:
     total = variadic("add")(b, first, *others)
     return b.div(total, b.scalar(1 + len(others), like=total))

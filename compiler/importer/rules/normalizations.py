@@ -8,11 +8,13 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.reductions import reduce_mean, reduce_sum, sum_of_absolutes
 from stepwell.importer.tensors import our_dtype
 
 
 @onnx_rule("BatchNormalization", since=7)
+@rounded_once
 def batch_normalization_spatial(
     b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1
 ) -> Value:
@@ -41,9 +43,9 @@ def batch_normalization(
     momentum: float = 0.9,
     training_mode: int = 0,
 ) -> tuple[Value, ...]:
-    dtype, wide = type_of(x).dtype, type_of(mean).dtype
-    if to_numpy(dtype).itemsize > to_numpy(wide).itemsize:
-        wide = dtype
+    dtype = type_of(x).dtype
+    computed = [dtype, type_of(mean).dtype, *(["f32"] if training_mode else [])]  # statistics are sums
+    wide = max(computed, key=lambda kind: to_numpy(kind).itemsize)
     operands = [b.convert(v, wide) for v in (x, scale, bias)]
     if not training_mode:
         statistics = [b.convert(v, wide) for v in (mean, var)]
@@ -54,8 +56,8 @@ def batch_normalization(
     y = b.convert(b.batch_norm(*operands, *flat, epsilon=epsilon), dtype)
     running = []
     for old, new in zip((mean, var), flat, strict=True):
-        now = b.convert(new, type_of(old).dtype)
-        running.append(b.add(b.mul(old, b.scalar(momentum, like=old)), b.mul(now, b.scalar(1 - momentum, like=now))))
+        before = b.convert(old, wide)
+        running.append(b.convert(b.add(b.mul(before, b.scalar(momentum, like=before)), b.mul(new, b.scalar(1 - momentum, like=new))), type_of(old).dtype))
     return (y, *running)
 
 
@@ -79,6 +81,7 @@ def per_channel(b: ImportBuilder, value: Value, rank: int) -> Value:
 
 
 @onnx_rule("InstanceNormalization", since=6)
+@rounded_once
 def instance_normalization(b: ImportBuilder, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5) -> Value:
     rank = type_of(x).rank
     if rank < 3:
@@ -96,8 +99,8 @@ def layer_normalization(
     wide = b.convert(x, stash)
     mean, var = moments(b, wide, axes)
     inverse = b.rsqrt(b.add(var, b.scalar(epsilon, like=var)))
-    y = b.mul(b.convert(b.mul(b.sub(wide, mean), inverse), dtype), scale)
-    return (y if bias is None else b.add(y, bias)), mean, inverse
+    y = b.mul(b.mul(b.sub(wide, mean), inverse), b.convert(scale, stash))
+    return b.convert(y if bias is None else b.add(y, b.convert(bias, stash)), dtype), mean, inverse
 
 
 @onnx_rule("RMSNormalization", since=23)
@@ -106,7 +109,7 @@ def rms_normalization(b: ImportBuilder, x: Value, scale: Value, *, axis: int = -
     wide = b.convert(x, our_dtype(stash_type))
     square = reduce_mean(b, b.mul(wide, wide), axes, True)
     y = b.mul(wide, b.rsqrt(b.add(square, b.scalar(epsilon, like=square))))
-    return b.mul(b.convert(y, type_of(scale).dtype), scale)
+    return b.convert(b.mul(y, b.convert(scale, type_of(wide).dtype)), type_of(scale).dtype)
 
 
 @onnx_rule("GroupNormalization", since=21)
@@ -116,10 +119,12 @@ def group_normalization(
     dims = dims_of(x)
     if len(dims) < 2 or num_groups < 1 or not divides(num_groups, dims[1]):
         raise ModelError(f"the channels of {type_of(x)} do not divide into {num_groups} groups")
-    groups = b.with_shape(b.convert(x, our_dtype(stash_type)), (dims[0], num_groups, math.prod(dims[1:]) // num_groups))
+    stash = our_dtype(stash_type)
+    groups = b.with_shape(b.convert(x, stash), (dims[0], num_groups, math.prod(dims[1:]) // num_groups))
     mean, var = moments(b, groups, (2,))
-    y = b.convert(b.with_shape(normalized(b, groups, mean, var, epsilon, None, None), dims), type_of(x).dtype)
-    return b.add(b.mul(y, per_channel(b, scale, len(dims))), per_channel(b, bias, len(dims)))
+    y = b.with_shape(normalized(b, groups, mean, var, epsilon, None, None), dims)
+    factor, offset = (per_channel(b, b.convert(v, stash), len(dims)) for v in (scale, bias))
+    return b.convert(b.add(b.mul(y, factor), offset), type_of(x).dtype)
 
 
 @onnx_rule("GroupNormalization", since=18)
@@ -130,12 +135,14 @@ def group_normalization_by_group(b: ImportBuilder, x: Value, scale: Value, bias:
 
 
 @onnx_rule("MeanVarianceNormalization", since=9)
+@rounded_once
 def mean_variance_normalization(b: ImportBuilder, x: Value, *, axes: Sequence[int] = (0, 2, 3)) -> Value:
     mean, var = moments(b, x, normalized_axes(axes, type_of(x).rank))
     return b.div(b.sub(x, mean), b.add(b.sqrt(var), b.scalar(1e-9, like=x)))
 
 
 @onnx_rule("LpNormalization", since=1)
+@rounded_once
 def lp_normalization(b: ImportBuilder, x: Value, *, axis: int = -1, p: int = 2) -> Value:
     axes = (normalized_axis(axis, type_of(x).rank),)
     if p == 1:

@@ -9,6 +9,7 @@ from stepwell.dialects.graph.numerics import lowest
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.pooled_places import places_of_maxima
 from stepwell.importer.rules.reductions import plain, reduce_mean
 from stepwell.importer.rules.windows import FreeWindow, image_of, window, with_overhang
@@ -48,7 +49,7 @@ def average_pool(
 ) -> Value:
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
     if isinstance(win, FreeWindow):
-        return mean_of_padded(b, x, win, bool(count_include_pad))
+        return rounded_once(mean_of_padded)(b, x, win, bool(count_include_pad))
     return b.avg_pool(
         x,
         kernel=win.kernel,
@@ -85,6 +86,7 @@ def mean_with_padding(b: ImportBuilder, x: Value, win: FreeWindow) -> Value:
 
 
 @onnx_rule("LpPool", since=2)
+@rounded_once
 def lp_pool(
     b: ImportBuilder,
     x: Value,
@@ -137,11 +139,13 @@ def global_max_pool(b: ImportBuilder, x: Value) -> Value:
 
 
 @onnx_rule("GlobalAveragePool", since=1)
+@rounded_once
 def global_average_pool(b: ImportBuilder, x: Value) -> Value:
     return reduce_mean(b, x, spatial_axes(x), True)
 
 
 @onnx_rule("GlobalLpPool", since=2)
+@rounded_once
 def global_lp_pool(b: ImportBuilder, x: Value, *, p: float = 2) -> Value:
     return raised(b, plain("reduce_sum")(b, raised(b, b.abs(x), checked_power(p)), spatial_axes(x), True), 1 / p)
 

@@ -11,6 +11,7 @@ from stepwell.dialects.graph.recurrence import DIRECTIONS
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.slicing import slice_axis
 
 # By the operator's name of an activation function (in any case): the dialect's, and the numbers that it takes if the node has none, which are those
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, tuple[str, tuple[float | None, ...]]] = {
 
 
 @onnx_rule("LSTM", since=1)
+@rounded_once
 def lstm(
     b: ImportBuilder,
     x: Value,
@@ -65,6 +67,7 @@ def lstm(
 
 
 @onnx_rule("GRU", since=1)
+@rounded_once
 def gru(
     b: ImportBuilder,
     x: Value,
@@ -101,6 +104,7 @@ def gru(
 
 
 @onnx_rule("RNN", since=1)
+@rounded_once
 def rnn(
     b: ImportBuilder,
     x: Value,

@@ -11,6 +11,7 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.slicing import along_axis, counting, flattened, reshaped_like, size_scalar
 
 Reduce = Callable[[ImportBuilder, Value, tuple[int, ...], bool], Value]
@@ -70,9 +71,9 @@ def log_of_sum_of_powers(b: ImportBuilder, x: Value, axes: tuple[int, ...], keep
 REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, the opset since which axes are an input, meaning
     ("ReduceSum", 13, reduce_sum), ("ReduceProd", 18, plain("reduce_prod")),
     ("ReduceMax", 18, plain("reduce_max")), ("ReduceMin", 18, plain("reduce_min")),
-    ("ReduceMean", 18, reduce_mean), ("ReduceL1", 18, sum_of_absolutes), ("ReduceL2", 18, in_floats(euclidean_norm)),
-    ("ReduceSumSquare", 18, sum_of_squares), ("ReduceLogSum", 18, in_floats(log_of_sum)),
-    ("ReduceLogSumExp", 18, in_floats(log_of_sum_of_powers)),
+    ("ReduceMean", 18, rounded_once(reduce_mean)), ("ReduceL1", 18, sum_of_absolutes), ("ReduceL2", 18, rounded_once(in_floats(euclidean_norm))),
+    ("ReduceSumSquare", 18, rounded_once(sum_of_squares)), ("ReduceLogSum", 18, rounded_once(in_floats(log_of_sum))),
+    ("ReduceLogSumExp", 18, rounded_once(in_floats(log_of_sum_of_powers))),
 )  # fmt: skip
 
 

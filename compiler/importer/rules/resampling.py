@@ -10,6 +10,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.free_resampling import Resampling, common_scale, fitted_sizes, resampled, scaled, scaled_when_run
 from stepwell.importer.rules.resampling_taps import Method
 from stepwell.importer.rules.slicing import split_axis
@@ -35,6 +36,11 @@ def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Va
     if len(scales) != rank:
         raise ModelError(f"scales must have {rank} entries for an input of rank {rank}, got {list(scales)}")
     mode = single(mode)
+    return (in_two_steps if mode == "nearest" else rounded_once(in_two_steps))(b, x, scales, mode)
+
+
+def in_two_steps(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
+    """`x` made smaller along some dimensions, then larger along others."""
     for rounding, factors in (("ceil", [min(s, 1.0) for s in scales]), ("floor", [max(s, 1.0) for s in scales])):
         dims = dims_of(x)
         sizes = [scaled(d, s) for d, s in zip(dims, factors, strict=True)]
@@ -98,9 +104,15 @@ def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: str = "
         return simple(b, x, numbers.reshape(-1).tolist(), mode)
     if len(numbers) != type_of(x).rank:
         raise ModelError(f"scales must have {type_of(x).rank} entries for {type_of(x)}, got {len(numbers)}")
+    mode = single(mode)
+    return (in_two_steps_when_run if mode == "nearest" else rounded_once(in_two_steps_when_run))(b, x, numbers, mode)
+
+
+def in_two_steps_when_run(b: ImportBuilder, x: Value, scales: Sequence[Value], mode: str) -> Value:
+    """As `in_two_steps`, by scales that the run tells."""
     for rounding, limit in (("ceil", b.minimum), ("floor", b.maximum)):
-        limited = [limit(n, b.scalar(1, like=n)) for n in numbers]
-        x = resampled_when_run(b, x, range(len(numbers)), limited, Method(single(mode), "asymmetric", rounding), [WHOLE] * len(numbers))
+        limited = [limit(n, b.scalar(1, like=n)) for n in scales]
+        x = resampled_when_run(b, x, range(len(scales)), limited, Method(mode, "asymmetric", rounding), [WHOLE] * len(scales))
     return x
 
 

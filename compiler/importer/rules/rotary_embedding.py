@@ -5,6 +5,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.heads import rotated
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, refuse
@@ -12,6 +13,7 @@ from stepwell.importer.rules.slicing import counting, with_new_axes
 
 
 @onnx_rule("RotaryEmbedding", since=23)
+@rounded_once
 def rotary_embedding(
     b: ImportBuilder,
     x: Value,
@@ -43,6 +45,7 @@ def rotary_embedding(
 
 
 @onnx_rule("RotaryEmbedding", since=1, domain=MICROSOFT)
+@rounded_once
 def microsoft_rotary_embedding(
     b: ImportBuilder,
     x: Value,

@@ -13,6 +13,7 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.resampling import supported
 from stepwell.importer.rules.resampling_taps import cubic_kernel, polynomial
 from stepwell.importer.rules.slicing import from_the_start, size_scalar, slice_axis, with_new_axes
@@ -21,6 +22,7 @@ CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample
 
 
 @onnx_rule("GridSample", since=16)
+@rounded_once
 def grid_sample_of_images(
     b: ImportBuilder, x: Value, grid: Value, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: int = 0
 ) -> Value:
@@ -30,6 +32,7 @@ def grid_sample_of_images(
 
 
 @onnx_rule("GridSample", since=20)
+@rounded_once
 def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Value:
     """Each sample is a weighted sum of nearby elements: one for nearest, two along each dimension for linear, four for cubic.
 

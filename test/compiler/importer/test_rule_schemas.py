@@ -146,7 +146,7 @@ def test_what_is_not_given_is_what_the_schema_says(rule: Rule) -> None:
 
 @every("rule", RULES, ids=named)
 def test_a_rule_uses_all_that_it_takes(rule: Rule) -> None:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(rule.function))).body[0]
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(rule.function)))).body[0]
     assert isinstance(tree, ast.FunctionDef)
     used = {name.id for statement in tree.body for name in ast.walk(statement) if isinstance(name, ast.Name)}
     idle = [p for p in list(inspect.signature(rule.function).parameters)[1:] if p not in used]

@@ -54,3 +54,33 @@ func.func @main(%x: tensor<1x2x3x3xf16>) -> tensor<1x4x3x3xf16> {
   %2 = "graph.relu"(%1) : (tensor<1x4x3x3xf16>) -> tensor<1x4x3x3xf16>
   return %2 : tensor<1x4x3x3xf16>
 }
+
+// -----
+
+// A mean that its node computes in f32, as the importer makes it: squares that it alone reads, and what follows it, are f32. A cast that is a
+// node of its own rounds, and so does the op before it.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[S:[0-9]+]] = "graph.mul"({{.*}} : (tensor<4x8xf32>, tensor<4x8xf32>)
+// CHECK: %[[M:[0-9]+]] = "graph.reduce_sum"(%[[S]])
+// CHECK: %[[R:[0-9]+]] = "graph.sqrt"(%[[M]]) : (tensor<4x1xf32>)
+// CHECK: "graph.cast"(%[[R]]) {saturate = true, to = f16}
+// CHECK: "graph.div"({{.*}} : (tensor<4x8xf16>, tensor<4x1xf16>)
+// CHECK: %[[E:[0-9]+]] = "graph.exp"(%arg0) : (tensor<4x8xf16>)
+// CHECK: %[[W:[0-9]+]] = "graph.cast"(%[[E]]) {saturate = true, to = f32}
+// CHECK: %[[T:[0-9]+]] = "graph.tanh"(%[[W]])
+// CHECK: %[[N:[0-9]+]] = "graph.cast"(%[[T]]) {saturate = true, to = f16}
+// CHECK: "graph.neg"(%[[N]]) : (tensor<4x8xf16>)
+func.func @main(%x: tensor<4x8xf16>) -> (tensor<4x8xf16>, tensor<4x8xf16>) {
+  %0 = "graph.mul"(%x, %x) : (tensor<4x8xf16>, tensor<4x8xf16>) -> tensor<4x8xf16> loc("squares")
+  %1 = "graph.cast"(%0) {to = f32, saturate = true} : (tensor<4x8xf16>) -> tensor<4x8xf32> loc("mean")
+  %2 = "graph.reduce_sum"(%1) {axes = array<i64: 1>, keepdims = true} : (tensor<4x8xf32>) -> tensor<4x1xf32> loc("mean")
+  %3 = "graph.cast"(%2) {to = f16, saturate = true} : (tensor<4x1xf32>) -> tensor<4x1xf16> loc("mean")
+  %4 = "graph.sqrt"(%3) : (tensor<4x1xf16>) -> tensor<4x1xf16> loc("root")
+  %5 = "graph.div"(%x, %4) : (tensor<4x8xf16>, tensor<4x1xf16>) -> tensor<4x8xf16> loc("quotient")
+  %6 = "graph.exp"(%x) : (tensor<4x8xf16>) -> tensor<4x8xf16> loc("exp")
+  %7 = "graph.cast"(%6) {to = f32, saturate = true} : (tensor<4x8xf16>) -> tensor<4x8xf32> loc("to single")
+  %8 = "graph.tanh"(%7) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("tanh")
+  %9 = "graph.cast"(%8) {to = f16, saturate = true} : (tensor<4x8xf32>) -> tensor<4x8xf16> loc("to half")
+  %10 = "graph.neg"(%9) : (tensor<4x8xf16>) -> tensor<4x8xf16> loc("minus")
+  return %5, %10 : tensor<4x8xf16>, tensor<4x8xf16>
+}
