@@ -67,10 +67,11 @@ def tile_sums(
 ) -> list[ir.Value | None] | None:
     """The sums of a register tile, each over a row of `places`, of the `number` at a place times what is loaded at its `address`.
 
-    Sums that load from the same addresses are rows of one matrix. A sum without terms is None; the result is None if some number is not known.
+    Sums that load from the same addresses are rows of one matrix. A sum without terms is None; the result is None if some number is not known,
+    or an integer that f64, in which the matrix is taken apart, does not hold.
     """
     numbers = [[number(place) for place in row] for row in places]
-    if any(v is None for row in numbers for v in row):
+    if any(v is None or (isinstance(v, int) and float(v) != v) for row in numbers for v in row):
         return None
     addresses = [tuple(map(address, row)) for row in places]
     loaded: dict[str, ir.Value] = {}

@@ -19,8 +19,10 @@ RANDOM = np.random.default_rng(23)
 OPSET = 21
 
 
-def check(node: onnx.NodeProto, operands: list[np.ndarray], constants: tuple[int, ...], targets: list[str] = NAMED) -> None:
-    """Compile a model of one node with some of its operands constant, for each target, and compare it with ONNX's evaluator."""
+def check(
+    node: onnx.NodeProto, operands: list[np.ndarray], constants: tuple[int, ...], targets: list[str] = NAMED, expected: list[np.ndarray] | None = None
+) -> None:
+    """Compile a model of one node with some of its operands constant, for each target, and compare it with ONNX's evaluator, or `expected`."""
     info = helper.make_tensor_value_info
     named = dict(zip(node.input, operands, strict=True))
     given = {name: a for n, (name, a) in enumerate(named.items()) if n not in constants}
@@ -30,10 +32,10 @@ def check(node: onnx.NodeProto, operands: list[np.ndarray], constants: tuple[int
         [helper.make_empty_tensor_value_info(name) for name in node.output],
     )  # fmt: skip
     model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10))
-    expected = ReferenceEvaluator(model).run(None, given)
+    wanted = ReferenceEvaluator(model).run(None, given) if expected is None else expected
 
     def judge(got: Arrays) -> None:
-        for name, want in zip(node.output, expected, strict=True):
+        for name, want in zip(node.output, wanted, strict=True):
             np.testing.assert_array_equal(got[name], want)
 
     for target in targets:
@@ -47,6 +49,18 @@ def test_sum_with_a_constant(dtype: Any, constant: int, size: int) -> None:
     data, counted = RANDOM.integers(1, 100, size).astype(dtype), np.arange(size, dtype=dtype)
     operands = [data, counted] if constant else [counted, data]
     check(helper.make_node("Add", ["a", "b"], ["y"]), operands, (constant,), NAMED[-1:])
+
+
+@natively_together
+@pairs({"dtype": [np.int64, np.uint64, np.int32, np.uint32], "rows": [1, 16, 17], "columns": [3, 5, 8], "transposed": [0, 1]})
+def test_product_with_constants_of_the_whole_range(dtype: Any, rows: int, columns: int, transposed: int) -> None:
+    """Integers that no float holds: each product wraps, and no bit of a constant is lost. (ONNX's evaluator multiplies by a float.)"""
+    ends = np.iinfo(dtype)
+    left, right = (RANDOM.integers(ends.min, ends.max, shape, dtype, endpoint=True) for shape in ((rows, 5), (5, columns)))
+    right[0, :2] = ends.min, ends.max
+    node = helper.make_node("Gemm", ["a", "b"], ["y"], transB=transposed)
+    with np.errstate(over="ignore"):
+        check(node, [left, np.ascontiguousarray(right.T) if transposed else right], (1,), NAMED[-1:], [left @ right])
 
 
 @natively_together
