@@ -155,6 +155,8 @@ def is_large_product(op: ir.Operation) -> bool:
 
 def is_known(value: ir.Value) -> bool:
     """Whether a value is a constant or a parameter, perhaps moved or cast."""
-    while (op := defining_op(value)) is not None and isinstance(op.opview, GraphOp) and (op.opview.has_trait(MovesData) or isinstance(op.opview, CastOp)):
+    while (op := defining_op(value)) is not None and isinstance(op.opview, GraphOp):
+        if not (op.opview.has_trait(MovesData) or isinstance(op.opview, CastOp)):
+            break
         value = op.operands[0]
     return is_stored(value)

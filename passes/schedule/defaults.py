@@ -15,6 +15,7 @@ from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
+from stepwell.passes.schedule.space import MAX_PREFETCH
 
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
 SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
@@ -166,11 +167,11 @@ def reduction(op: Structured, target: Target | None) -> Nest:
     plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
     if vector in op.parallel_dims:
         return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
-    return replace(plain, prefetch=-(-ahead(op, target, vector) // width)) if vector >= 0 else plain
+    return replace(plain, prefetch=rounds_ahead(op, target, vector, width)) if vector >= 0 else plain
 
 
-def ahead(op: Structured, target: Target | None, vector: int) -> int:
-    """How many elements along `vector` those of a stream that fits no first cache are asked for before they are summed.
+def rounds_ahead(op: Structured, target: Target | None, vector: int, width: int) -> int:
+    """How many rounds of `width` elements along `vector` ahead the elements of a stream that fits no first cache are asked for.
 
     Hardware waits at the end of a page; on a core whose second cache holds the stream, it still comes a few percent sooner.
     """
@@ -179,7 +180,12 @@ def ahead(op: Structured, target: Target | None, vector: int) -> int:
         return 0
     [stream] = streams
     size = element_bits(stream.element_type) // 8
-    return PAGE // size if prod(stream.shape) * size > target.caches.l1d else 0
+    return rounds_of_a_page(width * size) if prod(stream.shape) * size > target.caches.l1d else 0
+
+
+def rounds_of_a_page(size: int) -> int:
+    """How many rounds of a loop that reads `size` bytes in each read a page, but at most as many as a schedule looks ahead."""
+    return min(-(-PAGE // size), MAX_PREFETCH)
 
 
 def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
@@ -288,7 +294,7 @@ def from_end_to_end(op: Structured, vector: int, width: int, vectors: int) -> Ne
     size = row * element_bits(matrix.element_type) // 8
     if (matrix.apart(summed), matrix.apart(stretch_)) != (width, row) or size > PAGE:
         return None
-    return replace(nest(op, tuple(op.parallel_dims), {}, vector, width), prefetch=-(-PAGE // size), along=stretch_)
+    return replace(nest(op, tuple(op.parallel_dims), {}, vector, width), prefetch=rounds_of_a_page(size), along=stretch_)
 
 
 def a_page_early(op: Structured, chosen: Nest, use: Use) -> Nest | None:
@@ -305,7 +311,7 @@ def a_page_early(op: Structured, chosen: Nest, use: Use) -> Nest | None:
     size = length * element_bits(stream.element_type) // 8
     if stream.apart(part) != length or size > PAGE:
         return None
-    return replace(chosen, prefetch=-(-PAGE // size), along=part)
+    return replace(chosen, prefetch=rounds_of_a_page(size), along=part)
 
 
 def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:

@@ -10,6 +10,7 @@ from stepwell.dialects.core.sizes import Size, holds, same_sizes, size_text, siz
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes
 
 
@@ -59,10 +60,17 @@ def attend(
     for one in masks[1:]:
         mask = b.add(mask, one)
     if softcap or sinks is not None:
-        out = b.matmul(weights_of(b, b.matmul(q, turned), factor, softcap, mask, sinks), v)
+        out = rounded_once(capped_attention)(b, q, turned, v, mask, sinks, factor, softcap)
     else:
         out = b.attention(q, turned, v, mask, scale=float(factor))
     return b.with_shape(out, (batch, heads, queries, columns))
+
+
+def capped_attention(
+    b: ImportBuilder, q: Value, turned: Value, v: Value, mask: Value | None, sink: Value | None, scale: float, softcap: float
+) -> Value:
+    """Attention of which scores are capped, or that gives a weight to nothing; keys are transposed."""
+    return b.matmul(weights_of(b, b.matmul(q, turned), scale, softcap, mask, sink), v)
 
 
 def weights_of(b: ImportBuilder, scores: Value, scale: float, softcap: float, mask: Value | None, sink: Value | None) -> Value:

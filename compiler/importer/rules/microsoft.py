@@ -6,6 +6,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.activations import gelu, hard_sigmoid
 from stepwell.importer.rules.contractions import gemm, matmul
 from stepwell.importer.rules.convolutions import conv
@@ -41,6 +42,7 @@ def activated(b: ImportBuilder, x: Value, activation: str, parameters: Sequence[
 
 
 @onnx_rule("FusedMatMul", since=1, domain=MICROSOFT)
+@rounded_once
 def fused_matmul(
     b: ImportBuilder,
     lhs: Value,
@@ -68,6 +70,7 @@ def turned(b: ImportBuilder, x: Value, rows: int, batch: int) -> Value:
 
 
 @onnx_rule("FusedGemm", since=1, domain=MICROSOFT)
+@rounded_once
 def fused_gemm(
     b: ImportBuilder,
     lhs: Value,
@@ -91,6 +94,7 @@ def fused_gemm(
 
 
 @onnx_rule("FusedConv", since=1, domain=MICROSOFT)
+@rounded_once
 def fused_conv(
     b: ImportBuilder,
     x: Value,
@@ -113,21 +117,25 @@ def fused_conv(
 
 
 @onnx_rule("Gelu", since=1, domain=MICROSOFT)
+@rounded_once
 def exact_gelu(b: ImportBuilder, x: Value) -> Value:
     return gelu(b, x)
 
 
 @onnx_rule("BiasGelu", since=1, domain=MICROSOFT)
+@rounded_once
 def bias_gelu(b: ImportBuilder, x: Value, bias: Value) -> Value:
     return gelu(b, b.add(x, row_vector(x, bias, "its second input")))
 
 
 @onnx_rule("FastGelu", since=1, domain=MICROSOFT)
+@rounded_once
 def fast_gelu(b: ImportBuilder, x: Value, bias: Value | None = None) -> Value:
     return gelu(b, x if bias is None else b.add(x, row_vector(x, bias, "the bias")), approximate="tanh")
 
 
 @onnx_rule("QuickGelu", since=1, domain=MICROSOFT)
+@rounded_once
 def quick_gelu(b: ImportBuilder, x: Value, *, alpha: float = 1.702) -> Value:
     return b.mul(x, b.sigmoid(b.mul(x, b.scalar(alpha, like=x))))
 
@@ -141,6 +149,7 @@ def row_vector(x: Value, vector: Value, what: str) -> Value:
 
 
 @onnx_rule("BiasSoftmax", since=1, domain=MICROSOFT)
+@rounded_once
 def bias_softmax(b: ImportBuilder, x: Value, bias: Value, *, axis: int = 1, is_inner_broadcast: int) -> Value:
     """The softmax of `x + bias` over all dimensions from `axis` on together. The bias is repeated along inner or along outer dimensions."""
     kind, given = type_of(x), type_of(bias)

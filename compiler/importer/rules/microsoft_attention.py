@@ -10,6 +10,7 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.slicing import counting, size_scalar, split_axis, with_new_axes
@@ -78,6 +79,11 @@ def with_bias(b: ImportBuilder, parts: Sequence[Value], bias: Value | None) -> l
     return [b.add(part, piece) for part, piece in zip(parts, split_axis(b, bias, 0, sizes), strict=True)]
 
 
+def queries_keys_values(b: ImportBuilder, x: Value, weights: Value, bias: Value | None, sizes: Sequence[int]) -> list[Value]:
+    """Query, key and value (batch, sequence, hidden) of one product with the weights of all three."""
+    return with_bias(b, split_axis(b, b.matmul(x, weights), 2, sizes), bias)
+
+
 def extended(b: ImportBuilder, past: Value | None, new: Value) -> Value:
     """Keys or values (batch, heads, sequence, size) behind those of before."""
     if past is None:
@@ -125,7 +131,7 @@ def attention(
     if len(sizes) != 3 or sum(sizes) != columns or sizes[0] != sizes[1]:
         raise ModelError(f"the weights {type_of(weights)} do not divide into queries, keys and values of sizes {sizes}")
     check_heads(num_heads, *sizes)
-    projected = with_bias(b, split_axis(b, b.matmul(x, weights), 2, sizes), bias)
+    projected = rounded_once(queries_keys_values)(b, x, weights, bias, sizes)
     q, k, v = (heads_apart(b, part, num_heads) for part in projected)
     present: tuple[Value, ...] = ()
     if past is not None:

@@ -7,8 +7,9 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim
-from stepwell.dialects.core.types import is_integer, to_numpy, type_of
+from stepwell.dialects.core.types import TensorType, is_integer, to_numpy, type_of
 from stepwell.dialects.graph.traits import Elementwise
+from stepwell.dialects.support.errors import InferenceError
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.matching import (
     SPLAT_ELEMENTS,
@@ -137,7 +138,7 @@ def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     types = [type_of(v) for v in sources]
     if not all(t.is_static for t in types):
         return NoMatch("shapes are not known")
-    if type(op).infer(*types, **op.attribute_values()) != op.result_types()[0]:
+    if result_of(op, types) != op.result_types()[0]:
         return NoMatch("without the expansion the result would be smaller")
     return rebuilt(op, sources, rw)
 
@@ -164,11 +165,20 @@ def shrink_constants(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         if value is None:
             continue
         smaller = [t.with_shape(()) if k == i else t for k, t in enumerate(types)]
-        if type(op).infer(*smaller, **op.attribute_values()) == op.result_types()[0]:
+        if result_of(op, smaller) == op.result_types()[0]:
             operands[i], types = rw.constant(value=np.asarray(value)), smaller
     if operands == list(op.operation.operands):
         return NoMatch("no operand is a constant of one value that is larger than need be")
     return rebuilt(op, operands, rw)
+
+
+def result_of(op: Any, operands: Sequence[TensorType]) -> TensorType | None:
+    """The type of the result that `op` would have on operands of other types; None if it does not take them."""
+    try:
+        made: TensorType = type(op).infer(*operands, **op.attribute_values())
+    except InferenceError:
+        return None
+    return made
 
 
 DATA_MOVEMENT = (shrink_constants, sink_transposes, sink_reshapes, absorb_expansions, sink_expansion)

@@ -143,3 +143,14 @@ func.func @reshapes_of_ones(%x: tensor<2x2xf32>, %y: tensor<2x3xf32>) -> tensor<
   %2 = "graph.mul"(%1, %c) : (tensor<1x2x1x3x1xf32>, tensor<3x1xf32>) -> tensor<1x2x1x3x1xf32>
   return %2 : tensor<1x2x1x3x1xf32>
 }
+
+// -----
+
+// The scale and the zero point of a dequantisation must fit its numbers, so these keep their shape though all are the same.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.dequantize"({{.*}} : (tensor<2x3xui8>, tensor<2x1xf32>, tensor<2x1xui8>)
+func.func @main(%s: tensor<2x1xf32>, %z: tensor<2x1xui8>) -> tensor<2x3xf32> {
+  %x = "graph.constant"() {value = dense<7> : tensor<2x3xui8>} : () -> tensor<2x3xui8>
+  %0 = "graph.dequantize"(%x, %s, %z) : (tensor<2x3xui8>, tensor<2x1xf32>, tensor<2x1xui8>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
