@@ -57,7 +57,8 @@ def batch_normalization(
     running = []
     for old, new in zip((mean, var), flat, strict=True):
         before = b.convert(old, wide)
-        running.append(b.convert(b.add(b.mul(before, b.scalar(momentum, like=before)), b.mul(new, b.scalar(1 - momentum, like=new))), type_of(old).dtype))
+        now = b.add(b.mul(before, b.scalar(momentum, like=before)), b.mul(new, b.scalar(1 - momentum, like=new)))
+        running.append(b.convert(now, type_of(old).dtype))
     return (y, *running)
 
 
