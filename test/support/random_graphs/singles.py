@@ -8,7 +8,7 @@ import functools
 import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import onnx
@@ -16,12 +16,13 @@ from importing import context
 from onnx import defs, helper
 from onnx.reference import ReferenceEvaluator
 from random_graphs import families, runtime  # noqa: F401  (families fills the table of operators)
-from random_graphs.net import Case, Declined, Net, Value, model_of, types_of, undefined
+from random_graphs.net import MOST_ELEMENTS, Case, Declined, Net, Value, model_of, types_of, undefined
 from random_graphs.noise import MORE_RUNS, RUNS, bounds, limits_of
 from random_graphs.operators import OPERATORS
 from watchdog import Watchdog
 
 import stepwell
+from stepwell.dialects.graph.numerics import narrow
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.importer import import_model
 
@@ -31,6 +32,10 @@ SECONDS = 240.0  # for one model
 REFUSED = ("UnsupportedError", "ElementTypeError")
 FLOATS, WHOLE = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64")
 INTERPOLATING = ("Resize",)  # integers in f64, which rounds those that it does not have in one order or another: these get none of them
+POWERS = {"f16": (9, 14, 14, -14), "bf16": (50, 60, -60)}  # of 2 by which numbers up to 3 are multiplied: f32 holds their squares
+Kind = Literal["tame", "special", "ends"]
+"""Ordinary values; NaN, infinities, zeros of both signs and extreme integers; or narrow floats near the ends of their range."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 WRONG = ("wrong", "differs", "error", "died", "timeout", "raised")
 
 
@@ -84,6 +89,8 @@ class Singles(Net):
     """Nodes that have nothing to do with each other, of ranks up to 5, the next of an element type that is asked for."""
 
     wanted: str = "f32"
+    near_ends: bool = False
+    """Whether narrow floats are as large, or as small, as their type has them: their sums and squares may overflow it where results do not."""
     legal: list[str] = field(default_factory=list)
     """The element types that the operator has for its main operand."""
     kept: list[Value] = field(default_factory=list)
@@ -104,6 +111,19 @@ class Singles(Net):
     ) -> Value:
         first = not self.values and not isinstance(dtypes, str) and self.wanted in self.legal
         return super().pick(self.wanted if first or self.wanted in dtypes else dtypes, fits, fresh)
+
+    def fresh(self, dtype: str, shape: Sequence[int], low: float = -3, high: float = 3, **options: Any) -> Value:
+        value = super().fresh(dtype, shape, low, high, **options)
+        if self.near_ends and dtype in POWERS and (low, high) == (-3, 3) and not options.get("tame"):
+            numbers = np.abs(value.array) if self.r.boolean() else value.array  # of one sign, so that sums grow
+            np.multiply(numbers, np.asarray(2.0 ** int(self.r.choice(POWERS[dtype])), numbers.dtype), out=value.array)
+        return value
+
+    def _check(self, array: np.ndarray) -> None:
+        if not self.near_ends:
+            super()._check(array)
+        elif array.size > MOST_ELEMENTS:
+            raise Declined("too large")
 
     def shape(self, low: int = 0, high: int = 5) -> tuple[int, ...]:
         self.r.begin()
@@ -157,9 +177,9 @@ def drawn(combination: Combination, seed: int, net: Singles) -> Result | None:
     return Result(combination, "not drawn", max(set(reasons), key=reasons.count))
 
 
-def examine(chosen: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> list[Result]:
+def examine(chosen: Sequence[Combination], seed: int, kind: Kind, options: dict[str, Any]) -> list[Result]:
     """Draw a node of each combination (all of one opset), compile them as one model, and compare. Runs in a process of its own (see watchdog.py)."""
-    net = Singles(seed, special=special)
+    net = Singles(seed, special=kind == "special", near_ends=kind == "ends")
     net.opset = chosen[0].opset
     found, nodes = [], []
     for i, combination in enumerate(chosen):
@@ -178,11 +198,11 @@ def examine(chosen: Sequence[Combination], seed: int, special: bool, options: di
         native = stepwell.compile(proto, cache=False, strict=True, **options).run(inputs)
     except StepwellError as error:
         if len(nodes) > 1:
-            return found + [result for one in nodes for result in examine([one], seed, special, options)]
+            return found + [result for one in nodes for result in examine([one], seed, kind, options)]
         return [*found, Result(nodes[0], "error", f"{type(error).__name__}: {str(error)[:1000]}", case)]
     for combination, node, made in zip(nodes, net.nodes, net.made, strict=True):
         alone = case_of(net, node, made)
-        status, text = compared(alone, {v.name: native[v.name] for v in made}, set_aside(combination, node, special))
+        status, text = compared(alone, {v.name: native[v.name] for v in made}, set_aside(combination, node, kind))
         found.append(Result(combination, status, text, alone if status in WRONG else None))
     return found
 
@@ -247,22 +267,60 @@ def by_onnxruntime(case: Case) -> dict[str, np.ndarray] | None:
 
 
 def evaluated(case: Case) -> tuple[dict[str, np.ndarray] | None, str]:
-    """What ONNX's evaluator gives by output, or why it gives nothing of the right types."""
+    """What ONNX's evaluator gives by output, or why it gives nothing of the right types.
+
+    It rounds narrow floats after each step of an operator. They are evaluated in f64, where it has the operator in f64, and rounded once.
+    """
     proto = onnx.load_from_string(case.model)
-    try:
-        with np.errstate(all="ignore"):
-            made = ReferenceEvaluator(proto).run(None, dict(case.inputs))
-    except Exception as error:  # whatever its operators raise
-        return None, f"{type(error).__name__}: {str(error)[:120]}"
+    made: Sequence[Any] | None = None
+    reason = ""
+    for wide, inputs in ((in_f64(proto), {name: in_double(array) for name, array in case.inputs.items()}), (proto, dict(case.inputs))):
+        try:
+            with np.errstate(all="ignore"):
+                made = ReferenceEvaluator(wide).run(None, inputs)
+            break
+        except Exception as error:  # whatever its operators raise
+            reason = f"{type(error).__name__}: {str(error)[:120]}"
+    if made is None:
+        return None, reason
     outputs = {}
     for info, array in zip(proto.graph.output, made, strict=True):
         tensor = info.type.tensor_type
         shape = tuple(d.dim_value for d in tensor.shape.dim)
         array = np.asarray(array)
+        if tensor.elem_type in NARROW and array.dtype in (np.float32, np.float64):
+            with np.errstate(over="ignore"):
+                array = narrow(array, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
         if array.dtype != helper.tensor_dtype_to_np_dtype(tensor.elem_type) or array.shape != shape:
             return None, f"it gives {array.dtype}{list(array.shape)}"
         outputs[info.name] = array
     return outputs, ""
+
+
+NARROW = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+
+def in_f64(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with f64 in place of narrow floats: declared, stored, and asked for by attributes."""
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    graph = wide.graph
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.tensor_type.elem_type in NARROW:
+            info.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    tensors = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.type == onnx.AttributeProto.TENSOR)]
+    for tensor in tensors:
+        if tensor.data_type in NARROW:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(in_double(onnx.numpy_helper.to_array(tensor)), tensor.name))
+    for attribute in (a for node in graph.node for a in node.attribute):
+        if attribute.name in ("to", "dtype", "output_dtype", "stash_type", "softmax_precision", "precision") and attribute.i in NARROW:
+            attribute.i = onnx.TensorProto.DOUBLE
+    return wide
+
+
+def in_double(array: np.ndarray) -> np.ndarray:
+    """Numbers of a narrow float in f64; any others as they are."""
+    return array.astype(np.float64) if helper.np_dtype_to_tensor_dtype(array.dtype) in NARROW else array
 
 
 class Aside(NamedTuple):
@@ -304,6 +362,7 @@ ASIDE = tuple(Aside(*row) for row in (
     (("Selu",), 6, FLOATS, False, "the evaluator takes the constants of the next version"),
     (("Gemm",), 7, FLOATS, False, "the evaluator leaves beta out"),
     (("Erf", "Gelu"), None, ("f64", *WHOLE), False, "the evaluator's error function is of f32"),
+    (("Attention",), None, ("f64",), False, "the evaluator's root of the scale is of f32", has("scale")),
     (("HardSwish",), None, ("f64",), False, "the evaluator's 1/6 is of f32"),
     (("LpPool", "GlobalLpPool"), None, ("f64",), False, "the evaluator's roots are of f32"),
     (("Attention",), None, FLOATS, True, "where all scores of a row are -inf the evaluator gives zeros, the operator's function NaN, as we do"),
@@ -333,11 +392,11 @@ ASIDE = tuple(Aside(*row) for row in (
 ))  # fmt: skip
 
 
-def set_aside(combination: Combination, node: onnx.NodeProto, special: bool) -> Aside | None:
+def set_aside(combination: Combination, node: onnx.NodeProto, kind: Kind) -> Aside | None:
     """Why ONNX's evaluator is not asked; None if it, or ONNX Runtime, must have a node's results."""
     for aside in ASIDE:
         late = aside.fixed is not None and combination.opset >= aside.fixed
-        if combination.op in aside.ops and combination.dtype in aside.dtypes and not late and (special or not aside.wild) and aside.when(node):
+        if combination.op in aside.ops and combination.dtype in aside.dtypes and not late and (kind != "tame" or not aside.wild) and aside.when(node):
             return aside
     return None
 
@@ -353,7 +412,7 @@ def batches(chosen: Sequence[Combination]) -> Iterator[list[Combination]]:
             yield group[start : start + TOGETHER]
 
 
-def results(dogs: Sequence[Watchdog], chosen: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> Iterator[Result]:
+def results(dogs: Sequence[Watchdog], chosen: Sequence[Combination], seed: int, kind: Kind, options: dict[str, Any]) -> Iterator[Result]:
     """What comes of combinations, in the processes of several watchdogs; of a group that ends its process, each by itself."""
     free: queue.SimpleQueue[Watchdog] = queue.SimpleQueue()
     for dog in dogs:
@@ -362,7 +421,7 @@ def results(dogs: Sequence[Watchdog], chosen: Sequence[Combination], seed: int, 
     def run(group: Sequence[Combination]) -> list[Result]:
         dog = free.get()
         try:
-            return list(_results(dog, group, seed, special, options))
+            return list(_results(dog, group, seed, kind, options))
         finally:
             free.put(dog)
 
@@ -374,12 +433,12 @@ def results(dogs: Sequence[Watchdog], chosen: Sequence[Combination], seed: int, 
         pool.shutdown(cancel_futures=True)
 
 
-def _results(dog: Watchdog, group: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> Iterator[Result]:
-    outcome = dog.call("random_graphs.singles:examine", list(group), seed, special, options, seconds=SECONDS)
+def _results(dog: Watchdog, group: Sequence[Combination], seed: int, kind: Kind, options: dict[str, Any]) -> Iterator[Result]:
+    outcome = dog.call("random_graphs.singles:examine", list(group), seed, kind, options, seconds=SECONDS)
     if outcome.kind == "returned":
         yield from outcome.value
     elif len(group) == 1:
         yield Result(group[0], outcome.kind, str(outcome)[-2000:])
     else:
         for one in group:
-            yield from _results(dog, [one], seed, special, options)
+            yield from _results(dog, [one], seed, kind, options)
