@@ -272,7 +272,7 @@ def evaluated(case: Case) -> tuple[dict[str, np.ndarray] | None, str]:
     It rounds narrow floats after each step of an operator. They are evaluated in f64, where it has the operator in f64, and rounded once.
     """
     proto = onnx.load_from_string(case.model)
-    made: Sequence[Any] | None = None
+    made: Any = None
     reason = ""
     for wide, inputs in ((in_f64(proto), {name: in_double(array) for name, array in case.inputs.items()}), (proto, dict(case.inputs))):
         try:
