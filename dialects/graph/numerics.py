@@ -43,6 +43,16 @@ def narrow(x: Array, dtype: np.dtype) -> Array:
     return x.astype(dtype, copy=False)
 
 
+def loses_digits(rounded: Array, exact: Array) -> Array:
+    """Where a product that was rounded to a float type is a subnormal number and not `exact`, the product in f64: few of its digits are right.
+
+    Products of f64 are not known any better: there, each subnormal number counts.
+    """
+    wide = rounded.astype(np.float64)
+    least = float(ml_dtypes.finfo(rounded.dtype).smallest_normal)  # type: ignore[no-untyped-call]
+    return (np.abs(wide) < least) & ((wide != 0) if rounded.dtype == np.float64 else (wide != exact))
+
+
 def widened(function: Callable[..., Any]) -> Callable[..., Array]:
     """`function` of arrays, computing f16 and bf16 in f32 and rounding its result once to the first array's type."""
 

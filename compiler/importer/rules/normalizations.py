@@ -24,6 +24,7 @@ def batch_normalization_spatial(
 
 
 @onnx_rule("BatchNormalization", since=9)
+@rounded_once
 def batch_normalization_inference(
     b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9
 ) -> Value:
@@ -44,8 +45,7 @@ def batch_normalization(
     training_mode: int = 0,
 ) -> tuple[Value, ...]:
     dtype = type_of(x).dtype
-    computed = [dtype, type_of(mean).dtype, *(["f32"] if training_mode else [])]  # statistics are sums
-    wide = max(computed, key=lambda kind: to_numpy(kind).itemsize)
+    wide = max(dtype, type_of(mean).dtype, "f32", key=lambda kind: to_numpy(kind).itemsize)
     operands = [b.convert(v, wide) for v in (x, scale, bias)]
     if not training_mode:
         statistics = [b.convert(v, wide) for v in (mean, var)]

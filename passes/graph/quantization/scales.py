@@ -7,6 +7,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import DequantizeOp, QuantizeOp
+from stepwell.dialects.graph.numerics import loses_digits
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, producer
@@ -68,9 +69,10 @@ def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("it does not scale a scaled sum of integers")
     if not has_one_use(op.lhs) or (relu is not None and not has_one_use(relu.x)) or not bool((factor > 0).all()):
         return NoMatch("what it scales has another user, or the factor is not above 0")
-    both = (first.astype(np.float64) * factor).astype(first.dtype)
-    if not np.isfinite(both).all() or bool(((both == 0) & (first != 0)).any()):
-        return NoMatch("the merged factor would overflow, or become 0")
+    exact = first.astype(np.float64) * factor
+    both = exact.astype(first.dtype)
+    if not np.isfinite(both).all() or bool((((both == 0) & (first != 0)) | loses_digits(both, exact)).any()):
+        return NoMatch("the merged factor would overflow, become 0 or lose digits")
     if both.size > max(first.size, factor.size) or inner.lhs.type != op.result.type:
         return NoMatch("the merged factor would be larger than either")
     with fused_location(inner, op):

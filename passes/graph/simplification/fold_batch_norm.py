@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.graph import BatchNormOp, ConvOp, ConvTransposeOp, DivOp, MatmulOp, MulOp
-from stepwell.dialects.graph.numerics import narrow
+from stepwell.dialects.graph.numerics import loses_digits, narrow
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.matching import (
@@ -29,7 +29,10 @@ from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS
 
 @pattern(BatchNormOp)
 def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: batch_norm(x, scale, bias, mean, variance) -> x * k + (bias - mean * k),  k = scale / sqrt(variance + epsilon)"""
+    """rewrite: batch_norm(x, scale, bias, mean, variance) -> x * k + (bias - mean * k),  k = scale / sqrt(variance + epsilon)
+
+    Where some k is a subnormal number that has lost digits: (x - mean) / sqrt(variance + epsilon) * scale + bias.
+    """
     arrays = [stored(v, rw.weights) for v in (op.scale, op.bias, op.mean, op.var)]
     known = [a.astype(np.float64) for a in arrays if a is not None]
     if len(known) != 4:
@@ -41,7 +44,14 @@ def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
         k = scale / spread
         shift = bias - mean * k
         factors = scale, 1 / spread  # of which the second is 0 if the variance is infinite
-    factor = new_weight(rw, op.scale, along(kept_from_zero(narrow(k, dtype), *factors), rank, 1))
+    rounded = narrow(k, dtype)
+    if loses_digits(rounded, k).any():
+        deviation = rw.sub(op.x, new_weight(rw, op.mean, along(narrow(mean, dtype), rank, 1)))
+        quotient = rw.div(deviation, new_weight(rw, op.var, along(narrow(spread, dtype), rank, 1)))
+        scaled = rw.mul(quotient, new_weight(rw, op.scale, along(narrow(scale, dtype), rank, 1)))
+        apart: ir.Value = rw.add(scaled, new_weight(rw, op.bias, along(narrow(bias, dtype), rank, 1)))
+        return apart
+    factor = new_weight(rw, op.scale, along(kept_from_zero(rounded, *factors), rank, 1))
     value: ir.Value = rw.add(rw.mul(op.x, factor), new_weight(rw, op.bias, narrow(along(shift, rank, 1), dtype)))
     return value
 
@@ -118,13 +128,16 @@ def scale_outputs_and_bias(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     shift = combined(np.multiply, bias.astype(np.float64), match[1])
     if isinstance(shift, NoMatch):
         return shift
+    added = narrow(shift, bias.dtype)
+    if loses_digits(added, shift).any():
+        return NoMatch("what is added would lose digits")
     weights = scaled_weights(lin, match[1], type_of(op.result), rw)
     if isinstance(weights, NoMatch):
         return weights
     with fused_location(lin.op, op):
         product = lin.rebuilt(rw, new_weight(rw, lin.parameter, weights))
     with fused_location(addition, op):
-        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, narrow(shift, bias.dtype)))
+        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, added))
     return value
 
 

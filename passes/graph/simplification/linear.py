@@ -38,16 +38,34 @@ class Linear:
         return value
 
     def scaled(self, factor: np.ndarray) -> np.ndarray | NoMatch:
-        """The weights times `factor` (f64, broadcasting), each product rounded once, and never to 0."""
+        """The weights times `factor` (f64, broadcasting), each product rounded once, and never to 0.
+
+        Single weights may lose digits to the subnormal numbers: what that changes is less than rounding the largest weight does, of the same
+        channel. It is not done where a whole channel would.
+        """
         if self.weights.dtype == ml_dtypes.bfloat16:  # numpy has no loop from f64 to bfloat16 that rounds once
             out = narrow(self.weights.astype(np.float64) * factor, self.weights.dtype)
         else:
             out = np.empty_like(self.weights, subok=False)
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 np.multiply(self.weights, factor, out=out, dtype=np.float64, casting="unsafe")
-        if np.isfinite(out).all() or not np.isfinite(self.weights).all():
-            return kept_from_zero(out, self.weights, factor)
-        return NoMatch(f"the new weights would overflow {self.weights.dtype}")
+        if not np.isfinite(out).all() and np.isfinite(self.weights).all():
+            return NoMatch(f"the new weights would overflow {self.weights.dtype}")
+        if self._sinks_a_channel(out):
+            return NoMatch(f"the new weights of a channel would be subnormal numbers of {self.weights.dtype}, and lose digits")
+        return kept_from_zero(out, self.weights, factor)
+
+    def _sinks_a_channel(self, scaled: np.ndarray) -> bool:
+        """Whether all `scaled` weights of some input or output channel are subnormal, and those before were not."""
+        least = ml_dtypes.finfo(scaled.dtype).smallest_normal  # type: ignore[no-untyped-call]
+        if not ((scaled < least) & (scaled > -least) & (self.weights != 0)).any():
+            return False
+        for channels in (self.for_outputs(np.arange(self.outputs)), self.for_inputs(np.arange(self.inputs))):
+            of = np.broadcast_to(channels, scaled.shape)
+            before, after = (set(np.unique(of[np.abs(weights) >= least])) for weights in (self.weights, scaled))
+            if before - after:
+                return True
+        return False
 
     def response(self, value: np.ndarray) -> np.ndarray | NoMatch:
         """The result of a uniform op, shaped to broadcast, for an input with one value for each input channel."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import AddOp, MaximumOp, MinimumOp, MulOp
-from stepwell.dialects.graph.numerics import is_floating, narrow
+from stepwell.dialects.graph.numerics import is_floating, loses_digits, narrow
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_stored, new_weight, producer, stored
 
@@ -18,12 +18,13 @@ def combined(function: Callable[[Any, Any], Any], a: np.ndarray, b: np.ndarray) 
         with np.errstate(over="ignore"):
             value = np.asarray(function(a, b))
     else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = narrow(np.asarray(function(a.astype(np.float64), b.astype(np.float64))), a.dtype)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            exact = np.asarray(function(a.astype(np.float64), b.astype(np.float64)))
+            value = narrow(exact, a.dtype)
         if np.isfinite(a).all() and np.isfinite(b).all() and not np.isfinite(value).all():
             return NoMatch("the merged constant would overflow")
-        if function is np.multiply and bool(((value == 0) & (a != 0) & (b != 0)).any()):
-            return NoMatch("the merged constant would underflow")
+        if function is np.multiply and bool((((value == 0) & (a != 0) & (b != 0)) | loses_digits(value, exact)).any()):
+            return NoMatch("the merged constant would underflow, or lose digits")
     if value.size > max(a.size, b.size):
         return NoMatch("the merged constant would be larger than either")
     return value
@@ -68,7 +69,7 @@ def merge_additions(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(MulOp)
 def merge_products(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: (x * a) * b -> x * (a * b)   one rounding less, of x * a; declined where a * b overflows or becomes 0"""
+    """rewrite: (x * a) * b -> x * (a * b)   one rounding less, of x * a; declined where a * b overflows, becomes 0 or loses digits"""
     match = constants_in_row(op, "mul", rw)
     if isinstance(match, NoMatch):
         return match

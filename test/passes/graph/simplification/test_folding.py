@@ -4,6 +4,7 @@ import gc
 import itertools
 import weakref
 
+import ml_dtypes
 import numpy as np
 import pytest
 from every import every
@@ -220,3 +221,45 @@ def test_what_has_no_elements_is_known_whatever_computes_it() -> None:
         array = KnownValues(weights).value(value)
         assert array is not None
         assert (array.shape, array.dtype) == ((3, 0), np.int64)
+
+
+SMALL = {"f16": (-11, 14), "f32": (-67, 120), "bf16": (-67, 120), "f64": (-515, 1000)}  # exponents of factors and of data
+"""The product of two such factors is a subnormal number; times the data it is about 1."""
+ALL_TYPES = {**TYPES, "bf16": np.dtype(ml_dtypes.bfloat16)}
+
+
+def small(dtype: str, *shape: int, seed: int, data: bool = False) -> np.ndarray:
+    numbers = np.random.default_rng(seed).uniform(1, 2, shape) * 2.0 ** SMALL[dtype][data]
+    return numbers.astype(ALL_TYPES[dtype])
+
+
+SCALED = {
+    "products": lambda b, x, k: b.mul(b.mul(x, b.constant(value=k(6, 1, 1))), b.constant(value=k(6, 1, 1))),
+    "sums": lambda b, x, k: b.mul(b.add(b.mul(x, b.constant(value=k(6, 1, 1))), b.constant(value=k(6, 1, 1))), b.constant(value=k(6, 1, 1))),
+    "after a convolution": lambda b, x, k: b.mul(convolved(b, x, k(6, 2, 1, 1)), b.constant(value=k(6, 1, 1))),
+    "behind its bias": lambda b, x, k: b.mul(b.add(convolved(b, x, k(6, 2, 1, 1)), b.constant(value=k(6, 1, 1))), b.constant(value=k(6, 1, 1))),
+    "before a convolution": lambda b, x, k: convolved(b, b.mul(x, b.constant(value=k(6, 1, 1))), k(6, 2, 1, 1)),
+    "before one, in one channel": lambda b, x, k: convolved(
+        b, b.mul(x, b.constant(value=np.concatenate([k(1, 1, 1), np.ones_like(k(5, 1, 1))]))), k(6, 2, 1, 1)
+    ),
+    "batch_norm": lambda b, x, k: b.batch_norm(
+        x, b.constant(value=k(6)), b.constant(value=k(6)), b.constant(value=k(6)), b.constant(value=1 / k(6)), epsilon=0.0
+    ),
+}
+
+
+def convolved(b: GraphBuilder, x: ir.Value, w: np.ndarray) -> ir.Value:
+    return b.conv(x, b.constant(value=w), strides=(1, 1), pads=(0,) * 4, dilations=(1, 1), group=3)
+
+
+@every("dtype", list(SMALL))
+@every("how", list(SCALED))
+def test_no_digits_are_lost_to_subnormal_numbers(how: str, dtype: str) -> None:
+    """Merged factors that the type has only as subnormal numbers: what they scale is as right as before, however large it is."""
+    x, seeds = small(dtype, 1, 6, 3, 3, seed=1, data=True), itertools.count(2)
+    module, weights = build(TensorType(dtype, x.shape), lambda b, v: SCALED[how](b, v, lambda *shape: small(dtype, *shape, seed=next(seeds))))
+    with np.errstate(all="ignore"):
+        before, after, _ = through(module, weights, "fold-batch-norm,simplify-algebra", x)
+    wide = before.astype(np.float64)
+    assert np.isfinite(wide).all()
+    assert (np.abs(after.astype(np.float64) - wide) <= 8 * EPSILON[dtype] * np.abs(wide)).all()
