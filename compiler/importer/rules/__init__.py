@@ -2,6 +2,7 @@
 
 from stepwell.importer.rules import (
     activations,
+    affine_grid,
     attention,
     constants,
     contractions,
@@ -39,7 +40,7 @@ from stepwell.importer.rules import (
 )
 
 __all__ = [
-    "activations",
+    "activations", "affine_grid",
     "attention",
     "constants",
     "contractions",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from covering import pairs
 from every import every
-from importing import Arrays, check, floats, ints, model, node, rng
+from importing import Arrays, assert_close, check, floats, ints, model, node, rng
 from native_checks import check_model, natively_together
 
 import stepwell
@@ -22,6 +22,36 @@ def test_grid_sample(mode: str, padding: str, aligned: int) -> None:
     """Places inside the image and up to half its size outside."""
     grid = rng(3).uniform(-1.5, 1.5, (2, 4, 3, 2)).astype(np.float32)
     check(node("GridSample", ["x", "g"], mode=mode, padding_mode=padding, align_corners=aligned), {"x": IMAGE, "g": grid}, opset=20, terms=256)
+
+
+def grid_of(theta: np.ndarray, spatial: tuple[int, ...], aligned: int) -> np.ndarray:
+    """What AffineGrid is defined as, in f64, where a single element is at -1 if corners are aligned."""
+    along = [np.arange(n) * (2 / max(n - 1, 1)) - 1 if aligned else (2 * np.arange(n) + 1) / n - 1 for n in spatial if n]
+    if 0 in spatial:
+        return np.zeros((len(theta), *spatial, len(spatial)))
+    positions = np.stack([*reversed(np.meshgrid(*along, indexing="ij")), np.ones(spatial)], axis=-1)
+    return np.asarray(np.einsum("...k,nrk->n...r", positions, theta.astype(np.float64)))
+
+
+@natively_together
+@every("free", [False, True])
+@every("aligned", [0, 1])
+@every("sizes", [(1, 4, 5), (2, 3, 1), (1, 1, 1), (0, 2, 3), (2, 0, 3), (1, 2, 3, 4), (2, 1, 3, 2), (3, 2, 2, 1)])
+def test_affine_grids(sizes: tuple[int, ...], aligned: int, free: bool) -> None:
+    """Images and volumes, of one element, of none, a batch of one; sizes that are constants, or those of another input that is free."""
+    batch, *spatial = sizes
+    theta = rng(7).standard_normal((batch, len(spatial), len(spatial) + 1)).astype(np.float32)
+    want, image = grid_of(theta, tuple(spatial), aligned).astype(np.float32), np.zeros((batch, 3, *spatial), np.float32)
+    grid = node("AffineGrid", ["theta", "size"], align_corners=aligned)
+    if free:
+        proto = model([node("Shape", ["image"], ["size"]), grid], {"theta": theta, "image": image}, {"y": want}, opset=20)
+        for value, names in zip(proto.graph.input, (["n"], ["n", "c", *"dhw"]), strict=True):
+            for dim, name in zip(value.type.tensor_type.shape.dim, names, strict=False):
+                dim.dim_param = name
+        check_model(proto, {"theta": theta, "image": image}, lambda got: assert_close(got["y"], want, 8), specialise="never")
+    else:
+        proto = model([grid], {"theta": theta}, {"y": want}, {"size": np.array([batch, 3, *spatial])}, opset=20)
+        check_model(proto, {"theta": theta}, lambda got: assert_close(got["y"], want, 8))
 
 
 def test_grid_sample_of_volumes_and_of_old_opsets() -> None:

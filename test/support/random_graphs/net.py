@@ -373,7 +373,7 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
     if op_type == "Clip" and x.dtype.kind == "f" and np.isinf(x).any() and sum(o is not None for o in operands[1:]) + len(attributes) < 2:
         return "infinities without a bound, of which ONNX Runtime makes the largest finite number"
     if op_type == "AffineGrid" and attributes.get("align_corners") and 1 in np.asarray(operands[1])[2:]:
-        return "corners of an image one position wide, by whose definition 0 is divided by 0, and of which ONNX Runtime makes 1"
+        return "corners of an image one position wide, of which ONNX Runtime makes 1"
     if op_type.startswith("Reduce") and x.size == 0:
         return "reductions of nothing, whose shapes and extremes ONNX Runtime has otherwise"
     if op_type in ("DFT", "STFT"):

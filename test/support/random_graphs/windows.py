@@ -183,8 +183,9 @@ def max_roi_pool(net: Net, op_type: str) -> None:
 @operator("AffineGrid")
 def affine_grid(net: Net, op_type: str) -> None:
     dtype = net.dtype(op_type)
-    n, c, h, w = net.r.integers(4, 1, 4)
-    net.node(op_type, net.fresh(dtype, (n, 2, 3), -1, 1), ints(n, c, h, w), align_corners=net.r.choice([None, 1]))
+    rank = net.r.choice([2, 2, 3])
+    n, c, *spatial = net.r.integers(2 + rank, 1, 4)
+    net.node(op_type, net.fresh(dtype, (n, rank, rank + 1), -1, 1), ints(n, c, *spatial), align_corners=net.r.choice([None, 1]))
 
 
 @operator("Col2Im")
