@@ -115,7 +115,7 @@ class KernelBench:
         self._lowered = lower(source, LEVEL, options=options)
         self._below = replace(self._lowered.options, shapes=None, values=None, schedule=None)
         self._objects: dict[Unit, bytes] = {}
-        infos = [TensorInfo.of(name, kind) for name, kind in self._lowered.info.inputs]
+        infos = [TensorInfo.of(name, kind, self._lowered.info.any_integers) for name, kind in self._lowered.info.inputs]
         drawn = {info.name: random_array(info, 0, index) for index, info in enumerate(infos)}
         if inputs is not None and set(inputs) != set(drawn):
             raise InputError(f"inputs: expected {', '.join(drawn) or 'none'}, got {', '.join(map(str, inputs)) or 'none'}")

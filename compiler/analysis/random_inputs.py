@@ -1,13 +1,21 @@
 """Seeded random data for the inputs of models."""
 
+import ml_dtypes
 import numpy as np
 
+from stepwell.dialects.core.dtypes import from_numpy, is_float
 from stepwell.dialects.support.errors import InputError
 from stepwell.runtime.infos import TensorInfo
 
+SMALL = 10  # Indices, sizes and counts are drawn below this number, which most dimensions of models reach.
+EXTREME_SHARE = 0.25  # The part of the elements that are special where extreme floats are asked for.
 
-def random_array(info: TensorInfo, seed: int, index: int) -> np.ndarray:
-    """Seeded random data for an input: standard normal, for integers 0 to 9, for booleans either. Each input gets its own.
+
+def random_array(info: TensorInfo, seed: int, index: int, *, extreme: bool = False) -> np.ndarray:
+    """Seeded random data for an input: standard normal, for booleans either. Each input gets its own.
+
+    Integers come from the whole range of their type, both ends included, or are 0 to 9 where the model may read them as indices, sizes or
+    counts. With `extreme`, a quarter of the floats are the ends of their type, subnormal numbers, zeros of both signs, infinities and NaN.
 
     Raises InputError for an input with free dimensions.
     """
@@ -18,5 +26,26 @@ def random_array(info: TensorInfo, seed: int, index: int) -> np.ndarray:
     if info.dtype.kind == "b":
         return generator.random(sizes) < 0.5
     if info.dtype.kind in "iu":
-        return generator.integers(0, 10, sizes).astype(info.dtype)
-    return generator.standard_normal(sizes).astype(info.dtype)
+        return _integers(info, sizes, generator)
+    array = generator.standard_normal(sizes).astype(info.dtype)
+    if extreme and is_float(from_numpy(info.dtype)):
+        special = _specials(info.dtype)
+        return np.where(generator.random(sizes) < EXTREME_SHARE, special[generator.integers(0, len(special), sizes)], array)
+    return array
+
+
+def _integers(info: TensorInfo, sizes: list[int], generator: np.random.Generator) -> np.ndarray:
+    if not info.any_integers:
+        return generator.integers(0, SMALL, sizes).astype(info.dtype)
+    ends = np.iinfo(info.dtype)
+    array = np.asarray(generator.integers(ends.min, ends.max, sizes, info.dtype, endpoint=True))
+    if array.size > 1:
+        array.reshape(-1)[generator.choice(array.size, 2, replace=False)] = ends.min, ends.max
+    return array
+
+
+def _specials(dtype: np.dtype) -> np.ndarray:
+    """The ends of a float type, and what is no ordinary number of it."""
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    sizes = [info.max, info.max / dtype.type(2), info.smallest_normal, info.smallest_subnormal, dtype.type(0), dtype.type(np.inf)]
+    return np.array([*sizes, *(-size for size in sizes), np.nan], dtype)

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
-from stepwell.cli.compile_options import INPUT_HELP, add_model_options
+from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, add_model_options
 from stepwell.cli.display import Progress, print_table
 from stepwell.cli.session import Session
 from stepwell.dialects.target.cores import MAX_THREADS
@@ -21,6 +21,7 @@ def add_options(parser: Parser) -> None:
     add_model_options(parser)
     add = parser.add_argument
     add("--input", action="append", default=[], metavar="NAME=DATA", help=INPUT_HELP)
+    add("--inputs", choices=KINDS_OF_DATA, default=KINDS_OF_DATA[0], help=KINDS_HELP)
     add("--seed", type=number(0, 2**31), default=0, metavar="N", help="what the random data of other inputs begin with (default: 0)")
     add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores the code uses (default: all)")
     add("--tolerance", type=float, metavar="X", help="how far results may be apart, relative to their scale (default: by their type)")
@@ -39,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
     with Progress() as progress:
         progress.say("import")
         lowered = session.start()
-    infos = [TensorInfo.of(name, kind) for name, kind in lowered.info.inputs]
-    inputs = gather(options.input, infos, options.seed)
+    infos = [TensorInfo.of(name, kind, lowered.info.any_integers) for name, kind in lowered.info.inputs]
+    inputs = gather(options.input, infos, options.seed, extreme=options.inputs == "extreme")
     if not all(kind.is_static for _, kind in lowered.info.inputs):  # the data say the sizes that are free
         lowered = session.start({name: array.shape for name, array in inputs.items()})
     with session.watched() as instrumentation:

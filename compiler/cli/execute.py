@@ -28,7 +28,7 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
     options = session.options
     model = session.compile(options.threads, cache=not options.no_cache)
     given = parse_given(options.shape)
-    inputs = gather(options.input, model.inputs, sizes=usual_values(given, model.inputs))
+    inputs = gather(options.input, model.inputs, sizes=usual_values(given, model.inputs), extreme=options.inputs == "extreme")
     with Progress() as progress:
         progress.say("run")
         outputs = tensors_of(model.run(inputs))

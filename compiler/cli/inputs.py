@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def gather(
-    specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None
+    specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None, *, extreme: bool = False
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """An array for each of the model's inputs: what the specifications say, random data of a `seed` for the rest.
+    """An array for each of the model's inputs: what the specifications say, random data of a `seed` for the rest, with `extreme` floats or not.
 
     Free sizes of random data, by name, are those of the data that are read, else those of `sizes`. Raises UsageError for a specification that makes
     no sense or an unknown name, InputError for a file that cannot be read or used.
@@ -39,7 +39,7 @@ def gather(
     found = {}
     for index, (name, info) in enumerate(infos.items()):
         data = given.get(name, seed)
-        found[name] = data if isinstance(data, np.ndarray) else _random(sized(info, numbers), data, index)
+        found[name] = data if isinstance(data, np.ndarray) else _random(sized(info, numbers), data, index, extreme)
     return found
 
 
@@ -76,10 +76,10 @@ def load(info: "TensorInfo", what: str) -> np.ndarray | int:
     return read_data(path, info)
 
 
-def _random(info: "TensorInfo", seed: int, index: int) -> np.ndarray:
+def _random(info: "TensorInfo", seed: int, index: int, extreme: bool) -> np.ndarray:
     if info.form:
         raise UsageError(f"input '{info.name}' is {info}: say what it consists of, as in --shape {info.name}=1x3,2x3 (or {info.name}=nothing)")
     if not all(isinstance(size, int) for size in info.shape):
         example = "x".join(str(size) if isinstance(size, int) else "1" for size in info.shape)
         raise UsageError(f"input '{info.name}' {info} has free dimensions: give data for it, or its shape as in --shape {info.name}={example}")
-    return random_array(info, seed, index)
+    return random_array(info, seed, index, extreme=extreme)

@@ -90,7 +90,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
 
     info = lowered.info
     artifact = Artifact(
-        inputs=[TensorInfo.of(n, t) for n, t in info.inputs],
+        inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],
         outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
         objects={}, weights=np.empty(0, np.uint8), workspace_bytes=info.workspace_bytes,
         nodes=list(info.nodes), object_keys={}, weights_key=None, kernels=0, checks=list(info.checks),

@@ -276,7 +276,10 @@ class _Request:
 
     @staticmethod
     def _signature(imported: "ImportedModel", why_not_general: str = "") -> Signature:
-        inputs, results = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        from stepwell.dialects.core.module_info import ModuleInfo  # here, because the bindings take long to load
+
+        any_integers = ModuleInfo(imported.module).any_integers
+        inputs, results = ([TensorInfo.of(name, kind, any_integers) for name, kind in side] for side in (imported.inputs, imported.outputs))
         rest = iter(results)
         outputs = [group.described(rest) for group in imported.groups] or results
         return Signature(inputs, outputs, imported.warnings, valued([name for name, _ in imported.inputs], imported.elements), why_not_general)

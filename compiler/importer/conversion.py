@@ -13,10 +13,11 @@ from stepwell.dialects.core.locations import MODEL_FILE, node_location
 from stepwell.dialects.core.mlir import func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Size, UndecidedError
-from stepwell.dialects.core.types import TensorType, to_numpy, type_of
+from stepwell.dialects.core.types import TensorType, is_integer, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible
 from stepwell.dialects.graph.data_sizes import KeepOp
+from stepwell.dialects.graph.integer_inputs import takes_any_integer
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
@@ -109,6 +110,11 @@ class Conversion:
             self.elements = self._used_elements(main, list(block.arguments))
             if any(self.elements):
                 ModuleInfo(module).elements = self.elements
+            sizes = self.elements or [()] * len(self.inputs)
+            integers = [(name, a, s) for (name, kind), a, s in zip(self.inputs, block.arguments, sizes, strict=True) if is_integer(kind.dtype)]
+            any_integers = [name for name, argument, elements in integers if not elements and takes_any_integer(argument)]
+            if any_integers:
+                ModuleInfo(module).any_integers = any_integers
         return module
 
     def _input_types(self, graph: GraphProto, frame: Frame) -> list[tuple[str, TensorType]]:

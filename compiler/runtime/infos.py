@@ -1,6 +1,6 @@
 """What the inputs and outputs of a model are, and how sequences and optionals among them consist of tensors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,12 +32,14 @@ class TensorInfo:
     form: tuple[str, ...] = ()
     """What tensors of this shape and dtype are in, from outside: `OPTIONAL`, `SEQUENCE`, or both. As Python values, optionals are None or what
     they hold, sequences are lists of arrays."""
+    any_integers: bool = False
+    """Whether this is an input of integers that may hold any number of the type: nothing reads it as indices, sizes or counts."""
 
     @staticmethod
-    def of(name: str, tensor: "TensorType") -> "TensorInfo":
-        """The record of an IR tensor."""
+    def of(name: str, tensor: "TensorType", any_integers: Collection[str] = ()) -> "TensorInfo":
+        """The record of an IR tensor; `any_integers` are the names of inputs that may hold any integer."""
         shape = tuple(size if isinstance(size, int) or size is None else str(size) for size in tensor.shape)
-        return TensorInfo(name, shape, to_numpy(tensor.dtype))
+        return TensorInfo(name, shape, to_numpy(tensor.dtype), any_integers=name in any_integers)
 
     def __str__(self) -> str:
         sizes = "x".join("?" if size is None else str(size) for size in self.shape)
@@ -48,13 +50,13 @@ class TensorInfo:
 
     def to_json(self) -> list[Any]:
         """It as plain data."""
-        return [self.name, list(self.shape), from_numpy(self.dtype), list(self.form)]
+        return [self.name, list(self.shape), from_numpy(self.dtype), list(self.form), self.any_integers]
 
     @staticmethod
     def from_json(entry: list[Any]) -> "TensorInfo":
         """The reverse of `to_json`."""
-        name, shape, dtype, form = entry
-        return TensorInfo(name, tuple(shape), to_numpy(dtype), tuple(form))
+        name, shape, dtype, form, any_integers = entry
+        return TensorInfo(name, tuple(shape), to_numpy(dtype), tuple(form), bool(any_integers))
 
 
 @dataclass(frozen=True)

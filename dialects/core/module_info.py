@@ -127,6 +127,8 @@ class ModuleInfo(Carrier):
     inputs: Carried[Sequence[tuple[str, TensorType]]] = Carried("stepwell.inputs", TYPED_NAMES)
     """Names and types of the model's inputs: below `graph` types lose their signedness, and @main its results."""
     outputs: Carried[Sequence[tuple[str, TensorType]]] = Carried("stepwell.outputs", TYPED_NAMES)
+    any_integers: Carried[Sequence[str]] = Carried("stepwell.any_integers", TEXTS, ())
+    """Inputs of integers that may hold any number of their type: nothing reads them as indices, sizes or counts."""
     nodes: Carried[Sequence[str]] = Carried("stepwell.nodes", TEXTS, ())
     """The names of the ONNX nodes: that of number i is line i + 1 of a location."""
     size_hints: Carried[Mapping[str, int]] = Carried("stepwell.size_hints", COUNTS, {})

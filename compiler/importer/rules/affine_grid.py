@@ -1,9 +1,11 @@
 """The rule for AffineGrid: where an affine transformation takes the positions of an image."""
 
+import math
+
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, product, size_text
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
+from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
@@ -48,4 +50,4 @@ def positions(b: ImportBuilder, spatial: tuple[int | Size, ...], aligned: bool, 
         axes.append(b.expand(b.sub(steps, one), shape=spatial))
     ones = b.expand(b.scalar(1, like=like), shape=spatial)
     columns = [with_new_axes(b, value, [rank]) for value in (*reversed(axes), ones)]
-    return b.with_shape(b.concat(columns, axis=rank), (product(spatial), rank + 1))
+    return b.with_shape(b.concat(columns, axis=rank), (math.prod(spatial), rank + 1))

@@ -1,0 +1,46 @@
+"""Which inputs of integers may hold any number of their type: nothing reads them as indices, sizes or counts."""
+
+from stepwell.dialects.core.mlir import ir, users
+from stepwell.dialects.core.types import is_float, is_integer, to_numpy, type_of
+from stepwell.dialects.graph.base import GraphOp
+from stepwell.dialects.graph.logic import CastOp
+from stepwell.dialects.graph.traits import Elementwise, Fusion, MovesData
+
+ARITHMETIC = (Fusion.REDUCTION, Fusion.COMPLEX)
+JOINING = ("graph.concat", "graph.select", "graph.pad", "graph.quantize", "graph.dequantize")
+LARGE = 4  # bytes of an integer: larger ones that become floats are flags or counts in models, and would drown what they are added to
+
+
+def takes_any_integer(argument: ir.Value) -> bool:
+    """Whether an integer argument of @main, and all that is moved or computed from it, is only computed with.
+
+    False for an argument that nothing reads, and wherever that is not known.
+    """
+    pending, seen = [argument], {argument}
+    is_read = False
+    while pending:
+        value = pending.pop()
+        for op in users(value):
+            is_read = True
+            if op.name == "func.return":
+                continue
+            if not isinstance(op.opview, GraphOp) or not _computes(op.opview, value):
+                return False
+            for result in op.results:
+                if is_integer(type_of(result).dtype) and result not in seen:
+                    seen.add(result)
+                    pending.append(result)
+    return is_read
+
+
+def _computes(op: GraphOp, value: ir.Value) -> bool:
+    """Whether `op` takes the numbers of `value` as they are: it moves them or computes with them."""
+    index = op.index_operand()
+    if index is not None and index.indices == value:
+        return False
+    if isinstance(op, CastOp):
+        return not (is_float(type_of(op.result).dtype) and to_numpy(type_of(value).dtype).itemsize >= LARGE)
+    if op.has_trait(MovesData):
+        return bool(op.operation.operands[0] == value)
+    name = op.operation.name
+    return op.has_trait(Elementwise) or name in JOINING or name.startswith("graph.scatter") or op.fusion in ARITHMETIC
