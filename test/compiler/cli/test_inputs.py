@@ -1,12 +1,14 @@
 """Input data from the command line."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from every import every
 from PIL import Image
 
 from stepwell.analysis.random_inputs import random_array
@@ -18,7 +20,7 @@ from stepwell.runtime.infos import TensorInfo
 random = np.random.default_rng(5)
 
 
-def info(name: str = "x", shape: tuple[int | None, ...] = (2, 3), dtype: str = "float32") -> TensorInfo:
+def info(name: str = "x", shape: tuple[int | None, ...] = (2, 3), dtype: "str | np.dtype" = "float32") -> TensorInfo:
     return TensorInfo(name, shape, np.dtype(dtype))
 
 
@@ -42,6 +44,32 @@ class TestRandom:
     def test_free_dimensions_need_a_shape(self) -> None:
         with pytest.raises(UsageError, match=r"--shape x=1x3"):
             gather([], [info(shape=(None, 3))])
+
+
+@every("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_integers_of_the_whole_range(dtype: str) -> None:
+    ends = np.iinfo(dtype)
+    array = random_array(replace(info(shape=(50, 3), dtype=dtype), any_integers=True), 1, 0)
+    assert (array.dtype, array.min(), array.max()) == (np.dtype(dtype), ends.min, ends.max)
+    assert len(np.unique(array)) > 60
+    few = random_array(replace(info(shape=(1,), dtype=dtype), any_integers=True), 1, 0)
+    assert few.shape == (1,)
+    assert random_array(info(shape=(50, 3), dtype=dtype), 1, 0).max() == 9
+
+
+@every("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_extreme_floats(dtype: type) -> None:
+    array = random_array(info(shape=(500, 3), dtype=np.dtype(dtype)), 1, 0, extreme=True)
+    limits, wide = ml_dtypes.finfo(dtype), array.astype(np.float64)
+    assert array.dtype == dtype
+    assert (np.nanmax(wide[np.isfinite(wide)]), np.nanmin(wide[np.isfinite(wide)])) == (float(limits.max), -float(limits.max))
+    assert np.isnan(wide).any()
+    assert np.isposinf(wide).any()
+    assert np.isneginf(wide).any()
+    assert (wide == float(limits.smallest_subnormal)).any()
+    assert {bool(sign) for sign in np.signbit(wide[wide == 0])} == {False, True}
+    ordinary = np.isfinite(wide) & (np.abs(wide) > 0.01) & (np.abs(wide) < 5)
+    assert 0.6 < ordinary.mean() < 0.9
 
 
 class TestFiles:
