@@ -91,17 +91,17 @@ def test_the_page_names_files_that_write_and_read_them() -> None:
 
 
 def everything() -> onnx.ModelProto:
-    """Kernels in shared loops, with scratch, in place, with two results, in rounds on threads; and an index that only a run has."""
+    """Kernels in shared loops, with scratch, in place, with two results, in rounds on threads; and an index that only a run has; integers that may be any."""
     nodes = [
         node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("Relu", ["a"], ["b"]),
         node("Conv", ["b", "u"], ["c"], pads=[1, 1, 1, 1]), node("Add", ["c", "x"], ["d"]),
         node("GlobalAveragePool", ["d"], ["p"]), node("Flatten", ["p"], ["f"]),
         node("TopK", ["f", "k"], ["v", "i"]), node("Gather", ["f", "j"], ["g"], axis=1),
-        node("RNN", ["s", "m", "r"], ["", "h"], direction="bidirectional", hidden_size=64),
+        node("RNN", ["s", "m", "r"], ["", "h"], direction="bidirectional", hidden_size=64), node("Neg", ["n"], ["o"]),
     ]  # fmt: skip
-    inputs = {"x": floats(1, 64, 56, 56), "j": ints(2), "s": floats(50, 8, 4)}
+    inputs = {"x": floats(1, 64, 56, 56), "j": ints(2), "s": floats(50, 8, 4), "n": ints(2)}
     weights = {"w": floats(64, 64, 3, 3), "u": floats(64, 64, 3, 3, seed=1), "k": ints(3), "m": floats(2, 64, 4), "r": floats(2, 64, 64)}
-    return model(nodes, inputs, {"v": floats(1, 3), "i": ints(1, 3).reshape(1, 2), "g": floats(1, 1), "h": floats(2, 8, 64)}, weights)
+    return model(nodes, inputs, {"v": floats(1, 3), "i": ints(1, 3).reshape(1, 2), "g": floats(1, 1), "h": floats(2, 8, 64), "o": ints(1)}, weights)
 
 
 def unresolved() -> onnx.ModelProto:
