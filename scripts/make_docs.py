@@ -15,7 +15,7 @@ from stepwell.dialects.core.attributes import Sizes
 from stepwell.dialects.core.mlir import operand_fields, result_fields
 from stepwell.dialects.graph import GraphOp, op_classes
 from stepwell.dialects.graph.base import attribute_names, field_type
-from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.support.limits import DEFAULT, Limits
 from stepwell.importer.registry import all_rules
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.registry import passes
@@ -102,7 +102,8 @@ def limits() -> str:
     for declared, string in pairwise(body):
         if isinstance(declared, ast.AnnAssign) and isinstance(declared.target, ast.Name) and isinstance(string, ast.Expr):
             explained[declared.target.id] = " ".join(ast.literal_eval(string.value).split())
-    rows = [[f"`{name}`", f"{default:,}", explained[name]] for name, default in Limits().items()]
+    words = {f.name: f.metadata[DEFAULT] for f in dataclasses.fields(Limits) if DEFAULT in f.metadata}
+    rows = [[f"`{name}`", words.get(name, f"{default:,}"), explained[name]] for name, default in Limits().items()]
     text = (
         "`stepwell.compile(…, limits=Limits(fold_bytes=1 << 30))` or `--limit fold_bytes=1G` changes one. What folding would cost beyond its "
         "limits is left to run time; beyond the others the model cannot be compiled, and a LimitError says which node and which limit."

@@ -5,10 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from stepwell.dialects.support.errors import InputError, LimitError
+from stepwell.dialects.support.memory import memory_of_process
 
 KNOWN_ELEMENTS = 1024
 """Of an input whose values code is made for."""
+DEFAULT = "default"
+"""The key in the metadata of a field: its default in words, where that is no constant."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _part_of_memory(part: int, most: str) -> int:
+    """The field of a limit that is by default a part of the memory which this process may have, and at most `most`."""
+    bound = int(most[:-1]) * _UNITS[most[-1]]
+    text = f"1/{part} of the memory that the process may have, at most {most}"
+    found: int = field(default_factory=lambda: min(memory_of_process() // part, bound), metadata={DEFAULT: text})
+    return found
 
 
 @dataclass(frozen=True)
@@ -23,9 +34,9 @@ class Limits:
     """How many nodes may come of unrolled loops, in all. Others stay loops, at every level."""
     operations: int = 1 << 18
     """How many nodes a model may have, with its functions and unrolled loops written out."""
-    value_bytes: int = 1 << 34
+    value_bytes: int = _part_of_memory(4, "16G")
     """How many bytes a value may have: a weight, an input, an intermediate or final result."""
-    workspace_bytes: int = 1 << 35
+    workspace_bytes: int = _part_of_memory(2, "32G")
     """How many bytes of memory a run may take for intermediate results."""
     loop_rounds: int = 1 << 40
     """How many rounds a loop may go on for while a model runs."""

@@ -91,7 +91,7 @@ def test_the_page_names_files_that_write_and_read_them() -> None:
 
 
 def everything() -> onnx.ModelProto:
-    """Kernels in shared loops, with scratch, in place, with two results, in rounds on threads; and an index that only a run has; integers that may be any."""
+    """Kernels in shared loops, with scratch, in place, with two results, in rounds on threads; an index that only a run has; any integers."""
     nodes = [
         node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("Relu", ["a"], ["b"]),
         node("Conv", ["b", "u"], ["c"], pads=[1, 1, 1, 1]), node("Add", ["c", "x"], ["d"]),
