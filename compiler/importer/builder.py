@@ -28,6 +28,7 @@ FEW = 64  # elements of an input that may say sizes
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
 ImportGraph = Callable[[GraphProto, Sequence[Any]], tuple[Any, ...]]  # values as in sequences.py, tensors and others
+Attempt = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class NodeContext:
     output_names: tuple[str, ...]
     output_types: tuple[TensorType | None, ...]
     import_graph: ImportGraph
+    attempt: Attempt
+    """Calls a function, and gives what it returns, or None if it failed or some node inside was not imported: then nothing is left of it."""
 
     @property
     def output_count(self) -> int:
@@ -88,7 +91,7 @@ class ImportBuilder(GraphBuilder):
         self.symbolic = SymbolicValues(self.known_values, partial(_elements_of, symbols, self.inputs, self.elements))  # no cycle
         self._bound: dict[tuple[ir.Block, Value], tuple[Size, ...]] = {}
         self.origins = OriginFinder(self.known_values, self.symbols.origins)
-        self.node = NodeContext(0, (), (), lambda graph, arguments: ())
+        self.node = NodeContext(0, (), (), lambda graph, arguments: (), lambda build: build())
 
     @contextmanager
     def at(self, node: NodeContext) -> Iterator[None]:

@@ -1,11 +1,13 @@
 """Walks a checked model and builds its `graph` module node by node, through rules, functions and graphs inside nodes."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -379,6 +381,7 @@ class Conversion:
             tuple(node.output),
             tuple(frame.inferred(name) for name in node.output),
             lambda graph, arguments: self._import_graph(graph, arguments, node, frame),
+            self._attempt,
         )
         with self.builder.at(context):
             return rule.apply(self.builder, available, {a.name: attribute_value(a) for a in node.attribute})
@@ -420,6 +423,21 @@ class Conversion:
         if len(values) != len(results):
             raise _ReportedError("a result of a graph inside the node is unavailable")
         return values
+
+    def _attempt(self, build: Callable[[], Any]) -> Any:
+        """What `build` returns; None, with nothing left of it, if it raises an error about the model or reports a problem of a node inside."""
+        kept = deepcopy(self.problems), replace(self.needs, values=dict(self.needs.values)), len(self.nodes), dict(self._names)
+        block = ir.InsertionPoint.current.block
+        before = len(block.operations)
+        with suppress(InferenceError, LimitError, ModelError, UnsupportedError, _ReportedError):
+            made = build()
+            if (self.problems, self.needs) == kept[:2]:
+                return made
+        self.problems, self.needs, count, self._names = kept
+        del self.nodes[count:]
+        for op in reversed(list(block.operations)[before:]):
+            self.builder.erase(op.operation)
+        return None
 
     def _check_types(self, node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
         """Raise ModelError if a value is not of the type that ONNX infers, where that is known.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast as typed
 
 import numpy as np
 from onnx import GraphProto
@@ -22,6 +23,9 @@ from stepwell.importer.sequences import AnyValue, tensors
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 
+FEW_ROUNDS, FEW_NODES = 16, 1024
+"""Up to how many rounds, or how many nodes in all of them, a loop of known length is written out. A thousand nodes compile in a few seconds, and save
+what a round takes to begin; a loop that is written out also computes sizes and indices of each round at compile time."""
 _NOT_CARRIED = "the condition of a loop's body, and what it collects,"
 
 
@@ -76,18 +80,42 @@ def loop(
     rounds = None if trip_count is None else b.constant_value(trip_count)
     goes = np.array(True) if condition is None else b.constant_value(condition)
     if rounds is not None and goes is not None:
-        count = int(rounds.reshape(-1)[0]) if goes.reshape(-1)[0] else 0
-        objection = b.unroll(count, sum(1 for _ in nested_nodes(body.node)))
+        count, nodes = int(rounds.reshape(-1)[0]) if goes.reshape(-1)[0] else 0, sum(1 for _ in nested_nodes(body.node))
+        if is_long(count, nodes) and goes_on(body):
+            rolled = b.node.attempt(lambda: rolled_loop(b, *bounds(b, trip_count, condition), initial, body))
+            if rolled is not None:
+                ControlInfo(rolled[1]).reason = f"its {count} rounds of {nodes} nodes would take longer to compile than they save"
+                return typed(tuple[AnyValue, ...], rolled[0])
+        objection = b.unroll(count, nodes)
         if objection is None:
             unrolled = unrolled_loop(b, count, initial, body)
             if unrolled is not None:
                 return unrolled
-    limit = b.literal(np.array(np.iinfo(np.int64).max)) if trip_count is None else b.with_shape(trip_count, ())
-    first = b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
-    results, made = rolled_loop(b, limit, first, initial, body)
+    results, made = rolled_loop(b, *bounds(b, trip_count, condition), initial, body)
     if objection is not None:
         ControlInfo(made).reason = objection
     return results
+
+
+def bounds(b: ImportBuilder, trip_count: Value | None, condition: Value | None) -> tuple[Value, Value]:
+    """How many rounds a loop has at most, and whether there is a first one, as scalars."""
+    limit = b.literal(np.array(np.iinfo(np.int64).max)) if trip_count is None else b.with_shape(trip_count, ())
+    return limit, b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
+
+
+def goes_on(body: GraphProto) -> bool:
+    """Whether the body of a loop passes its condition on, so that all rounds take place."""
+    same = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity" and node.input and node.output}
+    name, seen = body.output[0].name, set[str]()
+    while name in same and name not in seen:
+        seen.add(name)
+        name = same[name]
+    return name == body.input[1].name
+
+
+def is_long(rounds: int, nodes: int) -> bool:
+    """Whether so many rounds of a body of so many nodes had better stay a loop, where that is possible."""
+    return rounds > FEW_ROUNDS and rounds * nodes > FEW_NODES
 
 
 def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[AnyValue], body: GraphProto) -> tuple[AnyValue, ...] | None:
@@ -208,8 +236,13 @@ def scan(
     nodes = sum(1 for _ in nested_nodes(body.node))
     backwards = list(scan_input_directions) or [0] * num_scan_inputs
     out_axes, out_backwards = list(scan_output_axes) or [0] * outputs, list(scan_output_directions) or [0] * outputs
+    how = (carried, sequences, body, axes, backwards, out_axes, out_backwards)
+    if isinstance(length, int) and is_long(length, nodes):
+        rolled = b.node.attempt(lambda: rolled_scan(b, *how))
+        if rolled is not None:
+            return typed(tuple[Value, ...], rolled)
     if not isinstance(length, int) or not length or b.unroll(length, nodes) is not None:
-        return rolled_scan(b, carried, sequences, body, axes, backwards, out_axes, out_backwards)
+        return rolled_scan(b, *how)
     collected: list[list[Value]] = [[] for _ in range(outputs)]
     for i in range(length):
         parts = [

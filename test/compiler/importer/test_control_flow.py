@@ -110,6 +110,38 @@ def test_a_known_number_of_rounds_is_unrolled() -> None:
     assert imported.nodes == ["loop"] + [f"loop/{name}{again}" for again in ("", ".1", ".2") for name in ("the_identity", "double", "add")]
 
 
+def test_many_rounds_stay_a_loop() -> None:
+    """A thousand nodes are written out, more are not: each would be compiled."""
+    made = node("Loop", ["n", "", "x"], ["y", "all"], body=doubling(scan=True), name="loop")
+    assert "loop" not in ops(import_model(model([made], {"x": X}, {"y": X}, {"n": np.array(1024 // 3)}), context()))
+    imported = check(made, {"x": np.zeros_like(X)}, {"n": np.array(1024 // 3 + 1)}, outputs=("y", "all"))
+    assert "loop" in ops(imported)
+    assert imported.nodes == ["loop", "loop/the_identity", "loop/double", "loop/add"]
+    halving = graph([node("Mul", ["s", "e"], ["s2"])], [("s", FLOAT, [4]), ("e", FLOAT, [4])], [("s2", FLOAT, [4])])
+    scan = node("Scan", ["start", "x"], body=halving, num_scan_inputs=1)
+    assert "loop" in ops(check(scan, {"start": floats(4), "x": np.full((1025, 4), 0.999, np.float32)}, terms=2100))
+
+
+def test_many_rounds_that_cannot_stay_a_loop_are_written_out() -> None:
+    """The axes must be known, and are computed from the number of the round. Nothing is left of the attempt: neither ops, names nor problems."""
+    nodes = [
+        node("Identity", ["go"], ["go_on"]), node("Unsqueeze", ["i", "none"], ["at"]), node("Mod", ["at", "two"], ["axes"]),
+        node("ReduceMax", ["v", "axes"], ["m"], keepdims=1), node("Sub", ["v", "m"], ["v2"], name="less"),
+    ]  # fmt: skip
+    inner = body(nodes, [("v", FLOAT, [2, 3])], [("v2", FLOAT, [2, 3])])
+    weights = {"n": np.array(400), "none": np.array([0]), "two": np.array([2])}
+    imported = check(node("Loop", ["n", "", "x"], body=inner, name="loop"), {"x": X}, weights)
+    assert "loop" not in ops(imported)
+    assert imported.nodes[:6] == ["loop", "loop/the_identity", "loop/the_unsqueeze", "loop/the_mod", "loop/the_reducemax", "loop/less"]
+    assert len(imported.nodes) == 1 + 400 * 5
+
+
+def test_many_rounds_that_end_early() -> None:
+    nodes = [node("Less", ["i", "two"], ["go_on"]), node("Add", ["v", "x"], ["v2"])]
+    made = node("Loop", ["n", "", "x"], ["y", "all"], body=body(nodes, [("v", FLOAT, [2, 3])], [("v2", FLOAT, [2, 3]), ("v", FLOAT, [2, 3])]))
+    assert check(made, {"x": X}, {"n": np.array(8000), "two": np.array(2)}, outputs=("y", "all")).outputs[1][1].shape == (3, 2, 3)
+
+
 @pytest.mark.parametrize("count", [0, 1, 4])
 def test_a_number_of_rounds_known_at_run_time(count: int) -> None:
     made = node("Loop", ["n", "c", "x"], body=doubling(), name="loop")
