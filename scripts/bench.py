@@ -24,10 +24,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import environment
 
 from benchmark.options import make_parser
+
+if TYPE_CHECKING:
+    from benchmark.jobs import Contestant
+    from benchmark.models import Network
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("stepwell", "onnxruntime")
@@ -141,6 +146,27 @@ def compare(options: argparse.Namespace) -> int:
     return int(bool(comparison.failures()))
 
 
+def same_code(contestants: "Sequence[Contestant]", network: "Network", say: Callable[[str], None]) -> "list[Contestant]":
+    """The variants whose code for a network is that of the first one: their IR at the last level is the same, character by character."""
+    from benchmark.engines import last_ir
+    from stepwell.dialects.support.errors import StepwellError
+
+    base, *variants = contestants
+    found: list[Contestant] = []
+    plain: str | None = None
+    for contestant in (base, *variants):
+        say(f"{network.name}: the code of {contestant.label}")
+        try:
+            text = last_ir(contestant, str(network.path), network.shapes, network.level)
+        except StepwellError:  # what is wrong is said where it is loaded to be timed
+            text = None
+        if contestant is base:
+            plain = text
+        elif text is not None and text == plain:
+            found.append(contestant)
+    return found
+
+
 def ablate(options: argparse.Namespace) -> int:
     """Compare Stepwell with itself, with one switch off at a time."""
     from benchmark.jobs import Contestant, Failure
@@ -164,7 +190,9 @@ def ablate(options: argparse.Namespace) -> int:
     settings = describe(protocol)
     with progress() as say:
         networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
-        comparison = Session(contestants, options.threads, protocol, say).run(networks)
+        session = Session(contestants, options.threads, protocol, say)
+        session.same_code = {(n.name, c.label) for n in networks for c in same_code(contestants, n, say)}
+        comparison = session.run(networks)
     comparison.settings |= settings
     show_ablation(console(), comparison)
     if options.json:

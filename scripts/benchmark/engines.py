@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmark.jobs import Failure, Feed, Job, TensorSpec
+from benchmark.jobs import Contestant, Failure, Feed, Job, TensorSpec
 from benchmark.peer_engines import Mnn, Ncnn, import_mnn, import_ncnn
 from benchmark.system import multiplies_bytes
 
@@ -48,18 +48,36 @@ def load(job: Job) -> Engine:
     return _LOADERS[job.contestant.engine](job)
 
 
+def last_ir(of: Contestant, file: str, shapes: Mapping[str, tuple[int, ...]], level: str | None) -> str:
+    """The IR of a model that machine code is made from, as a variant of stepwell has it: the same text is the same code."""
+    import stepwell
+    from stepwell.passes.framework.levels import LEVELS
+
+    if level is None:
+        return str(stepwell.lower(file, LEVELS[-1], shapes=dict(shapes) or None, **_how(of)).module)
+    from stepwell.cli.files import read_text, read_weights
+    from stepwell.driver.lowering import descend
+
+    weights, _ = read_weights(file, None)
+    return str(descend(stepwell.read_ir(read_text(file), level, weights, name=file, **_how(of)), LEVELS[-1]).module)
+
+
+def _how(of: Contestant) -> dict[str, Any]:
+    """The options that a variant of stepwell compiles with; its plugins are loaded."""
+    if of.plugins:
+        from stepwell.driver.plugins import load_file
+
+        for file in of.plugins:
+            load_file(file)
+    given: dict[str, Any] = {"pipeline": of.pipeline, "schedule": of.schedule, "precision": of.precision}  # another checkout may not know these
+    return {"disable": of.disable, "target": of.target, **{name: value for name, value in given.items() if value}}
+
+
 class _Stepwell:
     def __init__(self, job: Job) -> None:
         import stepwell
 
-        of = job.contestant
-        if of.plugins:
-            from stepwell.driver.plugins import load_file
-
-            for file in of.plugins:
-                load_file(file)
-        given: dict[str, Any] = {"pipeline": of.pipeline, "schedule": of.schedule, "precision": of.precision}  # another checkout may not know these
-        how = {"disable": of.disable, "target": of.target, **{name: value for name, value in given.items() if value}}
+        of, how = job.contestant, _how(job.contestant)
         model: Any
         if job.level is not None:
             from stepwell.cli.files import read_text, read_weights

@@ -90,6 +90,8 @@ class Comparison:
     """The largest error that counts as right, by network, where that is not TOLERANCE."""
     cases: dict[str, "Case"] = field(default_factory=dict)
     """By network, those that are operators."""
+    same_code: set[tuple[str, str]] = field(default_factory=set)
+    """By network, labels of variants of stepwell whose code is the same as the first contestant's, so that there is nothing to time."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     def cell(self, network: str, label: str, threads: int) -> Cell:
@@ -110,13 +112,10 @@ class Comparison:
         return statistics.fmean(runs) if self.classical else statistics.median(runs)
 
     def ratio(self, network: str, threads: int, of: str, to: str) -> Statistic | None:
-        """How many times faster `to` is than `of` (labels), with the spread of that ratio from round to round; None without both."""
-        slow, fast = self.statistic(network, of, threads), self.statistic(network, to, threads)
-        if slow is None or fast is None:
-            return None
+        """How many times faster `to` is than `of` (labels): the median of that ratio over the rounds, and its quartiles; None without both."""
         pairs = zip(self.cell(network, of, threads).rounds, self.cell(network, to, threads).rounds, strict=False)
-        low, high = quartiles([self.average(a) / self.average(b) for a, b in pairs])
-        return Statistic(slow.value / fast.value, low, high)
+        ratios = [self.average(slow) / self.average(fast) for slow, fast in pairs]
+        return Statistic(statistics.median(ratios), *quartiles(ratios)) if ratios else None
 
     def best_peer(self, network: str, threads: int) -> str | None:
         """The label of the fastest other engine; of another checkout of ours where there is no other engine. None if none ran."""

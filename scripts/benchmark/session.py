@@ -80,6 +80,8 @@ class Session:
     """By number of threads."""
     converter: Converter | None = None
     """Makes the files of PEERS; needed where one of them takes part."""
+    same_code: set[tuple[str, str]] = field(default_factory=set)
+    """By network, labels of those that are not timed: their code is that of the first contestant."""
 
     def run(self, networks: Sequence[Network]) -> Comparison:
         """Measure everything. What fails is recorded, and the rest goes on."""
@@ -87,6 +89,7 @@ class Session:
         self.foreign = self.timed = 0.0
         self.versions: dict[str, str] = {}
         comparison.tolerances = {n.name: n.tolerance for n in networks}
+        comparison.same_code = self.same_code
         comparison.cases = {n.name: n.case for n in networks if n.case is not None}
         with ExitStack() as stack:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepwell-bench-"))
@@ -126,7 +129,8 @@ class Session:
 
     def _able(self, network: Network) -> list[Contestant]:
         """Those that can run a network: IR is for Stepwell alone."""
-        return [c for c in self.contestants if network.level is None or c.engine == "stepwell"]
+        able = [c for c in self.contestants if network.level is None or c.engine == "stepwell"]
+        return [c for c in able if (network.name, c.label) not in self.same_code]
 
     def _starts(self, comparison: Comparison, network: Network, cache: Path) -> None:
         """Cold and warm starts, one process after the other, on the largest number of threads."""

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 NOTHING = "–"
+SAME = "same code"
 LEFT = ("ONNX nodes", "shape", "from")  # columns of words
 PLAIN_WIDTH = 200  # columns where no terminal says how many there are
 NODES_SHOWN = 4
@@ -203,9 +204,11 @@ def show_ablation(out: Console, c: Comparison) -> None:
         times = [_time(c, network, base.label, threads) for network in c.networks]
         table.add_row("(nothing), ms", *times, "")
         for variant in variants:
+            same = [(network, variant.label) in c.same_code for network in c.networks]
             ratios = [c.ratio(network, threads, of=variant.label, to=base.label) for network in c.networks]
-            mean = geometric_mean(ratio.value for ratio in ratios if ratio is not None)
-            table.add_row(_switches(variant), *(_ratio(ratio, spread=True) for ratio in ratios), NOTHING if mean is None else f"{mean:.2f}")
+            shown = [SAME if is_same else _ratio(ratio, spread=True) for is_same, ratio in zip(same, ratios, strict=True)]
+            mean = geometric_mean([*(ratio.value for ratio in ratios if ratio is not None), *[1.0] * sum(same)])
+            table.add_row(_switches(variant), *shown, NOTHING if mean is None else SAME if all(same) else f"{mean:.2f}")
         out.print(table)
         out.print()
     show_protocol(out, c)
