@@ -88,17 +88,31 @@ RUNTIMES_OWN = ("LayerNormalization", "SimplifiedLayerNormalization")
 """Operators that ONNX Runtime's optimiser writes as if they were ONNX's, in opsets in which ONNX has none of that name."""
 
 
+WITHDRAWN = "ai.onnx.withdrawn"
+"""The domain of operators in versions that ONNX has withdrawn since, which exporters wrote all the same: ONNX's checker refuses them in its own."""
+WITHDRAWN_OPERATORS = ("GroupNormalization",)
+
+
 def adopt_operators(model: ModelProto) -> None:
-    """Move `RUNTIMES_OWN` to com.microsoft, in place, where the model's opset of ai.onnx does not have them: ONNX's checker would refuse them."""
+    """Move nodes that ONNX's checker would refuse to domains that it does not know, in place.
+
+    `RUNTIMES_OWN` go to com.microsoft where the model's opset of ai.onnx does not have them, `WITHDRAWN_OPERATORS` to a domain of our own where that
+    opset has them in a withdrawn version.
+    """
     bodies = [(model.opset_import, model.graph.node), *((f.opset_import, f.node) for f in model.functions)]
     for imports, nodes in bodies:
         versions = {domain_of(entry.domain): entry.version for entry in imports}
-        opset, moved = versions.get("", 0), False
+        opset, moved = versions.get("", 0), set[str]()
         for node in nested_nodes(nodes):
-            if not node.domain and node.op_type in RUNTIMES_OWN and schema_of("", node.op_type, opset) is None:
-                node.domain, moved = "com.microsoft", True
-        if moved and "com.microsoft" not in versions:
-            imports.add(domain="com.microsoft", version=1)
+            schema = schema_of("", node.op_type, opset) if not node.domain and node.op_type in (*RUNTIMES_OWN, *WITHDRAWN_OPERATORS) else None
+            if not node.domain and node.op_type in RUNTIMES_OWN and schema is None:
+                node.domain = "com.microsoft"
+                moved.add(node.domain)
+            elif schema is not None and schema.deprecated and node.op_type in WITHDRAWN_OPERATORS:
+                node.domain = WITHDRAWN
+                moved.add(node.domain)
+        for domain in sorted(moved - versions.keys()):
+            imports.add(domain=domain, version=1)
 
 
 def spell_out_defaults(model: ModelProto) -> None:

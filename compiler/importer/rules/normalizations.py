@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from stepwell.dialects.core.sizes import divides
+from stepwell.dialects.core.sizes import divides, holds
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axes, normalized_axis
@@ -11,6 +11,7 @@ from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rounding import rounded_once
 from stepwell.importer.rules.reductions import reduce_mean, reduce_sum, sum_of_absolutes
 from stepwell.importer.tensors import our_dtype
+from stepwell.importer.validation import WITHDRAWN
 
 
 @onnx_rule("BatchNormalization", since=7)
@@ -128,9 +129,11 @@ def group_normalization(
     return b.convert(b.add(b.mul(y, factor), offset), type_of(x).dtype)
 
 
-@onnx_rule("GroupNormalization", since=18)
+@onnx_rule("GroupNormalization", since=1, domain=WITHDRAWN)
 def group_normalization_by_group(b: ImportBuilder, x: Value, scale: Value, bias: Value, *, num_groups: int, epsilon: float = 1e-5) -> Value:
     channels = dims_of(x)[1]
+    if holds(dims_of(scale)[0], "==", channels) and channels != num_groups:  # as exporters wrote it before the standard said so
+        return group_normalization(b, x, scale, bias, num_groups=num_groups, epsilon=epsilon)
     each = [b.reshape(b.expand(b.reshape(v, shape=(-1, 1)), shape=(-1, channels // max(num_groups, 1))), shape=(-1,)) for v in (scale, bias)]
     return group_normalization(b, x, each[0], each[1], num_groups=num_groups, epsilon=epsilon)
 

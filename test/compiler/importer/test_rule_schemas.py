@@ -24,7 +24,7 @@ from stepwell.importer.attributes import attribute_value
 from stepwell.importer.functions import schema_function
 from stepwell.importer.registry import Rule, all_rules, find_rule
 from stepwell.importer.rules import opset1
-from stepwell.importer.validation import RUNTIMES_OWN
+from stepwell.importer.validation import RUNTIMES_OWN, WITHDRAWN
 
 NEWEST = 1 << 30
 
@@ -76,6 +76,8 @@ SCHEMAS = [*defs.get_all_schemas_with_history(), *RUNTIME]  # those of com.micro
 
 def schemas(rule: Rule) -> list[Any]:
     """The versions of the operator's schema that the rule may be asked to import."""
+    if rule.domain == WITHDRAWN:
+        return [s for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == ("", rule.name) and s.deprecated]
     domains = (rule.domain, "") if rule.domain == "com.microsoft" and rule.name in RUNTIMES_OWN else (rule.domain,)
     named = [s for s in SCHEMAS if s.name == rule.name and s.domain in domains]
     versions = sorted(named, key=lambda s: s.since_version)

@@ -137,6 +137,7 @@ CASES: list[Case] = [
     ),
     case(7, "InstanceNormalization", IMAGE, {"s": floats(3), "b": floats(3, seed=1)}, epsilon=0.01),
     case(17, "LayerNormalization", X, {"s": floats(3, 4), "b": floats(3, 4, seed=1)}, axis=1),
+    *(case(opset, "GroupNormalization", floats(2, 6, 5), {"s": floats(3), "b": floats(3, seed=1)}, num_groups=3) for opset in (18, 19, 20)),
     case(21, "GroupNormalization", floats(2, 6, 5), {"s": floats(6), "b": floats(6, seed=1)}, num_groups=3),
     case(9, "MeanVarianceNormalization", IMAGE, axes=[0, 2]),
     case(7, "LpNormalization", X, axis=1, p=1),
