@@ -39,6 +39,9 @@ FUNCTIONS = frozenset((
 # Ops that choose between zeros of both signs as they come: either is right (docs/numerics.md). So it is with sums, but not with these.
 CHOOSING = frozenset(("relu", "maximum", "minimum", "clamp", "max_pool", "roi_max_pool", "reduce_max", "reduce_min"))
 SIGNED = frozenset(("mul", "div", "reciprocal", "mod"))
+# Sums of products, and products, that are computed in f32: where they overflow it in between, the order of terms decides what comes out.
+GROWING = frozenset(("matmul", "conv", "conv_transpose", "reduce_prod", "cumprod"))
+GREATEST = float(np.finfo(np.float32).max)
 ULPS = 1  # by which each operand and result of an op that rounds is off, at most
 FUNCTION_ULPS = 8  # by which a function may be off, in ours and in numpy
 RUNS = 6
@@ -56,6 +59,7 @@ class Disturbed(Evaluator):
         """
         super().__init__(functions, weights)
         self.generator = np.random.default_rng(seed)
+        self.overflows = seed % 2 == 1  # in half of the runs, what may overflow on the way does
         self.absolute = absolute
         self.winograd = winograd
 
@@ -75,6 +79,8 @@ class Disturbed(Evaluator):
         inner = {v: self.off(a, ulps) for v, a in zip(operands, arrays, strict=True)}
         groups = map_groups(inner.__getitem__, op.operand_groups())
         results = op.evaluate(groups)
+        if name in GROWING and self.overflows:
+            results = tuple(self.overflown(op, name, inner, results))
         if self.winograd and name == "conv":
             results = tuple(self.off_by(y, 200 * ulps * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in results)
         if name not in FUNCTIONS:
@@ -84,6 +90,16 @@ class Disturbed(Evaluator):
         if name == "log_softmax":  # near 0 it is the logarithm of a sum near 1, of which each term rounds
             functions = [self.off_by(y, ulps) for y in functions]
         return [self.off_by(y, FUNCTION_ULPS) for y in functions] if self.absolute else functions
+
+    def overflown(self, op: Any, name: str, operands: Mapping[ir.Value, np.ndarray], results: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The results of an op of f32 or narrower floats, NaN where the sizes of its terms add up, or multiply, to more than f32 holds."""
+        if any(not is_float(dtype_of(y.dtype)) or y.dtype == np.float64 for y in results):
+            return results
+        least = 1.0 if name in ("reduce_prod", "cumprod") else 0.0
+        sizes = {v: np.maximum(np.abs(np.nan_to_num(a.astype(np.float64))), least) for v, a in operands.items()}
+        made = type(op).reference(*map_groups(sizes.__getitem__, op.operand_groups()), **op.attribute_values())
+        sums = made if isinstance(made, tuple) else (made,)
+        return tuple(np.where(total <= GREATEST, y, np.asarray(np.nan, y.dtype)) for y, total in zip(results, sums, strict=True))
 
     def off(self, x: np.ndarray, ulps: float) -> np.ndarray:
         """Each element off by up to so many units in its last place."""
