@@ -101,7 +101,7 @@ def cos(x: Floats) -> Floats:
     return circular(reduce(abs(x)), 1)
 
 
-@expands("math.tan", ulps=1.7)
+@expands("math.tan", ulps=1.9)
 def tan(x: Floats) -> Floats:
     """`tan r`, or `-1 / tan r` in the odd quadrants, with the sign of x."""
     a = reduce(abs(x))
