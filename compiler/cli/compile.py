@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.compile_options import add_model_options
-from stepwell.cli.display import level_times, plural, quantity, seconds
+from stepwell.cli.display import level_times, plural, quantity, say, seconds
 from stepwell.cli.session import Session, save_ir
 from stepwell.dialects.support.files import write_atomically
+from stepwell.dialects.target.host import host, runs_here
 from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.passes.framework.levels import LEVELS
 
@@ -71,7 +72,7 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
     from stepwell.passes.framework.ir_files import used_weights
 
     if used_weights(lowered.module):
-        print("weights are written only with -o FILE", file=sys.stderr)
+        say("weights are written only with -o FILE", file=sys.stderr)
 
 
 def emits(backend: "Backend") -> tuple[str, ...]:
@@ -85,7 +86,11 @@ def _artifact(session: Session, lowered: "Lowered", backend: "Backend", kind: st
         return backend.translations()[kind](lowered)
     if kind in backend.files():
         return backend.files()[kind](lowered)
-    return backend.listings()[kind](session.artifact(lowered))
+    listed = backend.listings()[kind](session.artifact(lowered))
+    target = lowered.target
+    if runs_here(target):
+        return listed
+    return f"# This machine's code ({host().family}), as scheduled for {target.name}; what only that has instructions for uses them.\n{listed}"
 
 
 def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
@@ -96,4 +101,4 @@ def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
     weights = sum(lowered.weights.entry(name).nbytes for name in used_weights(lowered.module))
     times = f"{seconds(sum(lowered.timings.values()))}: {level_times(lowered.timings)}" if lowered.timings else "no time"
     parts = [plural(kernels, "distinct kernel")] * (kernels > 0) + [f"weights {quantity(weights, 'B')}"]
-    print(f"{options.emit} in {times}; {', '.join(parts)}", file=sys.stderr)
+    say(f"{options.emit} in {times}; {', '.join(parts)}", file=sys.stderr)
