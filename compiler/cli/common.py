@@ -12,9 +12,11 @@ from errno import EBADF, EIO, ENOSPC
 from io import TextIOWrapper
 from typing import Any
 
+from stepwell.cli.display import say
 from stepwell.dialects.support import installed
 from stepwell.dialects.support.errors import InputError, ModelWarning, PipelineError, StepwellError
 from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.support.names import printable
 from stepwell.dialects.target.registry import check_name
 from stepwell.driver import backends
 
@@ -31,6 +33,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         self.option_names: set[str] = set()
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        self.color = False  # of newer Pythons: `say` would escape it
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """As argparse's; keeps the names of options in `option_names`."""
@@ -39,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse's own takes errors of writing for success.
-        (sys.stderr if file is None else file).write(message)
+        say(message, end="", file=sys.stderr if file is None else file)
 
 
 def parse_limits(texts: list[str]) -> Limits:
@@ -109,7 +112,7 @@ def command_line(program: str, body: Callable[[], int]) -> int:
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if str(message) not in shown:
                 shown.add(str(message))
-                print(f"{program}: warning: {message}", file=sys.stderr)
+                say(f"{program}: warning: {message}", file=sys.stderr)
 
         warnings.simplefilter("always", ModelWarning)
         warnings.showwarning = show
@@ -199,21 +202,22 @@ def report(program: str, error: Exception, *, show_traceback: bool = False) -> i
             import traceback
 
             traceback.print_exception(error)
-        print(f"{program}: error: {_text(error)}", file=sys.stderr)
+        say(f"{program}: error: {_text(error)}", file=sys.stderr)
     return USAGE if isinstance(error, (UsageError, PipelineError)) else FAULT
 
 
 def _text(error: Exception) -> str:
     if isinstance(error, OSError):
         # Whatever we open has a name, so what has none is the stream that was there.
-        where = error.filename if error.filename is not None else "standard output" if error.errno in (EBADF, EIO, ENOSPC) else None
+        where = None if error.filename is None else printable(str(error.filename))
+        where = "standard output" if where is None and error.errno in (EBADF, EIO, ENOSPC) else where
         return f"{where}: {error.strerror}" if where is not None else str(error.strerror or error)
     if isinstance(error, MemoryError):
         return f"out of memory{f': {error}' if str(error) else ''}"
     if isinstance(error, (StepwellError, UsageError)):
         return str(error)
     # Ours to answer for, but the user is told in the same way.
-    return f"internal error: {type(error).__name__}: {error} (STEPWELL_TRACEBACK=1 shows where)"
+    return f"internal error: {type(error).__name__}: {printable(str(error))} (STEPWELL_TRACEBACK=1 shows where)"
 
 
 def version_line(program: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck, widths
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError
+from stepwell.dialects.support.names import printable_keys
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
@@ -105,6 +106,8 @@ class CompiledModel:
         try:
             arrays = [inputs[name] for name in self._names]
         except (KeyError, TypeError, IndexError):
+            if isinstance(inputs, Mapping) and (ours := printable_keys(inputs)) is not inputs:
+                return self.run(ours, out=out)
             raise names_error(inputs, self._names, "input") from None
         if len(inputs) != len(arrays):
             raise names_error(inputs, self._names, "input")
