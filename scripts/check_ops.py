@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     from op_cases import with_cases
 
     parser = argparse.ArgumentParser(description="Compare every graph op, compiled, with its reference.")
-    parser.add_argument("--op", action="append", help="one op (default: all); may be repeated")
+    parser.add_argument("--op", action="append", help="one op, such as relu or signal.mu_law (default: all); may be repeated")
     parser.add_argument("--target", action="append", choices=NAMED, help="one target (default: all that this machine runs)")
     parser.add_argument("--way", action="append", choices=WAYS, help="one way through the compiler (default: all)")
     parser.add_argument("--row", type=int, help="only the case of this number")
@@ -46,10 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
     for file in options.load:
         load_file(file)
     known = [m for m in with_cases() if m not in NOT_NATIVE]
-    unknown = [m for m in options.op or () if m not in known]
+    asked = [name.removeprefix("graph.") for name in options.op or ()]
+    unknown = [name for name in asked if name not in known]
     if unknown:
         parser.error(f"no op {', '.join(unknown)} that is compiled; there are {', '.join(known)}")
-    ops, end = options.op or known, time.monotonic() + (options.seconds or 0)
+    ops, end = asked or known, time.monotonic() + (options.seconds or 0)
     count = failures = 0
     for seed in itertools.count(options.seed):
         for batch in batches(chosen(ops, options, seed), TOGETHER):
@@ -80,4 +81,7 @@ def chosen(ops: list[str], options: argparse.Namespace, seed: int) -> Iterator["
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except LookupError as error:  # an op that nothing is known to fit
+        sys.exit(f"error: {error.args[0]}")

@@ -35,6 +35,10 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
         outputs = tensors_of(model.run(inputs))
     session.explain()
     _show(model, outputs, shown_free_sizes(given, model.inputs))
+    if why := getattr(model, "why_not_general", ""):
+        from stepwell.driver.all_sizes import no_program
+
+        say(f"{no_program(why)}\n")
     status = OK
     if against is not None:
         from stepwell.cli.checks import check_outputs

@@ -4,7 +4,7 @@ import argparse
 import collections
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, add_explain_option
@@ -71,6 +71,8 @@ def run(options: argparse.Namespace) -> int:
     free = shown_free_sizes(parse_given(options.shape), inputs)
     if free:
         say(f"free sizes: {free} (types of outputs say what follows from them)\n")
+    if imported is not None and imported.is_general:
+        _show_what_needs_numbers(options.model, how)
     _show_operators(source.model)
     if imported is not None:
         _show_graph(imported)
@@ -81,6 +83,21 @@ def run(options: argparse.Namespace) -> int:
             say(f"  {detail}")
         return FAULT
     return OK
+
+
+def _show_what_needs_numbers(model: str, how: "CompileOptions") -> None:
+    """Say which op keeps a model from having a program for all sizes: where there are plugins, since ops of ours can all be in one."""
+    from stepwell.dialects.support.extensions import extending_modules
+    from stepwell.driver.all_sizes import no_program
+    from stepwell.driver.lowering import lower
+
+    if not extending_modules():
+        return
+    try:
+        with Progress() as progress:
+            lower(model, "affine", options=replace(how, specialise="never"), on_level=progress.level)
+    except UnsupportedError as error:
+        say(f"{no_program(str(error.args[0]))}\n")
 
 
 def _says_how(options: argparse.Namespace) -> bool:

@@ -11,8 +11,8 @@ from op_sweep import Row, Sweep
 from op_cases.derived import derive
 from op_cases.table import CASES
 from stepwell.dialects.core.types import DTYPES
-from stepwell.dialects.graph import op_class, op_classes
-from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.graph import op_class
+from stepwell.dialects.graph.base import graph_ops, map_groups
 from stepwell.dialects.support.errors import InferenceError
 
 REGION = "its region is made of other ops"
@@ -28,7 +28,7 @@ PROBES = 4  # cases of an element type that must all be refused before it counts
 
 def with_cases() -> list[str]:
     """The ops that there are cases of, plugins' included."""
-    return sorted(set(op_classes()) - set(LEFT_OUT))
+    return sorted({cls.mnemonic() for cls in graph_ops()} - set(LEFT_OUT))
 
 
 def case_of(mnemonic: str, r: Random) -> Case:
