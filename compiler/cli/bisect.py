@@ -53,6 +53,5 @@ def run(options: argparse.Namespace) -> int:
     print_table(("output", *MEASURES), [verdict(check) for check in found.outputs])
     if found.note:
         say(f"{found.note}\n")
-    say(found, flush=True)
     say(f"stepwell bisect: error: the first that is wrong: {found}", file=sys.stderr)
     return FAULT

@@ -17,6 +17,7 @@ from stepwell.dialects.support import installed
 from stepwell.dialects.support.errors import InputError, ModelWarning, PipelineError, StepwellError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
+from stepwell.dialects.support.origins import plugin_line
 from stepwell.dialects.target.registry import check_name
 from stepwell.driver import backends
 
@@ -216,6 +217,8 @@ def _text(error: Exception) -> str:
         return f"out of memory{f': {error}' if str(error) else ''}"
     if isinstance(error, (StepwellError, UsageError)):
         return str(error)
+    if line := plugin_line(error):  # of a callback, such as the code of a backend
+        return f"{type(error).__name__}: {printable(str(error))}{line}"
     # Ours to answer for, but the user is told in the same way.
     return f"internal error: {type(error).__name__}: {printable(str(error))} (STEPWELL_TRACEBACK=1 shows where)"
 

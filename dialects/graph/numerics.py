@@ -55,6 +55,7 @@ def widened(function: Callable[..., Any]) -> Callable[..., Array]:
     def _widened(operand: Any) -> Any:
         return None if operand is None else [wide(array) for array in operand] if isinstance(operand, list) else wide(operand)
 
+    reference.plain = function  # type: ignore[attr-defined]  # of which messages name the line
     return reference
 
 
