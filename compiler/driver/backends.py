@@ -73,7 +73,7 @@ def made_by(name: str, what: str, action: Callable[[], Any], expected: str, fits
     """What a method of a backend, `what`, gives. Raises CodegenError, naming backend and line, where it fails or gives something else."""
     try:
         made = action()
-    except (StepwellError, OSError, MemoryError):
+    except (StepwellError, OSError, MemoryError, RecursionError):
         raise
     except Exception as error:
         line = plugin_line(error)
