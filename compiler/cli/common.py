@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EBADF, EIO, ENOSPC
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, NoReturn
 
 from stepwell.cli.display import say
 from stepwell.dialects.support import installed
-from stepwell.dialects.support.errors import InputError, ModelWarning, PipelineError, StepwellError
+from stepwell.dialects.support.errors import InputError, ModelError, ModelWarning, PipelineError, ScheduleError, StepwellError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.origins import plugin_line
@@ -40,6 +40,10 @@ class Parser(argparse.ArgumentParser):
         """As argparse's; keeps the names of options in `option_names`."""
         self.option_names.update(name for name in names if name.startswith("-"))
         return super().add_argument(*names, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """As argparse's, on one line: arguments are part of it."""
+        super().error(printable(message))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse's own takes errors of writing for success.
@@ -215,7 +219,11 @@ def _text(error: Exception) -> str:
         return f"{where}: {error.strerror}" if where is not None else str(error.strerror or error)
     if isinstance(error, MemoryError):
         return f"out of memory{f': {error}' if str(error) else ''}"
-    if isinstance(error, (StepwellError, UsageError)):
+    # About what came from outside, such as a path. Those that list problems of a model have several lines, with its names, which are printable.
+    one_line = isinstance(error, (InputError, PipelineError, ScheduleError, UsageError)) or (isinstance(error, ModelError) and not error.details)
+    if one_line:
+        return printable(str(error))
+    if isinstance(error, StepwellError):
         return str(error)
     if line := plugin_line(error):  # of a callback, such as the code of a backend
         return f"{type(error).__name__}: {printable(str(error))}{line}"

@@ -1,5 +1,6 @@
 """No name of a model, of whatever kind, puts a control character or a line of its own into what a command prints or a listing says."""
 
+import json
 import re
 from pathlib import Path
 
@@ -88,8 +89,15 @@ def test_errors_escape_names(commands: Commands, tmp_path: Path) -> None:
     file = tmp_path / "evil.onnx"
     onnx.save(network(odd_op=True), file)
     calls: list[tuple[str | Path, ...]] = [("inspect", file), ("run", file), ("compile", file, "--emit", "asm"), ("bisect", file)]
-    odd = evil("f").replace("\0", "").replace("\n", "")
+    odd = evil("f").replace("\0", "")
+    archive, schedules = tmp_path / "odd.npz", tmp_path / "odd.json"
+    np.savez(archive, **{evil("a"): np.zeros(1)})
+    schedules.write_text(json.dumps({"version": 2, "kernels": {evil("k"): {"ops": {evil("o"): {}}}}}))
+    good = tmp_path / "good.onnx"
+    onnx.save(network(), good)
     calls += [
+        ("run", good, "--input", archive), ("quantize", good, "--data", archive, "-o", tmp_path / "q"), ("run", good, "--check", archive),
+        ("compile", good, "--shape", f"{printable(evil('x'))}=2x8", "--emit", "asm", "--schedule", schedules), ("run", good, "--schedule", odd),
         ("run", tmp_path / odd), ("run", odd), (odd,), ("run", file, f"--{odd}"), ("run", file, "--input", f"{odd}=1"), ("run", file, "--limit", odd),
         ("run", file, "--shape", odd), ("run", file, "--target", odd), ("run", file, "--load", odd), ("run", file, "--pipeline", odd),
         ("pipeline", "--remove-pass", odd), ("quantize", file, "--data", odd, "-o", tmp_path / "q"), ("diff", odd, odd),
