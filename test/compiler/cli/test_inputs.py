@@ -1,5 +1,6 @@
 """Input data from the command line."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,6 +163,12 @@ class TestForeignContent:
                 (tmp_path / f"x{suffix}").write_bytes(content)
                 with pytest.raises(InputError, match="not a readable image"):
                     load(info(shape=(2, 3)), str(tmp_path / f"x{suffix}"))
+
+    def test_all_that_opens_images_names_formats(self) -> None:
+        root = Path(__file__).resolve().parents[3]
+        for folder in ("compiler", "dialects", "passes", "scripts", "examples"):
+            for source in (root / folder).rglob("*.py"):
+                assert all("formats=" in call for call in re.findall(r"Image\.open\(.*", source.read_text())), source
 
     def test_a_large_image_is_refused_before_it_is_unpacked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Image.new("L", (40, 30)).save(tmp_path / "x.png")
