@@ -57,23 +57,26 @@ def function(name: str, value: Any) -> None:
 
 def data(name: str, value: Any) -> None:
     """What samples are read from."""
-    from stepwell.quantizer.samples import Samples
-
     if isinstance(value, Mapping):
         for key, array in value.items():
             if not isinstance(key, str):
                 raise wrong(name, "arrays by the names of inputs", key)
             if not hasattr(array, "__array__") and not isinstance(array, (list, tuple)):
                 raise wrong(name, f"an array for '{key}'", array)
-    elif not isinstance(value, (str, os.PathLike, Samples)):
+    elif not isinstance(value, (str, os.PathLike)) and not _is_a("Samples", value):
         raise wrong(name, "the path of an .npz file or folder, arrays by the inputs' names, or Samples", value)
+
+
+def _is_a(kind: str, value: Any) -> bool:
+    """Whether a value is of a class of that name, or of one below it: the classes themselves import this file."""
+    return kind in [cls.__name__ for cls in type(value).__mro__]
 
 
 def instance(kind: str, expected: str) -> Check:
     """An object of one of the quantiser's classes, or of one below it."""
 
     def check(name: str, value: Any) -> None:
-        if kind not in [cls.__name__ for cls in type(value).__mro__]:
+        if not _is_a(kind, value):
             raise wrong(name, expected, value)
 
     return check

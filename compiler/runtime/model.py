@@ -12,7 +12,7 @@ import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck, widths
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError
-from stepwell.dialects.support.names import printable_keys
+from stepwell.dialects.support.names import ByName, printable_keys
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
@@ -68,6 +68,7 @@ class CompiledModel:
         # Counted here: a small model takes a few microseconds, of which each `zip` in a run would be a third of one.
         self._fits = [(i, binding.fit) for i, binding in enumerate(self._ins)]
         self._numbered = [(i, info.name) for i, info in enumerate(self.outputs)]
+        self._escaped = any("\\" in name for _, name in self._numbered)
         self.weights = weights
         """The arena of all weights, read-only."""
         self.checks = IndexChecks(checks)
@@ -114,7 +115,8 @@ class CompiledModel:
         results = self._run(arrays, out)
         if self._groups:
             results = gathered(self._groups, results)
-        return {name: results[i] for i, name in self._numbered}
+        found = {name: results[i] for i, name in self._numbered}
+        return ByName(found) if self._escaped else found
 
     @property
     def timings(self) -> dict[str, float]:

@@ -26,6 +26,15 @@ def printable_keys(named: Mapping[str, V]) -> Mapping[str, V]:
     return {printable(name) if name in odd else name: value for name, value in named.items()} if odd else named
 
 
+class ByName(dict[str, V]):
+    """What has names here, in which a name as the model's file has it is found too."""
+
+    def __missing__(self, name: object) -> V:
+        if isinstance(name, str) and not name.isprintable():
+            return self[printable(name)]
+        raise KeyError(name)
+
+
 def plain_names(given: set[str]) -> dict[str, str]:
     """For each of the names that is not printable one that is, and that no other of them has: `a\\x00b`, `a\\x00b.1` if that is taken."""
     taken = {name for name in given if name.isprintable()}

@@ -1,7 +1,7 @@
 """Whole numbers in text from outside: Python's `int` takes other digits than 0 to 9, and raises ValueError beyond 4,300 of them."""
 
-MOST_DIGITS = 18
-"""Of which all numbers are below 2^63: no size, count or place has more."""
+MOST_DIGITS = 19
+"""As 2^63 has: no size, count or place has more."""
 
 
 def whole_number(text: str) -> int | None:
