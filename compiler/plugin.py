@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         vector,
     )
     from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+    from stepwell.dialects.core.sizes import holds, product
     from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, TensorType, to_numpy, type_of
     from stepwell.dialects.core.weights import WeightTable
     from stepwell.dialects.graph.base import (
@@ -53,9 +54,10 @@ if TYPE_CHECKING:
         Trait,
         VariadicOperand,
         VariadicResult,
+        broadcast,
     )
     from stepwell.dialects.graph.builder import GraphBuilder
-    from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_same_dtype
+    from stepwell.dialects.graph.inference import expect_at_least, expect_axes, expect_axis, expect_dtype, expect_rank, expect_same_dtype
     from stepwell.dialects.graph.numerics import widened
     from stepwell.dialects.interpreter import Interpreter, meaning, signless
     from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
@@ -98,10 +100,11 @@ _LAZY = {
     # Ops
     "stepwell.dialects.graph.base": (
         "Elementwise Fusion GraphOp IndexOperand InferredTypes KeepsChannels KeepsFinite MovesData Operand OptionalOperand Pure Region Result "
-        "Trait VariadicOperand VariadicResult"
+        "Trait VariadicOperand VariadicResult broadcast"
     ),
     "stepwell.dialects.core.types": "BOOL FLOATS INTEGERS NUMERIC TensorType to_numpy type_of",
-    "stepwell.dialects.graph.inference": "expect_dtype expect_rank expect_same_dtype",
+    "stepwell.dialects.graph.inference": "expect_at_least expect_axes expect_axis expect_dtype expect_rank expect_same_dtype",
+    "stepwell.dialects.core.sizes": "holds product",
     "stepwell.dialects.graph.numerics": "widened",
     "stepwell.dialects.graph.builder": "GraphBuilder",
     # Dialects, and MLIR itself
@@ -223,9 +226,13 @@ __all__ = [
     "WeightTable",
     "affine",
     "arith",
+    "broadcast",
     "depends_on",
     "dims",
     "expands",
+    "expect_at_least",
+    "expect_axes",
+    "expect_axis",
     "expect_dtype",
     "expect_rank",
     "expect_same_dtype",
@@ -234,6 +241,7 @@ __all__ = [
     "functions",
     "graph",
     "has_one_use",
+    "holds",
     "intrinsic",
     "ir",
     "layout_rule",
@@ -250,6 +258,7 @@ __all__ = [
     "parse_module",
     "pattern",
     "producer",
+    "product",
     "reduce",
     "register_backend",
     "register_dialect",

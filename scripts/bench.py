@@ -17,7 +17,6 @@ Nothing else may run on the machine. See docs/benchmarks.md.
 
 import argparse
 import datetime
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import environment
+from environment import installed
 
 from benchmark.options import make_parser
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from benchmark.models import Network
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("stepwell", "onnxruntime")
+NEEDED = ("onnxruntime",)
 EXTRA = ("openvino", "matplotlib")  # what one can do without in an environment of one's own, but not in the checkout's
 
 
@@ -384,13 +384,7 @@ def variant(options: argparse.Namespace) -> str:
     return " and ".join(filter(None, (Path(pipeline).name if "(" not in pipeline else "the pipeline", Path(options.schedule or "").name)))
 
 
-def installed(*modules: str) -> bool:
-    """Whether all of these can be imported."""
-    return all(importlib.util.find_spec(module) is not None for module in modules)
-
-
 if __name__ == "__main__":
     ours = Path(sys.prefix).resolve() == environment.VENV.resolve()
-    if not installed(*NEEDED, *(EXTRA if ours else ())):
-        environment.enter("bench")
+    environment.need(__doc__, "bench", *NEEDED, *(EXTRA if ours else ()))
     sys.exit(main())

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import environment
+
 if TYPE_CHECKING:
     from random_graphs.singles import Combination, Result
 
@@ -42,11 +44,6 @@ ABOUT = (
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run nodes; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
-    from random_graphs.campaign import described, save
-    from random_graphs.operators import OPERATORS
-    from random_graphs.singles import KINDS, POWERS, WRONG, combinations, results
-    from watchdog import Watchdog
-
     parser = argparse.ArgumentParser(description="Compare every operator, version and element type with ONNX's evaluator.")
     parser.add_argument("--op", action="append", help="one operator (default: all); may be repeated")
     parser.add_argument("--rounds", type=int, default=1, help="how often each combination is drawn, with values of each kind (default: 1)")
@@ -57,6 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help=f"bring the results into {PAGE.relative_to(ROOT)}")
     parser.add_argument("-v", "--verbose", action="store_true", help="print each combination")
     options = parser.parse_args(arguments)
+    from random_graphs.campaign import described, save
+    from random_graphs.operators import OPERATORS
+    from random_graphs.singles import KINDS, POWERS, WRONG, combinations, results
+    from watchdog import Watchdog
+
     unknown = [op for op in options.op or () if op not in _operators(OPERATORS)]
     if unknown:
         parser.error(f"no operator {', '.join(unknown)} that nodes are made of")
@@ -125,4 +127,5 @@ def listed(dtypes: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
+    environment.need(__doc__, "test", "hypothesis", "pytest", "onnxruntime")
     sys.exit(main())

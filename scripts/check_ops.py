@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import environment
+
 from stepwell.driver.plugins import load_file
 
 if TYPE_CHECKING:
@@ -30,26 +32,30 @@ def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run cases; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads may have to share a core
-    from guarded import NAMED
-    from native_ops import NOT_NATIVE, WAYS, batches, problems
-    from op_cases import with_cases
-
     parser = argparse.ArgumentParser(description="Compare every graph op, compiled, with its reference.")
-    parser.add_argument("--op", action="append", help="one op (default: all); may be repeated")
-    parser.add_argument("--target", action="append", choices=NAMED, help="one target (default: all that this machine runs)")
-    parser.add_argument("--way", action="append", choices=WAYS, help="one way through the compiler (default: all)")
+    parser.add_argument("--op", action="append", help="one op, such as relu or signal.mu_law (default: all); may be repeated")
+    parser.add_argument("--target", action="append", metavar="NAME", help="one target (default: all that this machine runs)")
+    parser.add_argument("--way", action="append", metavar="NAME", help="one way through the compiler: full, unfolded, plain (default: all)")
     parser.add_argument("--row", type=int, help="only the case of this number")
     parser.add_argument("--seconds", type=float, help="go on with other values for so long (default: each case once)")
     parser.add_argument("--seed", type=int, default=0, help="of the values of the first time; each later one adds 1 (default: 0)")
     parser.add_argument("--load", action="append", default=[], metavar="FILE", help="a plugin's Python file, whose ops are there too")
     options = parser.parse_args(arguments)
+    from guarded import NAMED
+    from native_ops import NOT_NATIVE, WAYS, batches, problems
+    from op_cases import with_cases
+
+    for given, known_ones, what in ((options.target, NAMED, "target"), (options.way, list(WAYS), "way")):
+        if wrong := [name for name in given or () if name not in known_ones]:
+            parser.error(f"no {what} {', '.join(wrong)}; there are {', '.join(known_ones)}")
     for file in options.load:
         load_file(file)
     known = [m for m in with_cases() if m not in NOT_NATIVE]
-    unknown = [m for m in options.op or () if m not in known]
+    asked = [name.removeprefix("graph.") for name in options.op or ()]
+    unknown = [name for name in asked if name not in known]
     if unknown:
         parser.error(f"no op {', '.join(unknown)} that is compiled; there are {', '.join(known)}")
-    ops, end = options.op or known, time.monotonic() + (options.seconds or 0)
+    ops, end = asked or known, time.monotonic() + (options.seconds or 0)
     count = failures = 0
     for seed in itertools.count(options.seed):
         for batch in batches(chosen(ops, options, seed), TOGETHER):
@@ -80,4 +86,8 @@ def chosen(ops: list[str], options: argparse.Namespace, seed: int) -> Iterator["
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    environment.need(__doc__, "test", "hypothesis", "pytest")
+    try:
+        sys.exit(main())
+    except LookupError as error:  # an op that nothing is known to fit
+        sys.exit(f"error: {error.args[0]}")

@@ -10,7 +10,6 @@ where a median is above its bound.
 """
 
 import argparse
-import importlib.util
 import os
 import re
 import shutil
@@ -235,6 +234,5 @@ def show(network: str, times: dict[str, Times]) -> bool:
 
 
 if __name__ == "__main__":
-    if not all(importlib.util.find_spec(module) for module in ("stepwell", "onnx")):
-        environment.enter()
+    environment.need(__doc__, "demo")
     sys.exit(main())

@@ -1,11 +1,13 @@
 """The checkout's own virtual environments, made and kept up to date by the scripts that need them. Standard library only."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +34,28 @@ def enter(*extras: str) -> None:
     compile_bytecode()
     environment = {**os.environ, "STEPWELL_ENTERED": "1"}
     os.execve(str(python()), [str(python()), *sys.argv], environment)
+
+
+BASE = ("stepwell", "numpy", "onnx")
+
+
+def need(about: "str | None", extra: str, *modules: str, for_help: Sequence[str] = BASE) -> None:
+    """How a script gets the modules of an extra: it goes on in `.venv`, where the extra is installed, unless they are there.
+
+    Called before the modules are imported. Help needs none of them and installs nothing: the script shows its own if the modules `for_help` are
+    there, and is else ended with `about`, its docstring.
+    """
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        if not installed(*for_help):
+            print((about or "").strip())
+            sys.exit(0)
+    elif not installed(*BASE, *modules):
+        enter(extra)
+
+
+def installed(*modules: str) -> bool:
+    """Whether all of these can be imported."""
+    return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def make_peers() -> Path:

@@ -14,7 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import environment
 import numpy as np
+
+if __name__ == "__main__":
+    environment.need(__doc__, "dev", "mpmath", for_help=("mpmath",))
+
 from mpmath import mp, mpf
 
 FILE = Path(__file__).resolve().parent.parent / "passes" / "affine_to_llvm" / "vector_math" / "coefficients.py"

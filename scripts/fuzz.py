@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hypothesis
+import environment
 import numpy as np
 
 from stepwell.dialects.support.files import write_atomically
@@ -48,6 +48,7 @@ class Fuzzer:
 
     def round(self, kind: str, seed: int) -> bool:
         """Run up to `ROUND` nets; whether all are right. The first that is wrong is made small, printed and saved."""
+        import hypothesis  # here, as help does without
         from random_models.comparison import examples
 
         self._failed = None
@@ -75,6 +76,8 @@ class Fuzzer:
         if outcome.kind != "returned":  # whatever it is, it is what is looked for
             self._failed = example, AssertionError(str(outcome))
             raise self._failed[1]
+        import hypothesis
+
         if outcome.value is None:
             hypothesis.reject()
         self.count += 1
@@ -99,21 +102,22 @@ def reproduction(example: "Example", path: Path) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run graphs; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
-    from random_graphs import families  # noqa: F401  (fills the table of operators)
-    from random_graphs.campaign import Campaign
-    from random_graphs.operators import OPERATORS
-    from random_models.comparison import NETS
-    from watchdog import Watchdog
-
     parser = argparse.ArgumentParser(description="Run random graphs through the whole compiler and compare them with what they mean.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="where graphs that fail are saved; made if it is not there")
     how_long = parser.add_mutually_exclusive_group()
     how_long.add_argument("--seconds", type=float, default=60.0, help="how long to go on (default: 60)")
     how_long.add_argument("--rounds", type=int, metavar="N", help=f"go on for so many rounds instead, each of {ROUND} graphs of each kind")
     parser.add_argument("--seed", type=int, default=0, help="of the first round; each later one adds 1 (default: 0)")
-    kinds = ("operators", *NETS)
+    kinds = ("operators", "convolutions", "matmuls")
     parser.add_argument("--only", metavar="KIND|OPERATOR", help=f"{', '.join(kinds)}, or an operator that graphs have (default: all kinds in turn)")
     options = parser.parse_args(arguments)
+    from random_graphs import families  # noqa: F401  (fills the table of operators)
+    from random_graphs.campaign import Campaign
+    from random_graphs.operators import OPERATORS
+    from random_models.comparison import NETS
+    from watchdog import Watchdog
+
+    assert kinds[1:] == tuple(NETS)
     if options.only not in (None, *kinds, *OPERATORS):
         parser.error(f"--only {options.only}: expected {', '.join(kinds)} or the name of an operator")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads may have to share a core
@@ -148,4 +152,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    environment.need(__doc__, "test", "hypothesis", "pytest", "onnxruntime")
     sys.exit(main())

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from stepwell.dialects.support.files import write_atomically
+from stepwell.dialects.support.names import printable_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "nightly"
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str] | None = None, nets: Sequence[Net] = NETS, fol
         outcomes.append(run(net, folder))
         if not outcomes[-1].has_passed:
             lines = (folder / f"{net.name}.log").read_text(errors="replace").splitlines()
-            console.print(escape("\n".join(line if line.isprintable() else ascii(line) for line in lines[-TAIL:])), soft_wrap=True)
+            console.print(escape(printable_lines("\n".join(lines[-TAIL:]))), soft_wrap=True)
         found = {"revision": revision(), "started": started.isoformat(), "unit": unit, "nets": [asdict(outcome) for outcome in outcomes]}
         write_atomically(report, json.dumps(found, indent=1) + "\n")  # after each: a run that is ended has told what it found
     console.print(table(outcomes, before, unit))

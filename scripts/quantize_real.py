@@ -103,5 +103,5 @@ def progress() -> "Iterator[Say]":
 
 
 if __name__ == "__main__":
-    environment.enter("real-data")
+    environment.need(__doc__, "real-data", "onnxruntime", "mlxtend", "rapidocr_onnxruntime", "magika", "matplotlib")
     sys.exit(main())

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import environment
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -54,4 +55,5 @@ def scores(path: Path) -> str:
 
 
 if __name__ == "__main__":
+    environment.need(__doc__, "demo", *(["onnxruntime"] if "--check" in sys.argv else []))
     sys.exit(main())

@@ -13,17 +13,20 @@ from stepwell.analysis.interpretation import interpret, interpret_module, is_pac
 from stepwell.analysis.kernel_launches import callee
 from stepwell.analysis.matching import Values, first_departure
 from stepwell.dialects.core.locations import node_names
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.evaluate import Evaluator, NoMeaningError
 from stepwell.dialects.interpreter import Interpreter, signless
 from stepwell.dialects.support.errors import InputError, StepwellError
+from stepwell.dialects.support.origins import line_of
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
 from stepwell.passes.framework.instrumentation import Instrumentation, Instruments
-from stepwell.passes.framework.levels import MEANT
+from stepwell.passes.framework.levels import LEVELS, MEANT
 from stepwell.passes.framework.pipeline import Step
 from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.graph_to_linalg.lowerings import lowering_of
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -85,6 +88,19 @@ def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: f
     if found is None:
         return None
     return Culprit([Place(found.stage, found.step)], f"kernel {found.launch.kernel}", found.launch.nodes, found.outputs, found.note)
+
+
+def either_is_wrong(function: ir.Operation) -> str:
+    """For each op of a plugin in a function, or a module, of the level graph-opt: where it says what it means, and where what is made of it."""
+    told = []
+    for op in ops_below(function):
+        if isinstance(op.opview, GraphOp):
+            lowered = lowering_of(op.name)
+            lines = line_of(type(op.opview).reference), line_of(lowered)
+            if any(lines):
+                made = "its conversion" if lowered is None else f"its lowering '{lowered.__name__}'"
+                told.append(f"{op.name}: its `reference`{lines[0]} is what it should give, {made}{lines[1]} what it gives; either may be wrong")
+    return "\n".join(dict.fromkeys(told))
 
 
 class _Points(Instrumentation):
@@ -158,7 +174,7 @@ class _Search:
         with self.lowered.module.context:
             kernels = self._first_kernel(good, bad, before, after)
             if kernels is not None:
-                return Culprit(places, *kernels)
+                return Culprit(places, *kernels, self._of_plugins(good, kernels[0]) if places[-1].stage == LEVELS[2] else "")
             op = first_departure(before, after)
         if op is None:
             return Culprit(places, "", [], outputs)
@@ -189,6 +205,11 @@ class _Search:
             if not all(check.ok for check in checks):
                 return f"kernel {callee(new.op)}", node_names(new.op.location), checks
         return None
+
+    def _of_plugins(self, point: int, where: str) -> str:
+        """Which ops of a kernel have a reference or a lowering of a plugin: one is what they mean, the other what is made of them."""
+        kernel = next((f for f in functions(self._module(point).operation) if f"kernel {f.sym_name.value}" == where), None)
+        return "" if kernel is None else either_is_wrong(kernel.operation)
 
     def _caller(self, point: int) -> Any:
         """What runs a call of a kernel there."""

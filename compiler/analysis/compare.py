@@ -9,6 +9,7 @@ import onnx
 
 from stepwell.dialects.core.types import FLOATS, from_numpy
 from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.support.names import printable
 
 Arrays = Mapping[str, np.ndarray]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
@@ -113,8 +114,8 @@ def run_onnxruntime(model: Source, inputs: Arrays) -> dict[str, np.ndarray]:
     options.add_session_config_entry("session.x64quantprecision", "1")  # else sums of bytes saturate on AVX2
     try:
         session = onnxruntime.InferenceSession(model if isinstance(model, bytes) else os.fspath(model), options, providers=["CPUExecutionProvider"])
-        used = {node.name for node in session.get_inputs()}
-        outputs: Sequence[np.ndarray] = session.run(None, {name: array for name, array in inputs.items() if name in used})
+        used = {printable(node.name): node.name for node in session.get_inputs()}
+        outputs: Sequence[np.ndarray] = session.run(None, {used[name]: array for name, array in inputs.items() if name in used})
     except Exception as error:  # its exceptions have no common base
         raise InputError(f"onnxruntime cannot run the model: {str(error).strip()}") from None
-    return dict(zip((node.name for node in session.get_outputs()), outputs, strict=True))
+    return dict(zip((printable(node.name) for node in session.get_outputs()), outputs, strict=True))

@@ -1,26 +1,33 @@
 """Arrays for the inputs of models from files: .npy, .npz, .pb and images."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from stepwell.dialects.support.errors import InputError
-from stepwell.runtime.infos import TensorInfo
+from stepwell.analysis.archives import Archive, read_npy
+from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.support.names import printable
+from stepwell.runtime.infos import UNRANKED, TensorInfo
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")
+"""Pillow's names of what these are. It knows more formats, goes by the content, and starts other programs for some, such as Ghostscript for EPS."""
 DATA_FILES = (".npy", ".npz", ".pb", *IMAGES)
 
 
-def read_data(path: Path, info: TensorInfo) -> np.ndarray:
-    """The array that a file of one of the kinds `DATA_FILES` holds for an input. Raises InputError if it cannot be read or used."""
+def read_data(path: Path, info: TensorInfo, limits: Limits | None = None) -> np.ndarray:
+    """The array that a file of one of the kinds `DATA_FILES` holds for an input.
+
+    Raises InputError if it cannot be read or used, LimitError if it is larger than `limits.value_bytes`.
+    """
     suffix = path.suffix.lower()
     if suffix not in DATA_FILES:
         raise InputError(f"{path}: expected a file {', '.join(DATA_FILES)}")
     if suffix == ".npy":
-        array = read_npy(path)
+        array = read_npy(path, limits)
     elif suffix == ".npz":
-        array = _pick(read_npz(path), info.name, path)
+        array = _pick(Archive(path, limits), info, path)
     elif suffix == ".pb":
         array = _read_tensor(path)
     else:
@@ -33,51 +40,43 @@ def as_type(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return array.view(dtype) if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize else array
 
 
-def read_npy(path: Path) -> np.ndarray:
-    """The array of a file. Raises InputError if it holds none."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: not a readable .npy file: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path}: expected one array, got an archive")
-    return array
+def _pick(arrays: Archive, info: TensorInfo, path: Path) -> np.ndarray:
+    if info.name in arrays or len(arrays) == 1:
+        return picked(arrays, info.name if info.name in arrays else next(iter(arrays)), info)
+    raise InputError(f"{path}: expected an array '{info.name}' or a single one, got {', '.join(arrays) or 'none'}")
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an archive by name. Raises InputError if it is none."""
-    from zipfile import BadZipFile  # here, because it loads every kind of compression
-
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
-        raise InputError(f"{path}: not a readable .npz file: {error}") from None
-
-
-def _pick(arrays: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarray:
-    if name in arrays:
-        return arrays[name]
-    if len(arrays) == 1:
-        return next(iter(arrays.values()))
-    raise InputError(f"{path}: expected an array '{name}' or a single one, got {', '.join(arrays) or 'none'}")
+def picked(arrays: Archive, name: str, info: TensorInfo) -> np.ndarray:
+    """An array of an archive for an input. Raises InputError, before it is unpacked, if its shape is another."""
+    shape = arrays.shape(name)
+    fits = len(shape) == len(info.shape) and all(not isinstance(n, int) or n == m for n, m in zip(info.shape, shape, strict=True))
+    if not fits and not info.form and info.shape != UNRANKED:
+        raise InputError(f"{arrays.path}: input '{info.name}' is {info}, got the shape {list(shape)}")
+    return arrays[name]
 
 
 def _read_tensor(path: Path) -> np.ndarray:
-    import onnx
+    """The tensor of a file, whose data may lie beside it, in the same folder or below."""
     from google.protobuf.message import DecodeError
+    from onnx import TensorProto
+
+    from stepwell.importer.tensors import ExternalData, read_file, tensor_array
+    from stepwell.importer.text import has_odd_names
 
     try:
-        tensor = onnx.TensorProto.FromString(path.read_bytes())
-        array: np.ndarray = onnx.numpy_helper.to_array(tensor)
-    except (DecodeError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path}: not a readable tensor (onnx.TensorProto): {error}") from None
-    return array
+        tensor = TensorProto.FromString(read_file(path))
+        has_odd_names([tensor])  # or text that is none
+        tensor.name = path.name
+        return ExternalData(path.absolute().parent).array(tensor) if tensor.data_location == TensorProto.EXTERNAL else tensor_array(tensor)
+    except DecodeError:
+        raise InputError(f"{path}: not a readable tensor (onnx.TensorProto)") from None
+    except (ModelError, UnsupportedError) as error:
+        raise InputError(f"{path}: not a readable tensor (onnx.TensorProto): {error.args[0]}") from None
 
 
 def _read_image(path: Path, info: TensorInfo) -> np.ndarray:
     """An image as [1,] channels, height, width, or height, width; floats from 0 to 1, 8-bit integers as they are."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     rank = len(info.shape)
     channels = 1 if rank == 2 else info.shape[-3] if rank in (3, 4) else None
@@ -87,14 +86,15 @@ def _read_image(path: Path, info: TensorInfo) -> np.ndarray:
     if info.dtype.kind != "f" and info.dtype.name not in ("uint8", "bfloat16"):
         raise InputError(f"{path}: an image needs an input of floating point or uint8; '{info.name}' is {info}")
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
+            width, height = image.size
+            if any(isinstance(want, int) and want != got for want, got in zip(info.shape[-2:], (height, width), strict=True)):
+                raise InputError(f"{path}: the image is {width} wide and {height} high, input '{info.name}' is {info}; resize it first")
             pixels = np.asarray(image.convert(modes[channels]))
-    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path}: not a readable image: {error}") from None
-    expected = info.shape[-2:]
-    if any(isinstance(want, int) and want != got for want, got in zip(expected, pixels.shape[:2], strict=True)):
-        height, width = pixels.shape[:2]
-        raise InputError(f"{path}: the image is {width} wide and {height} high, input '{info.name}' is {info}; resize it first")
+    except StepwellError:
+        raise
+    except Exception as error:  # each decoder has its own kinds
+        raise InputError(f"{path}: not a readable image ({', '.join(FORMATS)}): {printable(' '.join(str(error).split()))}") from None
     planes = pixels if rank == 2 else np.atleast_3d(pixels).transpose(2, 0, 1)
     if rank == 4:
         planes = planes[None]

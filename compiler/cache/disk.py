@@ -19,6 +19,7 @@ from blake3 import blake3
 
 from stepwell.dialects.support.errors import CodegenError, InputError, shown
 from stepwell.dialects.support.files import open_plain, read_into
+from stepwell.dialects.support.numbers import whole_number
 from stepwell.runtime.buffers import aligned_empty
 
 Buffer: TypeAlias = bytes | memoryview
@@ -348,9 +349,10 @@ def _limit() -> int:
     text = os.environ.get("STEPWELL_CACHE_BYTES", "")
     if not text:
         return DEFAULT_BYTES
-    if not text.isdecimal():
-        raise InputError(f"STEPWELL_CACHE_BYTES: expected a number of bytes, got '{text}'")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise InputError(f"STEPWELL_CACHE_BYTES: expected a number of bytes, got {shown(text)}")
+    return number
 
 
 def key_of(*parts: str | bytes) -> str:

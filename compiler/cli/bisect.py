@@ -5,7 +5,7 @@ import sys
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, add_model_options
-from stepwell.cli.display import Progress, print_table
+from stepwell.cli.display import Progress, print_table, say
 from stepwell.cli.session import Session
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import MEANT
@@ -49,11 +49,10 @@ def run(options: argparse.Namespace) -> int:
         found = bisect(lowered, inputs, threads=options.threads, tolerance=options.tolerance, instrumentation=instrumentation)
     session.explain()
     if found is None:
-        print("no pass changes what the model means, and its code gives what that is")
+        say("no pass changes what the model means, and its code gives what that is")
         return OK
     print_table(("output", *MEASURES), [verdict(check) for check in found.outputs])
     if found.note:
-        print(f"{found.note}\n")
-    print(found, flush=True)
-    print(f"stepwell bisect: error: the first that is wrong: {found}", file=sys.stderr)
+        say(f"{found.note}\n")
+    say(f"stepwell bisect: error: the first that is wrong: {found}", file=sys.stderr)
     return FAULT

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser
-from stepwell.cli.display import plural, print_table, quantity
+from stepwell.cli.display import plural, print_table, quantity, say
 
 if TYPE_CHECKING:
     from stepwell.cache.disk import Cache
@@ -27,12 +27,12 @@ def run(options: argparse.Namespace) -> int:
     from stepwell.cache.disk import cache_folder, user_cache
 
     if options.action == "path":
-        print(cache_folder())
+        say(cache_folder())
         return OK
     cache = user_cache()
     if options.action == "clear":
         count, size = cache.clear()
-        print(f"removed {plural(count, 'file')}, {quantity(size, 'B')}, from {cache.folder}")
+        say(f"removed {plural(count, 'file')}, {quantity(size, 'B')}, from {cache.folder}")
         return OK
     _show(cache)
     return OK
@@ -42,10 +42,10 @@ def _show(cache: "Cache") -> None:
     from stepwell.cache.disk import KINDS, is_switched_off
 
     entries = cache.entries()
-    print(f"{cache.folder}{' (switched off by STEPWELL_CACHE=0)' if is_switched_off() else ''}")
+    say(f"{cache.folder}{' (switched off by STEPWELL_CACHE=0)' if is_switched_off() else ''}")
     refused = cache.refused()
     if refused is not None:
-        print(f"not used: {refused}")
+        say(f"not used: {refused}")
     rows = []
     for kind in KINDS:
         found = [entry for entry in entries if entry.kind == kind]
@@ -54,4 +54,4 @@ def _show(cache: "Cache") -> None:
             rows.append([_CONTENT[kind], str(len(found)), quantity(sum(entry.size for entry in found), "B"), oldest])
     print_table(("what", "files", "size", "least recently used"), rows, numbers=(1, 2))
     total = sum(entry.size for entry in entries)
-    print(f"{plural(len(entries), 'file')}, {quantity(total, 'B')} of at most {quantity(cache.limit, 'B')}")
+    say(f"{plural(len(entries), 'file')}, {quantity(total, 'B')} of at most {quantity(cache.limit, 'B')}")

@@ -4,13 +4,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from stepwell.analysis.archives import Archive
 from stepwell.analysis.compare import Arrays, OutputCheck, check, compare, run_onnxruntime
-from stepwell.analysis.data_files import as_type, read_npz
+from stepwell.analysis.data_files import as_type
 from stepwell.cli.common import FAULT, OK
-from stepwell.cli.display import Progress, print_table
+from stepwell.cli.display import Progress, print_table, say
 from stepwell.cli.session import Session
 from stepwell.dialects.support.errors import InputError
-from stepwell.passes.framework.levels import MEANT
+from stepwell.dialects.support.names import file_names
+from stepwell.passes.framework.levels import LEVELS, MEANT
 
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
 
@@ -33,7 +35,7 @@ def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arr
     print_table((f"against {kind}", *MEASURES), [verdict(r) for r in results])
     wrong = [r.name for r in results if not r.ok]
     if wrong:
-        print(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
+        say(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
     return FAULT if wrong else OK
 
 
@@ -41,10 +43,10 @@ def _saved(file: str, outputs: Arrays) -> Arrays:
     """What `--save` kept of another run. Raises InputError if that was of a model with other outputs."""
     if not Path(file).is_file():
         raise InputError(f"--check {file}: there is no such file; stepwell run --save {file} writes it")
-    expected = read_npz(Path(file))
-    if expected.keys() != outputs.keys():
-        raise InputError(f"--check {file}: expected outputs {', '.join(outputs)}, it has {', '.join(expected) or 'none'}")
-    return {name: as_type(array, outputs[name].dtype) for name, array in expected.items()}
+    names, saved = file_names(outputs, folders=True), Archive(Path(file))
+    if set(saved) != set(names.values()):
+        raise InputError(f"--check {file}: expected outputs {', '.join(names.values())}, it has {', '.join(saved) or 'none'}")
+    return {name: as_type(saved[chosen], outputs[name].dtype) for name, chosen in names.items()}
 
 
 def verdict(result: OutputCheck) -> list[str]:
@@ -56,9 +58,11 @@ def verdict(result: OutputCheck) -> list[str]:
 
 
 def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
+    from stepwell.analysis.bisect import either_is_wrong
     from stepwell.analysis.interpretation import compare_levels
 
     lowered = session.lower(session.options.start or MEANT[0], {name: array.shape for name, array in inputs.items()})
+    of_plugins = either_is_wrong(lowered.module.operation)
     with Progress() as progress:
         progress.say("run what the levels mean")
         steps = compare_levels(lowered, inputs, outputs)
@@ -66,7 +70,10 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
     wrong = [step for step in steps if not step.ok]
     if wrong:
         names = ", ".join(r.name for r in wrong[0].outputs if not r.ok)
-        print(f"stepwell run: error: the meaning changed between {wrong[0].above} and {wrong[0].below}: outputs {names}", file=sys.stderr)
+        if of_plugins and wrong[0].below == LEVELS[2]:
+            say(f"{of_plugins}\n")
+        text = f"the meaning changed between {wrong[0].above} and {wrong[0].below}: outputs {names} (stepwell bisect says in which kernel)"
+        say(f"stepwell run: error: {text}", file=sys.stderr)
     return FAULT if wrong else OK
 
 

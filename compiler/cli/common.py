@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EBADF, EIO, ENOSPC
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, NoReturn
 
+from stepwell.cli.display import say
 from stepwell.dialects.support import installed
-from stepwell.dialects.support.errors import InputError, ModelWarning, PipelineError, StepwellError
+from stepwell.dialects.support.errors import InputError, ModelError, ModelWarning, PipelineError, ScheduleError, StepwellError
 from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.support.names import printable
+from stepwell.dialects.support.origins import plugin_line
 from stepwell.dialects.target.registry import check_name
 from stepwell.driver import backends
 
@@ -31,15 +34,20 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         self.option_names: set[str] = set()
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        self.color = False  # of newer Pythons: `say` would escape it
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """As argparse's; keeps the names of options in `option_names`."""
         self.option_names.update(name for name in names if name.startswith("-"))
         return super().add_argument(*names, **options)
 
+    def error(self, message: str) -> NoReturn:
+        """As argparse's, on one line: arguments are part of it."""
+        super().error(printable(message))
+
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse's own takes errors of writing for success.
-        (sys.stderr if file is None else file).write(message)
+        say(message, end="", file=sys.stderr if file is None else file)
 
 
 def parse_limits(texts: list[str]) -> Limits:
@@ -109,7 +117,7 @@ def command_line(program: str, body: Callable[[], int]) -> int:
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if str(message) not in shown:
                 shown.add(str(message))
-                print(f"{program}: warning: {message}", file=sys.stderr)
+                say(f"{program}: warning: {message}", file=sys.stderr)
 
         warnings.simplefilter("always", ModelWarning)
         warnings.showwarning = show
@@ -199,21 +207,28 @@ def report(program: str, error: Exception, *, show_traceback: bool = False) -> i
             import traceback
 
             traceback.print_exception(error)
-        print(f"{program}: error: {_text(error)}", file=sys.stderr)
+        say(f"{program}: error: {_text(error)}", file=sys.stderr)
     return USAGE if isinstance(error, (UsageError, PipelineError)) else FAULT
 
 
 def _text(error: Exception) -> str:
     if isinstance(error, OSError):
         # Whatever we open has a name, so what has none is the stream that was there.
-        where = error.filename if error.filename is not None else "standard output" if error.errno in (EBADF, EIO, ENOSPC) else None
+        where = None if error.filename is None else printable(str(error.filename))
+        where = "standard output" if where is None and error.errno in (EBADF, EIO, ENOSPC) else where
         return f"{where}: {error.strerror}" if where is not None else str(error.strerror or error)
     if isinstance(error, MemoryError):
         return f"out of memory{f': {error}' if str(error) else ''}"
-    if isinstance(error, (StepwellError, UsageError)):
+    # About what came from outside, such as a path. Those that list problems of a model have several lines, with its names, which are printable.
+    one_line = isinstance(error, (InputError, PipelineError, ScheduleError, UsageError)) or (isinstance(error, ModelError) and not error.details)
+    if one_line:
+        return printable(str(error))
+    if isinstance(error, StepwellError):
         return str(error)
+    if line := plugin_line(error):  # of a callback, such as the code of a backend
+        return f"{type(error).__name__}: {printable(str(error))}{line}"
     # Ours to answer for, but the user is told in the same way.
-    return f"internal error: {type(error).__name__}: {error} (STEPWELL_TRACEBACK=1 shows where)"
+    return f"internal error: {type(error).__name__}: {printable(str(error))} (STEPWELL_TRACEBACK=1 shows where)"
 
 
 def version_line(program: str) -> str:

@@ -2,16 +2,17 @@
 
 import argparse
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.compile_options import add_model_options
-from stepwell.cli.display import level_times, plural, quantity, seconds
+from stepwell.cli.display import level_times, plural, quantity, say, seconds
 from stepwell.cli.session import Session, save_ir
 from stepwell.dialects.support.files import write_atomically
-from stepwell.driver.backends import DEFAULT, find_backend
+from stepwell.dialects.target.host import host, runs_here
+from stepwell.driver.backends import DEFAULT, find_backend, made_by
 from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
     from stepwell.passes.framework.ir_files import used_weights
 
     if used_weights(lowered.module):
-        print("weights are written only with -o FILE", file=sys.stderr)
+        say("weights are written only with -o FILE", file=sys.stderr)
 
 
 def emits(backend: "Backend") -> tuple[str, ...]:
@@ -82,10 +83,19 @@ def emits(backend: "Backend") -> tuple[str, ...]:
 
 def _artifact(session: Session, lowered: "Lowered", backend: "Backend", kind: str) -> str | bytes:
     if kind in backend.translations():
-        return backend.translations()[kind](lowered)
+        return str(_made(backend, kind, lambda: backend.translations()[kind](lowered), str))
     if kind in backend.files():
-        return backend.files()[kind](lowered)
-    return backend.listings()[kind](session.artifact(lowered))
+        return bytes(_made(backend, kind, lambda: backend.files()[kind](lowered), bytes))
+    artifact = session.artifact(lowered)
+    listed = str(_made(backend, kind, lambda: backend.listings()[kind](artifact), str))
+    target = lowered.target
+    if runs_here(target):
+        return listed
+    return f"# This machine's code ({host().family}), as scheduled for {target.name}; what only that has instructions for uses them.\n{listed}"
+
+
+def _made(backend: "Backend", kind: str, action: Callable[[], object], cls: type) -> Any:
+    return made_by(backend.name, f"--emit {kind}", action, f"{cls.__name__}", lambda made: isinstance(made, cls))
 
 
 def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
@@ -96,4 +106,4 @@ def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
     weights = sum(lowered.weights.entry(name).nbytes for name in used_weights(lowered.module))
     times = f"{seconds(sum(lowered.timings.values()))}: {level_times(lowered.timings)}" if lowered.timings else "no time"
     parts = [plural(kernels, "distinct kernel")] * (kernels > 0) + [f"weights {quantity(weights, 'B')}"]
-    print(f"{options.emit} in {times}; {', '.join(parts)}", file=sys.stderr)
+    say(f"{options.emit} in {times}; {', '.join(parts)}", file=sys.stderr)

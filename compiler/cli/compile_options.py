@@ -12,6 +12,7 @@ from stepwell.cli.printing import add_print_options
 from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.support.numbers import whole_number
 from stepwell.driver.arguments import PRECISIONS, SPECIALISE
 from stepwell.driver.backends import DEFAULT, backend_names
 from stepwell.driver.default_pipelines import SWITCHES
@@ -195,9 +196,9 @@ def parse_hints(texts: list[str]) -> dict[str, int] | None:
     hints: dict[str, int] = {}
     for text in texts:
         name, _, size = text.partition("=")
-        if not is_name(name) or not size.isdecimal() or int(size) < 1:
+        if not is_name(name) or not (number := whole_number(size)):
             raise UsageError(f"--size-hint {text}: expected NAME=SIZE, the name of a free dimension and a whole number from 1, as in batch=8")
         if name in hints:
             raise UsageError(f"--size-hint {text}: a size of '{name}' is given twice")
-        hints[name] = int(size)
+        hints[name] = number
     return hints or None

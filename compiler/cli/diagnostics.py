@@ -64,7 +64,7 @@ def expectations(text: str, first_line: int = 1) -> list[Expected]:
             while 0 <= at < len(lines) and matches[at] is not None:
                 at += step
         elif place not in (None, "unknown"):
-            at += int(place)
+            at += int(place[:10])  # more digits are beyond any file, too
         number = None if place == "unknown" else at + first_line
         found.append(Expected(match.group(1), match.group(4), match.group(2) is not None, number, i + first_line))
     return found

@@ -6,7 +6,9 @@ import sys
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
+
+from stepwell.dialects.support.names import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -19,6 +21,14 @@ GAP = " " * 3  # between the columns of a table
 def width() -> int:
     """How many columns standard output has."""
     return shutil.get_terminal_size((PLAIN_WIDTH, 0)).columns if sys.stdout.isatty() else PLAIN_WIDTH
+
+
+def say(text: object = "", *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
+    """Print text, by default to standard output: the only way in which commands do, as names, paths and messages of others may be in it.
+
+    What is not printable is escaped, but for ends of lines: these are ours, as names are on one line (`stepwell.dialects.support.names`).
+    """
+    print(printable_lines(str(text)), end=end, file=file, flush=flush)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, numbers: Collection[int] = ()) -> None:
@@ -38,7 +48,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: 
     rule = "─" if (sys.stdout.encoding or "").lower().startswith("utf") else "-"
     below = len(_lines(cells[0], widths, numbers))
     lines.insert(below, rule * (sum(widths) + len(GAP) * (len(widths) - 1)))
-    print("\n".join([*([] if title is None else [title]), *lines, ""]))
+    say("\n".join([*([] if title is None else [title]), *lines, ""]))
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], numbers: Collection[int]) -> list[str]:
@@ -56,11 +66,6 @@ def _folded(cell: str, size: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(cell, size, break_on_hyphens=False)
-
-
-def printable(text: str) -> str:
-    """Text with what is not printable escaped: names come from files, and a terminal obeys control codes."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def columns(text: str) -> int:
@@ -126,4 +131,4 @@ class Progress:
         """Show what is being done."""
         self.next = what
         if self.status is not None:
-            self.status.update(what)
+            self.status.update(printable(what))

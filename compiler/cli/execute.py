@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepwell.cli.common import OK, UsageError
-from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
+from stepwell.analysis.archives import npz_bytes
+from stepwell.cli.common import OK
+from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, say, seconds
 from stepwell.cli.inputs import gather
 from stepwell.cli.session import Session
 from stepwell.cli.shapes import parse_given, shown_free_sizes, usual_values
@@ -28,12 +29,17 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
     options = session.options
     model = session.compile(options.threads, cache=not options.no_cache)
     given = parse_given(options.shape)
-    inputs = gather(options.input, model.inputs, sizes=usual_values(given, model.inputs), extreme=options.inputs == "extreme")
+    sizes, extreme = usual_values(given, model.inputs), options.inputs == "extreme"
+    inputs = gather(options.input, model.inputs, sizes=sizes, limits=session.how.limits, extreme=extreme)
     with Progress() as progress:
         progress.say("run")
         outputs = tensors_of(model.run(inputs))
     session.explain()
     _show(model, outputs, shown_free_sizes(given, model.inputs))
+    if why := getattr(model, "why_not_general", ""):
+        from stepwell.driver.all_sizes import no_program
+
+        say(f"{no_program(why)}\n")
     status = OK
     if against is not None:
         from stepwell.cli.checks import check_outputs
@@ -48,11 +54,11 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
 
 def _show(model: "CompiledModel | DynamicModel", outputs: Arrays, free: str) -> None:
     total = sum(model.timings.values())
-    print(f"compiled in {seconds(total)}: {level_times(model.timings)}")
+    say(f"compiled in {seconds(total)}: {level_times(model.timings)}")
     memory = model.memory
     sizes = f"weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}"
-    print(f"{plural(model.kernels, 'distinct kernel')}, {sizes}")
-    print(f"{plural(model.threads, 'thread')}\n", flush=True)
+    say(f"{plural(model.kernels, 'distinct kernel')}, {sizes}")
+    say(f"{plural(model.threads, 'thread')}\n", flush=True)
     if free:
         rows = [[kind, info.name, _typed(info)] for kind, side in (("input", model.inputs), ("output", model.outputs)) for info in side]
         print_table((f"free: {free}", "name", "type"), rows)
@@ -87,25 +93,29 @@ def _repeat(model: "CompiledModel | DynamicModel", inputs: Arrays, count: int) -
             begin = time.perf_counter()
             model(*arrays)
             times.append(time.perf_counter() - begin)
-    print(f"{plural(count, 'run')}: median {seconds(statistics.median(times))}, least {seconds(min(times))}, mean {seconds(statistics.fmean(times))}")
+    say(f"{plural(count, 'run')}: median {seconds(statistics.median(times))}, least {seconds(min(times))}, mean {seconds(statistics.fmean(times))}")
 
 
 def _save(outputs: Arrays, where: str) -> None:
     from stepwell.dialects.support.files import write_atomically
+    from stepwell.dialects.support.names import file_names
 
     path = Path(where)
     if path.suffix == ".npz":
-        buffer = BytesIO()
-        np.savez(buffer, **outputs)  # type: ignore[arg-type]  # its other parameter is a flag that no output is named after
-        write_atomically(path, buffer.getvalue())
-        print(f"saved {plural(len(outputs), 'output')} to {path}")
+        content, names = npz_bytes(outputs)
+        write_atomically(path, content)
+        say(f"saved {plural(len(outputs), 'output')} to {path}{_renamed(names)}")
         return
     path.mkdir(parents=True, exist_ok=True)
-    files = {name: path / f"{name.replace('/', '_')}.npy" for name in outputs}
-    if len(set(files.values())) != len(files):
-        raise UsageError(f"--save {where}: two outputs would be saved to one file; save them to a .npz file")
+    names = file_names(outputs)
+    files = {name: path / f"{chosen}.npy" for name, chosen in names.items()}
     for name, file in files.items():
         buffer = BytesIO()
         np.save(buffer, outputs[name])
         write_atomically(file, buffer.getvalue())
-    print(f"saved {', '.join(map(str, files.values()))}")
+    say(f"saved {', '.join(map(str, files.values()))}{_renamed(names)}")
+
+
+def _renamed(names: Mapping[str, str]) -> str:
+    """Which outputs are saved under other names than their own."""
+    return "".join(f"; '{name}' as '{chosen}'" for name, chosen in names.items() if name != chosen)

@@ -7,28 +7,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepwell.analysis.data_files import DATA_FILES, IMAGES, as_type, read_data, read_npz
+from stepwell.analysis.archives import Archive
+from stepwell.analysis.data_files import DATA_FILES, IMAGES, as_type, picked, read_data
 from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
 from stepwell.cli.shapes import sized
 from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.support.limits import Limits
 
 if TYPE_CHECKING:
     from stepwell.runtime.infos import TensorInfo
 
+SEED_DIGITS = 100
+
 
 def gather(
-    specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None, *, extreme: bool = False
+    specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None,
+    limits: Limits | None = None, *, extreme: bool = False,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """An array for each of the model's inputs: what the specifications say, random data of a `seed` for the rest, with `extreme` floats or not.
 
     Free sizes of random data, by name, are those of the data that are read, else those of `sizes`. Raises UsageError for a specification that makes
-    no sense or an unknown name, InputError for a file that cannot be read or used.
+    no sense or an unknown name, InputError for a file that cannot be read or used, LimitError for one that holds more than `limits` allow.
     """
     infos = {info.name: info for info in inputs}
     given: dict[str, np.ndarray | int] = {}
     for specification in specifications:
-        for name, data in _specified(specification, infos).items():
+        for name, data in _specified(specification, infos, limits).items():
             if name in given:
                 raise UsageError(f"--input {specification}: input '{name}' is given twice")
             given[name] = data
@@ -43,16 +48,16 @@ def gather(
     return found
 
 
-def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[str, np.ndarray | int]:
+def _specified(specification: str, infos: "Mapping[str, TensorInfo]", limits: Limits | None) -> dict[str, np.ndarray | int]:
     named = [name for name in infos if specification.startswith(f"{name}=")]
     if named:
         name = max(named, key=len)  # a name may have an equals sign in it
-        return {name: load(infos[name], specification[len(name) + 1 :])}
+        return {name: load(infos[name], specification[len(name) + 1 :], limits)}
     if specification.endswith(".npz") and Path(specification).is_file():
-        arrays = read_npz(Path(specification))
+        arrays = Archive(Path(specification), limits)
         unknown = [name for name in arrays if name not in infos]
         if not unknown:
-            return {name: as_type(array, infos[name].dtype) for name, array in arrays.items()}
+            return {name: as_type(picked(arrays, name, infos[name]), infos[name].dtype) for name in arrays}
         if len(infos) != 1:
             raise InputError(f"{specification}: there is no input '{unknown[0]}'; the model's inputs: {', '.join(infos)}")
     if "=" in specification and not Path(specification).exists():
@@ -61,19 +66,25 @@ def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[st
     if len(infos) != 1:
         raise UsageError(f"--input {specification}: expected NAME=…, as the model has {len(infos)} inputs: {', '.join(infos)}")
     [(name, info)] = infos.items()
-    return {name: load(info, specification)}
+    return {name: load(info, specification, limits)}
 
 
-def load(info: "TensorInfo", what: str) -> np.ndarray | int:
+def load(info: "TensorInfo", what: str, limits: Limits | None = None) -> np.ndarray | int:
     """The array that `what` names, for an input: the path of a file, or `random[:SEED]`, of which this gives the seed."""
     if found := re.fullmatch(r"random(?::(\d+))?", what):
-        return int(found.group(1) or 0)
+        return _seed(info, found.group(1) or "0")
     path = Path(what)
     if not path.is_file():
         raise InputError(f"input '{info.name}': there is no file {what}")
     if path.suffix.lower() not in DATA_FILES:
         raise UsageError(f"input '{info.name}': expected a file .npy, .npz, .pb or an image ({', '.join(IMAGES)}), got {what}")
-    return read_data(path, info)
+    return read_data(path, info, limits)
+
+
+def _seed(info: "TensorInfo", digits: str) -> int:
+    if len(digits) > SEED_DIGITS:
+        raise UsageError(f"input '{info.name}': expected a seed of at most {SEED_DIGITS} digits, got one of {len(digits)}")
+    return int(digits)
 
 
 def _random(info: "TensorInfo", seed: int, index: int, extreme: bool) -> np.ndarray:

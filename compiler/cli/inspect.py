@@ -4,12 +4,12 @@ import argparse
 import collections
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, add_explain_option
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
-from stepwell.cli.display import Progress, plural, print_table, quantity
+from stepwell.cli.display import Progress, plural, print_table, quantity, say
 from stepwell.cli.shapes import parse_given, shown_free_sizes
 from stepwell.dialects.support.errors import UnsupportedError
 
@@ -70,17 +70,34 @@ def run(options: argparse.Namespace) -> int:
     inputs = [] if imported is None else [TensorInfo.of(name, kind) for name, kind in imported.inputs]
     free = shown_free_sizes(parse_given(options.shape), inputs)
     if free:
-        print(f"free sizes: {free} (types of outputs say what follows from them)\n")
+        say(f"free sizes: {free} (types of outputs say what follows from them)\n")
+    if imported is not None and imported.is_general:
+        _show_what_needs_numbers(options.model, how)
     _show_operators(source.model)
     if imported is not None:
         _show_graph(imported)
     if unsupported is not None:
         details = unsupported.details or (str(unsupported.args[0]),)
-        print(f"not supported ({len(details)}):")
+        say(f"not supported ({len(details)}):")
         for detail in details:
-            print(f"  {detail}")
+            say(f"  {detail}")
         return FAULT
     return OK
+
+
+def _show_what_needs_numbers(model: str, how: "CompileOptions") -> None:
+    """Say which op keeps a model from having a program for all sizes: where there are plugins, since ops of ours can all be in one."""
+    from stepwell.dialects.support.extensions import extending_modules
+    from stepwell.driver.all_sizes import no_program
+    from stepwell.driver.lowering import lower
+
+    if not extending_modules():
+        return
+    try:
+        with Progress() as progress:
+            lower(model, "affine", options=replace(how, specialise="never"), on_level=progress.level)
+    except UnsupportedError as error:
+        say(f"{no_program(str(error.args[0]))}\n")
 
 
 def _says_how(options: argparse.Namespace) -> bool:
@@ -111,7 +128,7 @@ def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
     told = Explanation()
     with Progress() as progress:
         lower(options.model, "affine", options=how, on_level=progress.level, instrumentation=told)
-    sys.stdout.write(told.text(options.explain))
+    say(told.text(options.explain), end="")
     return OK
 
 
@@ -133,7 +150,7 @@ def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
         print_table(("kernel", "digest", "op", "nodes", "kind", "sizes", "schedule"), rows, numbers=(2,))
     if options.emit_schedule is not None:
         found.write(options.emit_schedule)
-        print(f"{plural(len(found.kernels), 'kernel')} in {options.emit_schedule}", file=sys.stderr)
+        say(f"{plural(len(found.kernels), 'kernel')} in {options.emit_schedule}", file=sys.stderr)
     return OK
 
 
@@ -146,7 +163,7 @@ def _knobs(values: Mapping[str, object]) -> str:
 def _show_header(model: "onnx.ModelProto") -> None:
     opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import)
     producer = f"{model.producer_name} {model.producer_version}".strip() or "unknown"
-    print(f"graph '{model.graph.name}', opset {opsets}, IR version {model.ir_version}, made by {producer}\n")
+    say(f"graph '{model.graph.name}', opset {opsets}, IR version {model.ir_version}, made by {producer}\n")
 
 
 def _declared(value: "onnx.ValueInfoProto") -> str:
@@ -209,10 +226,10 @@ def _show_graph(imported: "ImportedModel") -> None:
     unknown = sum(tally.unknown for tally in tallies.values())
     total = quantity(sum(tally.flops for tally in tallies.values()), "FLOP")
     rest = f" and {unknown} ops of unknown sizes (--shape gives sizes to free dimensions)" if unknown else ""
-    print(f"arithmetic: {total} (a multiplication and an addition are two){rest}")
+    say(f"arithmetic: {total} (a multiplication and an addition are two){rest}")
     arrays = list(imported.weights.values())
     size, elements = sum(array.nbytes for array in arrays), sum(array.size for array in arrays)
-    print(f"weights: {quantity(size, 'B')} in {plural(len(arrays), 'array')}, {elements} elements")
+    say(f"weights: {quantity(size, 'B')} in {plural(len(arrays), 'array')}, {elements} elements")
 
 
 def _graph_ops(imported: "ImportedModel") -> "Iterable[GraphOp]":

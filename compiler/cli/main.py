@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 
 from stepwell.cli.common import OK, Parser, apart_from_explain, command_line, guarded, program, version_line
+from stepwell.cli.display import say
 
 COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
@@ -47,7 +48,7 @@ def _run(given: Sequence[str]) -> int:
     parser = make_parser([name for name in given if name in COMMANDS][:1])
     options = parser.parse_args(apart_from_explain(given))
     if options.version:
-        print(version_line("stepwell"))
+        say(version_line("stepwell"))
         return OK
     if options.command is None:
         parser.error(f"expected a command: {', '.join(COMMANDS)}")

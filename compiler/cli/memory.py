@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepwell.cli.display import plural, print_table, quantity, width
+from stepwell.cli.display import plural, print_table, quantity, say, width
 
 if TYPE_CHECKING:
     from stepwell.analysis.memory import Buffer, MemoryPlan
@@ -21,7 +21,7 @@ def show_memory(plan: "MemoryPlan") -> None:
     while waiting:
         region = waiting.pop(0)
         if region.function not in shown:
-            print()
+            say()
             _show_function(region)
             shown.add(region.function)
             waiting += region.regions
@@ -39,8 +39,8 @@ def _show_function(plan: "MemoryPlan") -> None:
     lines = drawing(plan, ROWS, min(COLUMNS, width() - 10))
     if lines:
         over = plural(len(plan.launches), "launch")
-        print(f"workspace over {over} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, launches to the right")
-        print("\n".join([*lines, ""]))
+        say(f"workspace over {over} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, launches to the right")
+        say("\n".join([*lines, ""]))
     _show_totals(plan)
 
 
@@ -67,20 +67,20 @@ def _show_totals(plan: "MemoryPlan") -> None:
 
     busiest = max(range(len(plan.live)), key=plan.live.__getitem__, default=None)
     where = f" (launch {busiest}, {plan.launches[busiest].kernel})" if busiest is not None else ""
-    print(f"workspace: {plan.workspace_bytes} bytes, {plan.ratio:.3f} times the {plan.lower_bound} that live at the busiest launch{where}")
+    say(f"workspace: {plan.workspace_bytes} bytes, {plan.ratio:.3f} times the {plan.lower_bound} that live at the busiest launch{where}")
     held = [b for b in plan.buffers if plan.is_in_workspace(b)]
-    print(f"without sharing memory its buffers would take {quantity(sum(b.where.size for b in held), 'B')}")
-    print(f"weights: {quantity(plan.weights_bytes, 'B')} in one arena")
+    say(f"without sharing memory its buffers would take {quantity(sum(b.where.size for b in held), 'B')}")
+    say(f"weights: {quantity(plan.weights_bytes, 'B')} in one arena")
     outside = [b for b in plan.buffers if not plan.is_in_workspace(b)]
     for kind, some in (("inputs", [b for b in outside if not b.kernel]), ("outputs", [b for b in outside if b.kernel])):
-        print(f"{kind}: {quantity(sum(b.where.size for b in some), 'B')} in the caller's arrays")
+        say(f"{kind}: {quantity(sum(b.where.size for b in some), 'B')} in the caller's arrays")
     results = [b for b in plan.buffers if b.kernel and not b.scratch]
     in_place, joined = sum(b.in_place_of is not None for b in results), sum(b.joined is not None for b in results)
     copied = sum(launch.kernel.startswith(COPY) for launch in plan.launches)
     kinds = f"{in_place} overwrite an input, {joined} are written in their place in a larger one, {copied} are only copied"
-    print(f"{plural(len(results), 'result')}: {kinds}")
+    say(f"{plural(len(results), 'result')}: {kinds}")
     if plan.unplaced:
-        print(f"not shown: {plural(plan.unplaced, 'operand')} of launches that lie where, or are as large as, only a run says")
+        say(f"not shown: {plural(plan.unplaced, 'operand')} of launches that lie where, or are as large as, only a run says")
 
 
 def _offset(plan: "MemoryPlan", buffer: "Buffer") -> str:

@@ -18,6 +18,7 @@ from stepwell.cli.common import (
     program,
     version_line,
 )
+from stepwell.cli.display import say
 from stepwell.cli.printing import PREFIX, add_print_options
 
 DESCRIPTION = """Run passes on a file of MLIR and print the result.
@@ -96,7 +97,7 @@ def split_pass_flags(parser: Parser, arguments: Sequence[str]) -> tuple[list[str
 def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
     """Do what the options say."""
     if options.version:
-        print(version_line("stepwell-opt"))
+        say(version_line("stepwell-opt"))
         return OK
     import stepwell.passes  # noqa: F401  (registers the built-in passes)
     from stepwell.driver import plugins
@@ -108,7 +109,7 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
     if options.list_passes or options.show_dialects:
         from stepwell.cli import listing
 
-        sys.stdout.write(listing.passes_text() if options.list_passes else listing.dialects_text())
+        say(listing.passes_text() if options.list_passes else listing.dialects_text(), end="")
         return OK
     from stepwell.cli.optimize import optimize
 

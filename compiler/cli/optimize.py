@@ -12,6 +12,7 @@ from stepwell.analysis.explain import Explanation
 from stepwell.cli.common import FAULT, OK, parse_limits, report, statistics_text, write_text
 from stepwell.cli.compile_options import command_flags
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
+from stepwell.cli.display import say
 from stepwell.cli.files import read_text, read_weights
 from stepwell.cli.printing import PREFIX, printer
 from stepwell.dialects.core.diagnostics import PARSED_NAME, Diagnostic
@@ -54,7 +55,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
                 outcome.error.args = (str(outcome.error.args[0]).replace(f'"{PARSED_NAME}":', f'"{options.file}":'),)
                 report("stepwell-opt", outcome.error, show_traceback=options.traceback)
         for diagnostic in problems:
-            print(diagnostic.show(options.file), file=sys.stderr)
+            say(diagnostic.show(options.file), file=sys.stderr)
         if (outcome.error is not None and options.verify_diagnostics is None) or any(d.kind == "error" for d in problems):
             status = FAULT
         if outcome.text is not None:
@@ -143,8 +144,8 @@ def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights
 
 def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimings, told: Explanation) -> None:
     if options.mlir_timing:
-        sys.stderr.write(timings.report())
+        say(timings.report(), end="", file=sys.stderr)
     if options.mlir_pass_statistics:
-        sys.stderr.write(statistics_text(state.statistics))
+        say(statistics_text(state.statistics), end="", file=sys.stderr)
     if options.explain is not None:
-        sys.stderr.write(told.text(options.explain))
+        say(told.text(options.explain), end="", file=sys.stderr)

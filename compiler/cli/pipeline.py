@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser, UsageError
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
-from stepwell.cli.display import Progress, print_table, seconds
+from stepwell.cli.display import Progress, print_table, say, seconds
 from stepwell.driver.backends import find_backend
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         measured = {(s, i): next(entries) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
     backend: Backend = find_backend(how.backend)
     below = f"code from {' or '.join(backend.levels)}: {backend.description}"
-    print(f"backend: {how.backend}, {below}; from {_by(type(backend).__module__)}\n")
+    say(f"backend: {how.backend}, {below}; from {_by(type(backend).__module__)}\n")
     for s, stage in enumerate(pipeline.stages):
         rows = []
         for i, step in enumerate(stage.steps):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.cli.common import OK, Parser, UsageError, number
 from stepwell.cli.compile_options import add_common_options, load_plugins
-from stepwell.cli.display import Progress, plural, print_table, quantity
+from stepwell.cli.display import Progress, plural, print_table, quantity, say
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.quantizer.options import METHODS, OP_TYPES, QuantizeOptions
 
@@ -136,10 +136,10 @@ def _quantize(options: argparse.Namespace) -> None:
         _report(quality, made, options, said, source.equalized)
     if options.equalize:
         count = sum("equalised over" in line for line in source.equalized)
-        print(f"{plural(count, 'pair')} of layers equalised; {plural(len(source.equalized) - count, 'layer')} left: --report lists why")
+        say(f"{plural(count, 'pair')} of layers equalised; {plural(len(source.equalized) - count, 'layer')} left: --report lists why")
     _say(made, options.output)
     for name, text in said.items():
-        print(f"{name}: {text}")
+        say(f"{name}: {text}")
 
 
 def _report(quality: "Quality", made: "Quantized", options: argparse.Namespace, said: Mapping[str, str], notes: Sequence[str]) -> None:
@@ -165,8 +165,8 @@ def _say(made: "Quantized", output: str) -> None:
     from stepwell.quantizer.plan import candidates
 
     every = candidates(made.floats, made.options)
-    print(f"{len(made.layers)} of {plural(len(every), 'product')} and {plural(len(made.parameters), 'value')} quantised")
-    print(f"{output}: weights {_stored(made.floats)} -> {_stored(made.model)}")
+    say(f"{len(made.layers)} of {plural(len(every), 'product')} and {plural(len(made.parameters), 'value')} quantised")
+    say(f"{output}: weights {_stored(made.floats)} -> {_stored(made.model)}")
 
 
 def _stored(model: "onnx.ModelProto") -> str:
@@ -187,4 +187,4 @@ def _quantize_weights(options: argparse.Namespace) -> None:
             options.model, bits=BITS[options.weights], zero_points=options.zero_points, keep_float=options.keep_float, **given
         )  # fmt: skip
         save(made, options.output)
-    print(f"{options.output}: weights {_stored(loaded(options.model))} -> {_stored(made)}")
+    say(f"{options.output}: weights {_stored(loaded(options.model))} -> {_stored(made)}")

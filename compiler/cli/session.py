@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli import common
 from stepwell.cli.common import UsageError, statistics_text
 from stepwell.cli.compile_options import are_there_plugins, check_compile_options, command_flags, compile_options, load_plugins, run_flags
-from stepwell.cli.display import Progress
+from stepwell.cli.display import Progress, say
 from stepwell.cli.printing import printer, printing
 from stepwell.codegen.forks import allow_forks
 from stepwell.dialects.support.errors import IRError, ModelError
@@ -73,9 +73,9 @@ class Session:
                 yield Instruments(*parts)
         finally:
             if self.options.time_passes:
-                sys.stderr.write(timings.report())
+                say(timings.report(), end="", file=sys.stderr)
             if self.options.pass_statistics:
-                sys.stderr.write(statistics_text(counts.counts))
+                say(statistics_text(counts.counts), end="", file=sys.stderr)
 
     def _flags(self) -> "Flags":
         """The options of the commands that are written to dumped files."""
@@ -96,7 +96,7 @@ class Session:
     def explain(self) -> None:
         """Print what `--explain` asks for: at the end of a command, as a model with free dimensions is compiled when it is run."""
         if self.told is not None:
-            sys.stderr.write(self.told.text(self.options.explain))
+            say(self.told.text(self.options.explain), end="", file=sys.stderr)
 
     def lower(self, level: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
         """The model at a level, with `shapes` for inputs where more is known than from `--shape`. Raises UsageError if `--from` names a lower one."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.cli.common import UsageError
 from stepwell.dialects.core.sizes import evaluated_if_known, parse
+from stepwell.dialects.support.numbers import whole_number
 
 if TYPE_CHECKING:
     from stepwell.runtime.infos import TensorInfo
@@ -82,11 +83,11 @@ def _sizes(sizes: str, text: str) -> Sizes:
 def _size(size: str, text: str) -> int | Range | None:
     if size == "?":
         return None
-    if size.isascii() and size.isdecimal():
-        return int(size)
+    if (number := whole_number(size)) is not None:
+        return number
     found = _RANGE.fullmatch(size)
-    low, high = (int(number) for number in found.groups() if number is not None) if found is not None else (1, 0)
-    if low > high:
+    low, high = (whole_number(end) for end in found.groups() if end is not None) if found is not None else (None, None)
+    if low is None or high is None or low > high:
         raise UsageError(f"--shape {text}: {FORM}")
     return Range(low, high)
 

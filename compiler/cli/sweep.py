@@ -13,7 +13,7 @@ import numpy as np
 
 from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
-from stepwell.cli.display import Progress, plural, print_table, seconds
+from stepwell.cli.display import Progress, plural, print_table, say, seconds
 from stepwell.cli.session import Session
 from stepwell.cli.shapes import free_sizes, parse_given, sized, sweep_points, usual_ranges
 from stepwell.dialects.support.errors import ModelError
@@ -65,7 +65,7 @@ def sweep(session: Session, rounds: int) -> None:
             except ModelError as error:  # an image that is too small for a window, say
                 if point is points[-1] and not timed.points:
                     raise
-                print(f"stepwell run: left out: {said}: {str(error.args[0]).strip().splitlines()[-1].strip()}", file=sys.stderr)
+                say(f"stepwell run: left out: {said}: {str(error.args[0]).strip().splitlines()[-1].strip()}", file=sys.stderr)
                 continue
             timed.points.append(point)
             timed.compiled.append(time.perf_counter() - begin)
@@ -78,7 +78,7 @@ def sweep(session: Session, rounds: int) -> None:
     _show(timed, threads)
     if options.plot is not None:
         plot(timed, Path(options.plot), f"{Path(options.model).name}, {plural(threads, 'thread')}")
-        print(f"plotted to {options.plot}")
+        say(f"plotted to {options.plot}")
 
 
 def medians(engines: Mapping[str, Run], feed: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
@@ -125,7 +125,7 @@ def _able(peer: Run | None, feed: Mapping[str, np.ndarray]) -> Run | None:
     try:
         peer(feed)
     except Exception as error:  # its exceptions have no common base
-        print(f"stepwell run: left out: onnxruntime cannot run the model: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        say(f"stepwell run: left out: onnxruntime cannot run the model: {str(error).strip().splitlines()[0]}", file=sys.stderr)
         return None
     return peer
 

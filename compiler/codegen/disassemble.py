@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from stepwell.dialects.core.locations import MODEL_FILE
 from stepwell.dialects.support.errors import CodegenError
+from stepwell.dialects.support.names import printable
 from stepwell.runtime import elf
 
 _EXECUTABLE = 0x4  # SHF_EXECINSTR
@@ -83,7 +84,7 @@ class _Object:
                 targets = self._relocations(index, section)
                 for start, end, symbol in self._functions(index, len(code)):
                     if not symbol.startswith(_ENGINE_WRAPPER):
-                        lines += ["", f"{symbol}:", *self._function(code[start:end], start, self.rows.get(index, []), targets)]
+                        lines += ["", f"{printable(symbol)}:", *self._function(code[start:end], start, self.rows.get(index, []), targets)]
         return lines[1:]
 
     def _functions(self, section: int, size: int) -> list[tuple[int, int, str]]:
@@ -175,12 +176,12 @@ class _Object:
             relocated = bisect.bisect_left(offsets, address)
             note = ""
             if relocated < len(offsets) and offsets[relocated] < address + size:
-                note = f"  {self.machine.comment} -> {targets[offsets[relocated]]}"
+                note = f"  {self.machine.comment} -> {printable(targets[offsets[relocated]])}"
             lines.append(f"    {mnemonic:<12} {operands}".rstrip() + note)
         return lines
 
     def _node(self, node: int | None) -> str:
-        return "no node" if node is None else f"node {node}: {self.nodes[node]}"
+        return "no node" if node is None else f"node {node}: {printable(self.nodes[node])}"
 
     def _goal(self, mnemonic: str, operands: str) -> int | None:
         """The address that a jump or call goes to, if it is in the instruction itself."""

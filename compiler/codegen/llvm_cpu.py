@@ -8,8 +8,10 @@ import numpy as np
 from stepwell.cache.disk import Cache, key_of
 from stepwell.cache.fingerprint import code_generation
 from stepwell.dialects.core.index_checks import widths
+from stepwell.dialects.support.errors import CodegenError
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.host import host, runs_here
 from stepwell.driver.artifact import Artifact
 from stepwell.driver.backend import Backend, Code
 from stepwell.driver.backends import DEFAULT, register_backend
@@ -121,7 +123,14 @@ class LLVMOnCPU(Backend):
 
         def whole_object(lowered: "Lowered") -> bytes:
             from stepwell.codegen import artifacts
+            from stepwell.passes.affine_to_llvm.set_target import confine_all
 
+            target = lowered.target
+            if target.family != host().family:
+                text = f"no object for target {target.name} ({target.family}): this machine, {host().family}, makes objects of its own family only"
+                raise CodegenError(f"{text}. --emit llvm-ir gives what a compiler for {target.family} takes")
+            if not runs_here(target):
+                confine_all(lowered.module.operation, target)
             return artifacts.whole_object(lowered.module)
 
         return {"obj": whole_object}

@@ -3,10 +3,10 @@
 import ctypes
 import io
 import re
-import sys
 import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from stepwell.dialects.core.locations import renumber_nodes, strip_node_names
@@ -210,11 +210,14 @@ def _lower(module: ir.Module, unit: Unit) -> None:
         raise PassError(f"@{unit.name}: {error.args[0]}", code=error.code, details=error.details) from None
 
 
+_OPEN_FILES = "/proc/self/fd"  # of Linux; not there in every container
+
+
 def _dump(engine: ExecutionEngine) -> bytes:
     """The engine's object. It only goes by way of a file; LLVM ends the process where a disk is full, so that is one in memory if possible."""
-    if sys.platform == "linux":
+    if Path(_OPEN_FILES).is_dir():
         with nameless_file() as unnamed:
-            engine.dump_to_object_file(f"/proc/self/fd/{unnamed.fileno()}")
+            engine.dump_to_object_file(f"{_OPEN_FILES}/{unnamed.fileno()}")
             return unnamed.read()
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         engine.dump_to_object_file(file.name)

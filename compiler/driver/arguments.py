@@ -31,31 +31,40 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     The function then raises InputError for an argument of the wrong kind, before it does anything, and ResourceError if memory, stack
     or files run out.
     """
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = signature.bind(*args, **kwargs).arguments  # raises TypeError for a wrong signature, like Python itself
-        for name, value in given.items():
-            if value is not None or signature.parameters[name].default is not None:
-                check_argument(name, value)
-        try:
-            return function(*args, **kwargs)
-        except MemoryError as error:
-            raise ResourceError(f"{function.__name__}: out of memory{f': {error}' if str(error) else ''}") from error
-        except RecursionError as error:
-            raise ResourceError(f"{function.__name__}: nested too deeply for Python's stack (sys.setrecursionlimit)") from error
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename is not None else ""
-            raise ResourceError(f"{function.__name__}: {where}{error.strerror or error}") from error
-
-    return call
+    return checked_by()(function)
 
 
-def check_argument(name: str, value: Any) -> None:
-    """Raise InputError unless `value` is valid for an argument of that name; unknown names pass."""
+def checked_by(**checks: Callable[[str, Any], object]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """As `checked`, with checks of the function's own for parameters of these names: functions of name and value, which raise InputError."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature, title = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = signature.bind(*args, **kwargs).arguments  # raises TypeError for a wrong signature, like Python itself
+            for name, value in given.items():
+                if value is not None or signature.parameters[name].default is not None:
+                    checks.get(name, check_argument)(name, value)
+            try:
+                return function(*args, **kwargs)
+            except MemoryError as error:
+                raise ResourceError(f"{title}: out of memory{f': {error}' if str(error) else ''}") from error
+            except RecursionError as error:
+                raise ResourceError(f"{title}: nested too deeply for Python's stack (sys.setrecursionlimit)") from error
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename is not None else ""
+                raise ResourceError(f"{title}: {where}{error.strerror or error}") from error
+
+        return call
+
+    return decorate
+
+
+def check_argument(name: str, value: Any, *, of: str | None = None) -> None:
+    """Raise InputError unless `value` is valid for an argument of that name; unknown names pass. The error names the argument `of`, if given."""
     if name in _CHECKS:
-        _CHECKS[name](name, value)
+        _CHECKS[name](name if of is None else of, value)
 
 
 def wrong(name: str, expected: str, value: Any) -> InputError:

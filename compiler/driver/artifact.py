@@ -17,7 +17,7 @@ from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.sizes import Assumption, parse
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
-from stepwell.driver.backends import DEFAULT, find_backend
+from stepwell.driver.backends import DEFAULT, find_backend, made_by
 from stepwell.driver.general import General, GeneralProgram
 from stepwell.runtime.about import About
 from stepwell.runtime.infos import OutputGroup, TensorInfo
@@ -85,7 +85,8 @@ def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str,
         raise UnsupportedError(f"a program for all sizes ({free}) from IR is not supported; supported: from the ONNX model, or IR with sizes")
     begin = time.perf_counter()
     backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact)
-    executable = backend.load(artifact, weights, count)
+    load = partial(backend.load, artifact, weights, count)
+    executable = made_by(artifact.backend, "load", load, "an Executable", lambda made: hasattr(made, "run"))
     make = _maker(artifact, weights, _about(artifact, snapshots, timings, time.perf_counter() - begin))
     return make(inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, workspace_bytes=artifact.workspace_bytes)
 
@@ -96,7 +97,8 @@ def assemble_general(
     """As `assemble`, for code for all sizes; None if the backend makes none."""
     begin = time.perf_counter()
     backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact)
-    sized = backend.load_sized(artifact, weights, count)
+    load = partial(backend.load_sized, artifact, weights, count)
+    sized = made_by(artifact.backend, "load_sized", load, "a function of a table and bytes, or None", lambda made: made is None or callable(made))
     if sized is None or artifact.general is None:
         return None
     about = _about(artifact, snapshots, timings, time.perf_counter() - begin)

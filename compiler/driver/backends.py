@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-from stepwell.dialects.support.errors import InputError, shown
+from stepwell.dialects.support.errors import CodegenError, InputError, StepwellError, shown
 from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.origins import plugin_line
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.levels import LEVELS, PACKED
@@ -66,6 +67,22 @@ def check_backend(name: str) -> str:
     if not isinstance(name, str) or name not in backend_names():
         raise InputError(f"unknown backend {shown(name)}; known: {', '.join(backend_names())}")
     return name
+
+
+def made_by(name: str, what: str, action: Callable[[], Any], expected: str, fits: Callable[[Any], bool]) -> Any:
+    """What a method of a backend, `what`, gives. Raises CodegenError, naming backend and line, where it fails or gives something else."""
+    try:
+        made = action()
+    except (StepwellError, OSError, MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        line = plugin_line(error)
+        if not line:
+            raise  # ours
+        raise CodegenError(f"backend '{name}': {what}: {type(error).__name__}: {error}{line}") from error
+    if not fits(made):
+        raise CodegenError(f"backend '{name}': {what} must give {expected}, got {shown(made)}")
+    return made
 
 
 def find_backend(name: str) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias, Unpack
 
 import numpy as np
@@ -14,7 +15,7 @@ from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Artifact, assemble
 from stepwell.driver.backend import Code
-from stepwell.driver.backends import find_backend
+from stepwell.driver.backends import find_backend, made_by
 from stepwell.driver.general import General
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import OnLevel, code_level, descend, reached, read_ir
@@ -106,7 +107,8 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
         most_value = lowered.options.limits.value_bytes
         artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early, elements, info.joined, most_value)
-    code = backend.generate(lowered, store, at_the_last_level)
+    how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_the_last_level)
+    code = made_by(*how, "Code", lambda made: isinstance(made, Code))
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys
     if store is not None and isinstance(artifact.weights, Kept):  # else the model is not stored

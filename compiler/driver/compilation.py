@@ -16,18 +16,17 @@ from stepwell.cache.fingerprint import model_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.support.errors import (
     CodegenError,
-    InferenceError,
     InputError,
     LimitError,
     ModelError,
     ModelWarning,
-    PassError,
     StepwellError,
     UnsupportedError,
     warn_caller,
 )
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
+from stepwell.driver.all_sizes import ALWAYS, for_all_sizes
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.backends import find_backend
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from stepwell.passes.framework.instrumentation import Instrumentation
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
-_ALWAYS = "with specialise='always' it is"
 OnLevel = Callable[[str, float], None]
 Shapes = Mapping[str, Sequence[int]]
 
@@ -188,15 +186,6 @@ def _short(array: np.ndarray) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-@contextmanager
-def _for_all_sizes() -> Iterator[None]:
-    """Passes that need a size in numbers say that there is no code for all of them."""
-    try:
-        yield
-    except (PassError, InferenceError) as error:
-        raise UnsupportedError(f"one program for all sizes is not supported: {error.args[0]}; {_ALWAYS}") from error
-
-
 class _Request:
     """A model and its options, on which the result depends."""
 
@@ -252,7 +241,7 @@ class _Request:
             return self._signature(imported), {LEVELS[0]: seconds}, digests
         lowered = start(imported, self.options, passes, seconds)
         try:
-            with assumptions() as more, _for_all_sizes() if free else nullcontext():
+            with assumptions() as more, for_all_sizes() if free else nullcontext():
                 descend(lowered, OUTLINED, keep=False, on_level=on_level, instrumentation=instrumentation)
                 kernels = sum(KernelInfo(function).is_kernel for function in functions(lowered.module.operation))
                 find_backend(self.options.backend).prepare(kernels)
@@ -260,13 +249,13 @@ class _Request:
             lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
             packing = start_packing(lowered, store if keep_weights else None)
             last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
-            with _for_all_sizes() if free else nullcontext():
+            with for_all_sizes() if free else nullcontext():
                 descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
             artifact = make_artifact(lowered, store, on_level, packing)
         except (UnsupportedError, LimitError, CodegenError) as error:
             if not free or self.options.specialise != "auto":
                 raise
-            return self._signature(imported, str(error.args[0]).removesuffix(f"; {_ALWAYS}")), lowered.timings, digests
+            return self._signature(imported, str(error.args[0]).removesuffix(f"; {ALWAYS}")), lowered.timings, digests
         artifact.warnings, artifact.groups = imported.warnings, imported.groups
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
@@ -289,7 +278,7 @@ class _Request:
         free = not all(isinstance(size, int) for info in error.inputs for size in info.shape)
         by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
         if by_shape and self.options.specialise == "never":
-            raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {_ALWAYS}", details=error.details) from error
+            raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {ALWAYS}", details=error.details) from error
         self._check_schedules()
         self.is_outdated = keep_weights and error.content is not None and digest_of(error.content) != self.digest
         digests = {path: digest_of(content) for path, content in error.files.items()} if keep_weights else {}

@@ -12,6 +12,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import evaluated, parse
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
+from stepwell.dialects.support.names import printable_keys
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
@@ -127,6 +128,8 @@ class DynamicModel:
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
         """Run on inputs by name; compiles if these shapes are new. Like `CompiledModel.run`."""
         names = [info.name for info in self.inputs]
+        if isinstance(inputs, Mapping):
+            inputs = printable_keys(inputs)
         if not isinstance(inputs, Mapping) or set(inputs) != set(names):
             raise names_error(inputs, names, "input")
         fitting = [_fit(info, inputs[info.name]) for info in self.inputs]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
@@ -16,6 +17,7 @@ from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve
+from stepwell.driver.all_sizes import for_all_sizes
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import find_backend
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
@@ -55,10 +57,12 @@ def lower(
         imported, seconds = import_source(source, options)
         free = [name for name, t in imported.inputs if not t.is_static]
         if (free or any(imported.elements)) and to_level != "graph" and options.specialise != "never":
-            raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
+            text = f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes"
+            raise ModelError(f"{text}, or a program for all sizes be asked for with specialise='never'")
         if on_level is not None:
             on_level("graph", seconds)
-        lowered = descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
+        with for_all_sizes() if free else nullcontext():
+            lowered = descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
     lowered.assumptions = assumed
     return lowered
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from stepwell.dialects.support.errors import InputError, PipelineError, shown
 from stepwell.dialects.support.files import read_utf8, write_atomically
+from stepwell.dialects.support.names import printable
+from stepwell.dialects.support.numbers import whole_number
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
@@ -187,9 +189,10 @@ class Pipeline:
             raise PipelineError(f"'{name}': there is no stage '{wanted}'; the stages are: {', '.join(LEVELS[1:])}")
         places = [p for p, stage, step in self._places() if step.name == found["name"] and wanted in (None, stage.name)]
         if number is not None:
-            if not 1 <= int(number) <= len(places):
+            place = whole_number(number) or 0
+            if not 1 <= place <= len(places):
                 raise PipelineError(f"'{name}': the pass comes {_times(len(places))} in {f'stage {wanted}' if wanted else 'the pipeline'}")
-            return places[int(number) - 1]
+            return places[place - 1]
         if not places:
             names = dict.fromkeys(step.name for _, stage, step in self._places() if wanted in (None, stage.name))
             close = close_names(found["name"], names)
@@ -258,7 +261,7 @@ class Pipeline:
         """This pipeline with floats stored in another type, but for the nodes `keep`: names, or patterns. Other options of the pass that stores them
         stay as they are. Raises PipelineError if it cannot."""
         # What would end a pattern, or the text, is any character of a name.
-        names = ";".join("".join("?" if c in ';"' or not c.isprintable() else c for c in name) for name in keep)
+        names = ";".join("".join("?" if c in ';"' else c for c in printable(name)) for name in keep)
         place = self.find("narrow-floats")
         element = self.stages[place.stage].steps[place.index].element
         made = self.replace("narrow-floats", str(element.with_options(f"to={dtype}" + (f' keep="{names}"' if names else ""))))

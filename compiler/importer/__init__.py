@@ -15,6 +15,7 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import LimitError, ModelError, ModelWarning, StepwellError, UnsupportedError, warn_caller
 from stepwell.dialects.support.limits import Budget, Limits
+from stepwell.dialects.support.names import printable_keys
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
@@ -97,7 +98,7 @@ def import_model(
     with foreign_errors("the model cannot be read"):
         read = read_source(source)
     try:
-        return _import(read, context, shapes or {}, constants or {}, budget)
+        return _import(read, context, printable_keys(shapes or {}), printable_keys(constants or {}), budget)
     finally:
         for text in read.notices.texts():
             warn_caller(ModelWarning(text))

@@ -16,6 +16,7 @@ from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups, takes_result_types
 from stepwell.dialects.graph.builder import GraphBuilder
+from stepwell.dialects.graph.callbacks import inferred_types
 from stepwell.dialects.graph.data_sizes import BindSizesOp
 from stepwell.dialects.graph.known import KnownValues
 from stepwell.dialects.graph.origins import OriginFinder, Origins
@@ -109,8 +110,7 @@ class ImportBuilder(GraphBuilder):
         """
         if result_types is None and cls.infer is not None:
             groups = [list(o) if isinstance(o, (list, tuple)) else o for o in operands]
-            inferred = cls.infer(*map_groups(type_of, groups), **attributes)
-            result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
+            result_types = list(inferred_types(cls, map_groups(type_of, groups), attributes))
             if not all(t.is_static for t in result_types):
                 result_types = self._sized_by_data(cls, groups, attributes, result_types)
         if result_types is not None:

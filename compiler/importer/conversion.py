@@ -1,7 +1,7 @@
 """Walks a checked model and builds its `graph` module node by node, through rules, functions and graphs inside nodes."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -12,18 +12,19 @@ from typing import Any
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from stepwell.dialects.core.locations import MODEL_FILE, node_location
-from stepwell.dialects.core.mlir import func, ir, ops_below
+from stepwell.dialects.core.mlir import defining_op, func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Size, UndecidedError
 from stepwell.dialects.core.types import TensorType, is_integer, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible
+from stepwell.dialects.graph.callbacks import contradiction_of
 from stepwell.dialects.graph.data_sizes import KeepOp
 from stepwell.dialects.graph.integer_inputs import takes_any_integer
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
-from stepwell.dialects.support.origins import plugin_line
+from stepwell.dialects.support.origins import line_of, plugin_line
 from stepwell.importer.attributes import attribute_value, resolved
 from stepwell.importer.branches import BranchesDifferError, with_what_follows
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError, NotResolvedError
@@ -343,6 +344,8 @@ class Conversion:
                     frame.values[name] = value
                 else:
                     given = next((n for n, value in enumerate(values) if value is None), len(values))
+                    if given == 0 and (line := self._rules_line(node, frame)):
+                        raise StepwellError(_problem(node, frame, f"its importer rule must give a value for each output, it gave none{line}"))
                     reason = f"output number {i} is used, which is not supported; supported: the first {given}"
                     frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))
                 if tainted or values is None:
@@ -385,6 +388,24 @@ class Conversion:
         )
         with self.builder.at(context):
             return rule.apply(self.builder, available, {a.name: attribute_value(a) for a in node.attribute})
+
+    @staticmethod
+    def _rules_line(node: NodeProto, frame: Frame) -> str:
+        """Where the rule of a node is defined, if that is a plugin's."""
+        domain = domain_of(node.domain)
+        rule = find_rule(domain, node.op_type, frame.opsets.get(domain, 0))
+        return "" if rule is None else line_of(rule.function)
+
+    @staticmethod
+    def _check_infer(values: Iterable[Binding]) -> None:
+        """Raise StepwellError if a value is of an op of a plugin whose `infer` is wrong: what does not fit with it is not to blame, nor the model."""
+        for value in values:
+            made = defining_op(value) if isinstance(value, ir.Value) else None
+            view = None if made is None else made.opview
+            if not isinstance(view, GraphOp) or type(view).__module__.startswith("stepwell."):
+                continue
+            if (problem := contradiction_of(view)) is not None:
+                raise StepwellError(problem)
 
     def _call(
         self, function: FunctionProto, node: NodeProto, inputs: Sequence[Binding], frame: Frame, owner: tuple[str, int] | None
@@ -463,6 +484,7 @@ class Conversion:
                     self.source.notices.add("declared type", contradiction(name, said, made))
                     frame.doubtful.add(name)
                     continue
+                self._check_infer([value])
                 raise ModelError(f"its output '{name}' is {made} here, but {inferred} by the model's declaration or ONNX's inference")
 
     @contextmanager
@@ -480,6 +502,8 @@ class Conversion:
         reason = str(error.args[0])
         # If an op's inference rejects its operands, the model is malformed, except for element types: we support fewer than ONNX.
         malformed = isinstance(error, (ModelError, InferenceError)) and not isinstance(error, ElementTypeError)
+        if malformed:
+            self._check_infer(frame.lookup(name) for user in nested_nodes([node]) for name in user.input if name and frame.has(name))
         origins = self._solution(error, node, frame)
         if origins is not None:
             refusal = self.needs.add(origins, _problem(node, frame, reason))

@@ -51,6 +51,10 @@ class Frame:
             frame = frame.parent
         raise ModelError(f"the value '{name}' is used before it is defined")
 
+    def has(self, name: str) -> bool:
+        """Whether a value is bound to `name` here or in an enclosing graph."""
+        return name in self.values or (self.parent is not None and self.parent.has(name))
+
     def inferred(self, name: str) -> TensorType | None:
         """The type that ONNX infers for the value of that name; None where ONNX may get it wrong."""
         return None if name in self.doubtful else self.types.get(name)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.names import printable
 
 SHOWN = 40  # problems spelled out in one message
 NOTICES_SHOWN = 3  # of one kind
@@ -11,7 +12,7 @@ NOTICES_SHOWN = 3  # of one kind
 
 def node_problem(op: str, domain: str, name: str, opset: int, reason: str) -> str:
     """One line about a node that cannot be imported; `reason` should say what is supported."""
-    return f'{f"{domain}." if domain else ""}{op} "{name}" (opset {opset}): {reason}'
+    return f'{f"{domain}." if domain else ""}{op} "{name}" (opset {opset}): {printable(reason)}'
 
 
 @dataclass

@@ -15,7 +15,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
 from stepwell.importer.problems import Notices
 from stepwell.importer.tensors import ExternalData, data_bytes, read_file, tensor_array, view_raw
-from stepwell.importer.text import check_text
+from stepwell.importer.text import escape_names, has_odd_names
 from stepwell.importer.wire import cut_tensors
 
 FIRST_WITH_FREE_INITIALIZERS = 4  # the IR version from which on initializers need not be graph inputs
@@ -68,8 +68,11 @@ def _parse(data: memoryview, external: ExternalData, what: str) -> Source:
 
 def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], external: ExternalData) -> Source:
     """Take the large and the external initializers out of the main graph, without changing the caller's `model`."""
-    for message in (model, *(header for header, _ in cut)):
-        check_text(message)
+    headers = [header for header, _ in cut]
+    if has_odd_names((model, *headers)):
+        callers, model = model, ModelProto()
+        model.CopyFrom(callers)
+        escape_names((model, *headers))
     light = copy_without(model, "graph")
     light.graph.CopyFrom(copy_without(model.graph, "initializer", "sparse_initializer"))
     read = _names_read(light)

@@ -10,8 +10,9 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from stepwell.dialects.core.types import TensorType, to_numpy
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError, UnsupportedError, shown
 from stepwell.dialects.support.files import open_plain, read_into
+from stepwell.dialects.support.numbers import whole_number
 from stepwell.runtime.buffers import aligned_empty
 
 DTYPES: dict[int, str] = {
@@ -138,9 +139,10 @@ class ExternalData:
         text = entries.get(key, "")
         if not text:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) < 20):
-            raise ModelError(f"tensor '{name}': the {key} of its external data must be a number of bytes, got {text!r}")
-        return int(text)
+        number = whole_number(text)
+        if number is None:
+            raise ModelError(f"tensor '{name}': the {key} of its external data must be a number of bytes, got {shown(text)}")
+        return number
 
     def _read(self, name: str, location: str) -> memoryview:
         if self.folder is None:
@@ -154,6 +156,8 @@ class ExternalData:
             raise ModelError(f"tensor '{name}': its external data '{location}' cannot be resolved") from None
         if not path.is_relative_to(folder):
             raise ModelError(f"tensor '{name}': its external data '{location}' lies outside the model's folder")
+        if ".." in Path(location).parts:  # what it means depends on links
+            raise ModelError(f"tensor '{name}': the location of external data must be a path without '..', got {location!r}")
         if path not in self.files:
             if not path.is_file():
                 raise ModelError(f"tensor '{name}': its external data '{location}' is missing in the model's folder")

@@ -9,6 +9,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, defs
 
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Limits, over
+from stepwell.dialects.support.names import printable
 from stepwell.importer.functions import domain_of, has_schema_function, schema_of
 from stepwell.importer.problems import Notices, Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
@@ -33,7 +34,7 @@ def foreign_errors(what: str) -> Iterator[None]:
 
 def foreign_text(error: Exception) -> str:
     """What another library's error says, on one line, shortened: it repeats what the model says."""
-    text = " ".join(str(error).replace("==> Context:", "in:").split())
+    text = printable(" ".join(str(error).replace("==> Context:", "in:").split()))
     if len(text) > LONGEST_TEXT:
         text = f"{text[: LONGEST_TEXT // 2]} … {text[-LONGEST_TEXT // 2 :]}"
     return text or type(error).__name__

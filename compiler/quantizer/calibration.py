@@ -1,6 +1,5 @@
 """Calibration: runs a network on samples, compiled with taps, and counts how large its values are. What was counted is kept on disk."""
 
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from os import PathLike
@@ -9,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
+from stepwell.analysis.archives import Archive
 from stepwell.cache.disk import chosen_cache, key_of
 from stepwell.cache.fingerprint import model_digest
-from stepwell.dialects.support.errors import InputError, ModelError
+from stepwell.dialects.support.errors import InputError, LimitError, ModelError, ResourceError
 from stepwell.dialects.support.files import write_atomically
 from stepwell.quantizer.graphs import Links
 from stepwell.quantizer.histogram import BINS, Histogram
@@ -78,9 +78,9 @@ def _read_file(path: Path, key: str) -> dict[str, Histogram] | None:
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return _unpacked(archive) if str(archive["key"]) == key else None
-    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile):
+        archive = Archive(path)
+        return _unpacked(archive) if str(archive["key"]) == key else None
+    except (InputError, LimitError, ResourceError, ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{path}: expected histograms that the quantiser wrote, or no such file") from None
 
 

@@ -12,6 +12,8 @@ from onnx import ModelProto
 
 from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
 from stepwell.dialects.support.files import replacing
+from stepwell.driver.arguments import checked, checked_by
+from stepwell.quantizer import arguments
 from stepwell.quantizer.calibration import OnBatch, calibrate
 from stepwell.quantizer.correct_bias import bias_corrected
 from stepwell.quantizer.equalize import equalized
@@ -45,11 +47,20 @@ class Quantized:
     histograms: dict[str, Histogram]
     """What calibration saw of each value."""
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the quantised network to an ONNX file. Raises OSError."""
+        """Write the quantised network to an ONNX file. Raises InputError for what is no path, ResourceError if it cannot be written."""
         save(self.model, path)
 
 
+_CHECKS: dict[str, arguments.Check] = {
+    "model": arguments.source, "data": arguments.data, "options": arguments.OPTIONS, "batch": arguments.whole(1), "limit": arguments.whole(1),
+    "histograms": arguments.like("path"), "on_batch": arguments.function, "on_step": arguments.function,
+    "labels": arguments.like("text"),
+}  # fmt: skip
+
+
+@checked_by(**_CHECKS)
 def quantize(
     model: Source, data: str | Path | Mapping[str, np.ndarray] | Samples, options: QuantizeOptions | None = None, *, batch: int | None = None,
     limit: int | None = None, histograms: str | os.PathLike[str] | None = None, cache: bool = True, threads: int | None = None,
@@ -70,6 +81,7 @@ def quantize(
 class Calibrated:
     """A prepared network, and what runs saw of its values: to be quantised in more ways than one."""
 
+    @checked_by(**_CHECKS)
     def __init__(
         self, model: Source, data: str | Path | Mapping[str, np.ndarray] | Samples, options: QuantizeOptions | None = None, *,
         labels: str | None = None, batch: int | None = None, limit: int | None = None, histograms: str | os.PathLike[str] | None = None,

@@ -45,7 +45,8 @@ class QuantizeOptions:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise InputError(f"method: expected {', '.join(METHODS)}, got {shown(self.method)}")
-        if not (isinstance(self.percentile, (int, float)) and math.isfinite(self.percentile) and 50 < self.percentile <= 100):
+        is_number = isinstance(self.percentile, (int, float)) and not isinstance(self.percentile, bool)
+        if not (is_number and math.isfinite(self.percentile) and 50 < self.percentile <= 100):
             raise InputError(f"percentile: expected a number above 50, up to 100, got {shown(self.percentile)}")
         for entry in fields(self):
             if isinstance(entry.default, bool) and not isinstance(getattr(self, entry.name), bool):
@@ -62,6 +63,6 @@ class QuantizeOptions:
 
 
 def _names(field: str, given: Iterable[str]) -> frozenset[str]:
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+    if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(name, str) for name in given):
         raise InputError(f"{field}: expected names, got {shown(given)}")
     return frozenset(given)

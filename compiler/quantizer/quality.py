@@ -7,6 +7,8 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.support.errors import InputError
+from stepwell.driver.arguments import checked_by
+from stepwell.quantizer import arguments
 from stepwell.quantizer.histogram import Histogram
 from stepwell.quantizer.layers import SWITCHES, LayerPair, layer_pairs, switched
 from stepwell.quantizer.ranges import Parameters, Range
@@ -131,6 +133,9 @@ class _Watched:
         )  # fmt: skip
 
 
+@checked_by(
+    floats=arguments.proto, quantised=arguments.proto, samples=arguments.batches, blamed=arguments.whole(0), on_step=arguments.function
+)  # fmt: skip
 def compare(
     floats: ModelProto, quantised: ModelProto, samples: Iterable[Arrays], *, blamed: int = BLAMED, threads: int | None = None, cache: bool = True,
     on_step: Callable[[str], None] = lambda text: None,

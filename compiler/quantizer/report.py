@@ -12,6 +12,8 @@ import numpy as np
 
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.files import write_atomically
+from stepwell.driver.arguments import checked_by
+from stepwell.quantizer import arguments
 from stepwell.quantizer.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -62,13 +64,16 @@ def check_report() -> None:
         raise InputError(f"report: a page needs {' and '.join(missing)}: pip install 'stepwell[quantize]'")
 
 
+@checked_by(
+    quality=arguments.QUALITY, title=arguments.like("text"), facts=arguments.texts_by_name, notes=arguments.names
+)  # fmt: skip
 def save_html(
     path: str | os.PathLike[str], quality: "Quality", *, title: str, facts: Mapping[str, str] | None = None, notes: Sequence[str] = ()
 ) -> None:
     """Write the report as one page that needs no other file: the table, and of each layer the histogram of its numbers with the chosen range.
 
     `facts` are shown below the title: how it was quantised, say; `notes`, a line each, at the end: what `equalized` says. Raises InputError if
-    matplotlib or jinja2 is missing, and OSError.
+    matplotlib or jinja2 is missing, ResourceError if it cannot be written.
     """
     check_report()
     from jinja2 import Environment, StrictUndefined

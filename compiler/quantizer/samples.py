@@ -1,5 +1,6 @@
 """Samples of a network's inputs, in batches that it takes, from arrays, an .npz file or a folder; with labels where there are some."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,8 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from blake3 import blake3
 
-from stepwell.analysis.data_files import DATA_FILES, read_data, read_npz
+from stepwell.analysis.archives import Archive
+from stepwell.analysis.data_files import DATA_FILES, read_data
 from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.support.names import printable_keys
+from stepwell.driver.arguments import checked_by
+from stepwell.quantizer import arguments
 from stepwell.runtime.infos import TensorInfo
 
 if TYPE_CHECKING:
@@ -80,6 +85,7 @@ class Samples:
         return found.hexdigest()
 
     @staticmethod
+    @checked_by(model=arguments.proto, data=arguments.data, labels=arguments.like("text"), batch=arguments.whole(1), limit=arguments.whole(1))
     def of(
         data: "str | Path | Arrays | Samples", model: "ModelProto", *, labels: str | None = None, batch: int | None = None, limit: int | None = None
     ) -> "Samples":  # fmt: skip
@@ -95,57 +101,69 @@ class Samples:
         if isinstance(data, Samples):
             return data
         infos = input_infos(model)
-        if isinstance(data, (str, Path)):
+        if isinstance(data, (str, os.PathLike)):
             path = Path(data)
             if path.is_dir():
                 found = _of_folder(path, infos, labels)
             elif path.suffix.lower() == ".npz" and path.is_file():
-                found = _of_arrays(str(path), read_npz(path), infos, labels, batch)
+                found = _of_arrays(str(path), Archive(path), infos, labels, batch, limit)
             else:
                 raise InputError(f"{path}: expected an .npz file, or a folder of files {', '.join(DATA_FILES)}")
-        elif isinstance(data, Mapping):
-            found = _of_arrays("the data", data, infos, labels, batch)
         else:
-            raise InputError(f"data: expected the path of an .npz file or folder, or arrays by the inputs' names, got {type(data).__name__}")
+            found = _of_arrays("the data", printable_keys(data), infos, labels, batch, limit)
         return found if limit is None else found.first(limit)
 
 
-def _of_arrays(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels: str | None, batch: int | None) -> Samples:
-    wanted = [info.name for info in infos]
-    if len(infos) == 1 and wanted[0] not in arrays and len(rest := [name for name in arrays if name != labels]) == 1:
-        arrays = {**arrays, wanted[0]: arrays[rest[0]]}
-    missing = [name for name in (*wanted, *([] if labels is None else [labels])) if name not in arrays]
+def _of_arrays(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels: str | None, batch: int | None, limit: int | None) -> Samples:
+    keys = {info.name: info.name for info in infos}
+    if len(infos) == 1 and infos[0].name not in arrays and len(rest := [name for name in arrays if name != labels]) == 1:
+        keys[infos[0].name] = rest[0]
+    missing = [name for name in (*keys.values(), *([] if labels is None else [labels])) if name not in arrays]
     if missing:
         what = "key of labels" if missing[0] == labels else "input"
         raise InputError(f"{source}: it lacks an array for the {what} '{missing[0]}'; it has {', '.join(arrays) or 'none'}")
-    parts = {info.name: _along_samples(source, np.asarray(arrays[info.name]), info, batch) for info in infos}
-    counts = {name: len(array) // size for name, (array, size) in parts.items()}
+    shapes = {info.name: _shape(arrays, keys[info.name]) for info in infos}
+    sizes = {info.name: _samples_of_a_run(source, shapes[info.name], info, batch) for info in infos}
+    counts = {name: shapes[name][0] // size for name, size in sizes.items()}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{count} for '{name}'" for name, count in counts.items())
         raise InputError(f"{source}: expected as many samples for every input, got {text}")
     count = next(iter(counts.values()), 0)
     if count == 0:
-        raise InputError(f"{source}: there are no samples in it" + (", or fewer than a batch" if any(len(a) for a, _ in parts.values()) else ""))
+        raise InputError(f"{source}: there are no samples in it" + (", or fewer than a batch" if any(s[0] for s in shapes.values()) else ""))
+    size = sizes[infos[0].name]
+    if labels is not None and (held := (*_shape(arrays, labels), 0)[0]) < count * size:
+        raise InputError(f"{source}: expected a label in '{labels}' for each of {count * size} samples, got {held}")
+    count = count if limit is None else min(count, limit)
+    parts = {name: _first(arrays, keys[name], count * sizes[name]) for name in sizes}
+    told = None if labels is None else _first(arrays, labels, count * size)
     loads: list[tuple[str, _Load]] = []
     for index in range(count):
-        chosen = {name: (array, index * size, size) for name, (array, size) in parts.items()}
-        size = next(iter(chosen.values()))[2]
-        own = None if labels is None else np.asarray(arrays[labels])[index * size : (index + 1) * size]
+        chosen = {name: (parts[name], index * sizes[name], sizes[name]) for name in sizes}
+        own = None if told is None else told[index * size : (index + 1) * size]
         loads.append((f"{source}, batch {index}", partial(_slices, chosen, {info.name: len(info.shape) for info in infos}, own)))
-    if labels is not None and len(arrays[labels]) < count * size:
-        raise InputError(f"{source}: expected a label in '{labels}' for each of {count * size} samples, got {len(arrays[labels])}")
     return Samples(infos, loads)
 
 
-def _along_samples(source: str, array: np.ndarray, info: TensorInfo, batch: int | None) -> tuple[np.ndarray, int]:
-    """The array, and how many entries along its first axis one run takes."""
+def _shape(arrays: Arrays, name: str) -> tuple[int, ...]:
+    """The shape of an array, which an archive need not unpack for that."""
+    return arrays.shape(name) if isinstance(arrays, Archive) else np.asarray(arrays[name]).shape
+
+
+def _first(arrays: Arrays, name: str, count: int) -> np.ndarray:
+    """The first entries of an array, of which an archive need not unpack more."""
+    return arrays.rows(name, count) if isinstance(arrays, Archive) else np.asarray(arrays[name])[:count]
+
+
+def _samples_of_a_run(source: str, shape: tuple[int, ...], info: TensorInfo, batch: int | None) -> int:
+    """How many entries along its first axis one run takes of an array of samples."""
     rank = len(info.shape)
-    if array.ndim == rank + 1:
-        return array, 1
-    if array.ndim != rank or rank == 0:
-        raise InputError(f"{source}: expected samples for input '{info.name}' {info} along the first axis, got the shape {list(array.shape)}")
+    if len(shape) == rank + 1:
+        return 1
+    if len(shape) != rank or rank == 0:
+        raise InputError(f"{source}: expected samples for input '{info.name}' {info} along the first axis, got the shape {list(shape)}")
     own = info.shape[0]
-    return array, own if isinstance(own, int) else batch or 1
+    return max(own, 1) if isinstance(own, int) else batch or 1
 
 
 def _slices(
@@ -170,13 +188,16 @@ def _of_folder(folder: Path, infos: Sequence[TensorInfo], labels: str | None) ->
 
 def _read(path: Path, infos: Sequence[TensorInfo], labels: str | None) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
     if path.suffix.lower() == ".npz":
-        arrays = read_npz(path)
-        if labels is not None and labels not in arrays:
-            raise InputError(f"{path}: it lacks an array for the key of labels '{labels}'; it has {', '.join(arrays) or 'none'}")
-        own = None if labels is None else arrays.pop(labels)
-        if len(infos) == len(arrays) == 1:
-            arrays = {infos[0].name: next(iter(arrays.values()))}
-        return arrays, own
+        archive = Archive(path)
+        if labels is not None and labels not in archive:
+            raise InputError(f"{path}: it lacks an array for the key of labels '{labels}'; it has {', '.join(archive) or 'none'}")
+        keys = [name for name in archive if name != labels]
+        alone = len(infos) == len(keys) == 1
+        wanted = {infos[0].name: keys[0]} if alone else {info.name: info.name for info in infos if info.name in keys}
+        if len(wanted) < len(infos):
+            lacking = next(info.name for info in infos if info.name not in wanted)
+            raise InputError(f"{path}: it lacks an array for the input '{lacking}'; it has {', '.join(keys) or 'none'}")
+        return {name: archive[key] for name, key in wanted.items()}, None if labels is None else archive[labels]
     if labels is not None:
         raise InputError(f"{path}: labels are read from .npz files only")
     if len(infos) != 1:

@@ -7,6 +7,8 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.support.errors import InputError
+from stepwell.driver.arguments import checked_by
+from stepwell.quantizer import arguments
 from stepwell.quantizer.budget import Kept, within_budget
 from stepwell.quantizer.network import Calibrated, Quantized
 from stepwell.quantizer.quality import compare
@@ -14,6 +16,7 @@ from stepwell.quantizer.samples import Samples
 from stepwell.quantizer.taps import Tapped
 
 
+@checked_by(model=arguments.proto, samples=arguments.SAMPLES, axis=arguments.axis)
 def accuracy(model: ModelProto, samples: Samples, *, axis: int | None = None, threads: int | None = None, cache: bool = True) -> float:
     """How many labels a classifier gets right, in percent; it is compiled by Stepwell.
 
@@ -74,6 +77,7 @@ class WithinBudget:
     """Of the network of floats, in percent; 100 where its answers are the labels."""
 
 
+@checked_by(source=arguments.CALIBRATED, budget=arguments.number, on_step=arguments.function)
 def quantized_within(
     source: Calibrated, budget: float, *, threads: int | None = None, cache: bool = True, on_step: Callable[[str], None] = lambda text: None
 ) -> WithinBudget:  # fmt: skip

@@ -9,6 +9,8 @@ import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
+from stepwell.driver.arguments import checked_by
+from stepwell.quantizer import arguments
 from stepwell.quantizer.graphs import Links, Names, attribute
 from stepwell.quantizer.options import QuantizeOptions
 from stepwell.quantizer.plan import Layer, candidates
@@ -42,6 +44,10 @@ class Blocks:
         return np.asarray(whole.reshape(-1, whole.shape[2])[: self.rows])
 
 
+@checked_by(
+    model=arguments.source, bits=arguments.whole(1), block=arguments.whole(1), zero_points=arguments.like("keep"), form=arguments.like("text"),
+    keep_float=arguments.names,
+)  # fmt: skip
 def quantize_weights(
     model: Source, *, bits: int = 4, block: int = 32, zero_points: bool = False, form: str = FORMS[0], keep_float: Iterable[str] = ()
 ) -> ModelProto:

@@ -12,6 +12,7 @@ import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck, widths
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError
+from stepwell.dialects.support.names import ByName, printable_keys
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
@@ -67,6 +68,7 @@ class CompiledModel:
         # Counted here: a small model takes a few microseconds, of which each `zip` in a run would be a third of one.
         self._fits = [(i, binding.fit) for i, binding in enumerate(self._ins)]
         self._numbered = [(i, info.name) for i, info in enumerate(self.outputs)]
+        self._escaped = any("\\" in name for _, name in self._numbered)
         self.weights = weights
         """The arena of all weights, read-only."""
         self.checks = IndexChecks(checks)
@@ -105,13 +107,16 @@ class CompiledModel:
         try:
             arrays = [inputs[name] for name in self._names]
         except (KeyError, TypeError, IndexError):
+            if isinstance(inputs, Mapping) and (ours := printable_keys(inputs)) is not inputs:
+                return self.run(ours, out=out)
             raise names_error(inputs, self._names, "input") from None
         if len(inputs) != len(arrays):
             raise names_error(inputs, self._names, "input")
         results = self._run(arrays, out)
         if self._groups:
             results = gathered(self._groups, results)
-        return {name: results[i] for i, name in self._numbered}
+        found = {name: results[i] for i, name in self._numbered}
+        return ByName(found) if self._escaped else found
 
     @property
     def timings(self) -> dict[str, float]:

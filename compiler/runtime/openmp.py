@@ -97,7 +97,7 @@ def find_libomp() -> str | None:
 
 def _loaded() -> str | None:
     try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
+        lines = Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
     except OSError:
         return None  # not Linux: loaded libraries are unknown
     for line in lines:

@@ -44,8 +44,8 @@ def is_count(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a string."""
-    return isinstance(value, str)
+    """Whether a value is a string that can be shown: texts of ours are names and reasons, of which messages and listings are made."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def _flag(attribute: ir.Attribute) -> bool:
@@ -97,7 +97,10 @@ def _typed_names(attribute: ir.Attribute) -> list[tuple[str, TensorType]]:
         if len(parts) != 2 or not isinstance(parts[0], ir.StringAttr) or not isinstance(parts[1], ir.TypeAttr):
             raise ValueError
         try:
-            found.append((parts[0].value, TensorType.from_mlir(parts[1].value)))
+            name = parts[0].value
+            if not is_text(name):
+                raise ValueError
+            found.append((name, TensorType.from_mlir(parts[1].value)))
         except InferenceError as error:
             raise ValueError(f"'{parts[0].value}': {error.args[0]}") from None
     return found
@@ -109,8 +112,10 @@ def _from_typed_names(values: list[tuple[str, TensorType]]) -> ir.Attribute:
 
 FLAG: Kind[bool] = Kind("nothing but its name", _flag, lambda _: ir.UnitAttr.get())
 COUNT: Kind[int] = Kind("a whole number from 0", lambda attribute: int(python_value(attribute, is_count)))
-TEXT: Kind[str] = Kind("a string", lambda attribute: str(python_value(attribute, is_text)))
-TEXTS: Kind[list[str]] = Kind("a list of strings", _texts, lambda values: ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values]))
+TEXT: Kind[str] = Kind("a string of printable characters", lambda attribute: str(python_value(attribute, is_text)))
+TEXTS: Kind[list[str]] = Kind(
+    "a list of strings of printable characters", _texts, lambda values: ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values])
+)
 COUNTS: Kind[dict[str, int]] = Kind("a dictionary of whole numbers from 0", _counts, lambda values: to_attribute(dict(values)))
 PAIRS: Kind[list[tuple[int, int]]] = Kind(
     "pairs of whole numbers from 0 as array<i64: ...>", _pairs, lambda pairs: ir.DenseI64ArrayAttr.get([n for pair in pairs for n in pair])

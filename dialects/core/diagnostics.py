@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stepwell.dialects.support.names import printable_lines
+
 _KINDS = {"ERROR": "error", "WARNING": "warning", "NOTE": "note", "REMARK": "remark"}
 PARSED_NAME = "-"  # the file name that the bindings give to text
 
@@ -25,7 +27,7 @@ class Diagnostic:
 
     def show(self, file: str) -> str:
         """As compilers print it: `FILE:LINE:COLUMN: error: MESSAGE`."""
-        return f"{self.where(file)}: {self.kind}: {self.message}"
+        return printable_lines(f"{self.where(file)}: {self.kind}: {self.message}")
 
 
 def diagnosed(message: str, location: Any) -> Diagnostic:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.support.names import printable
 
 MODEL_FILE = "model.onnx"
 
@@ -18,7 +19,7 @@ def node_location(name: str, index: int, context: ir.Context | None = None) -> i
 
 def node_names(location: ir.Location) -> list[str]:
     """The names of all nodes in `location`, each once, in order; those inside fused and call-site locations included."""
-    return list(dict.fromkeys(leaf.name_str for leaf in _leaves(location) if isinstance(leaf, ir.NameLoc)))
+    return list(dict.fromkeys(printable(leaf.name_str) for leaf in _leaves(location) if isinstance(leaf, ir.NameLoc)))
 
 
 def nodes_text(location: ir.Location) -> str:

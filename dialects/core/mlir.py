@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.deferred import defer, without_named_ops
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
+from stepwell.dialects.core.nesting import DEEPEST, is_too_deep
 from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
@@ -309,6 +310,9 @@ def on_parse(check: Callable[[ir.Operation], Sequence[Diagnostic]]) -> Callable[
 
 def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir.Module:
     """The module in `text`. Raises IRError with every diagnostic, and its place in `source`, when it does not parse or verify."""
+    if is_too_deep(text):
+        found = [Diagnostic("error", f"the text is nested more than {DEEPEST} deep, which is more than the parser is given")]
+        raise IRError(summary(found, source), diagnostics=found)
     try:
         module = ir.Module.parse(text, context)
     except ir.MLIRError as error:

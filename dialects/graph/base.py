@@ -1,5 +1,6 @@
 """The `graph` dialect and the base class of its operations: fields, inference, verification and reference in one place."""
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -31,6 +32,7 @@ from stepwell.dialects.core.mlir import (
 )
 from stepwell.dialects.core.sizes import Dim, Size, differ, evaluated, holds
 from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.graph.callbacks import inferred_types, referred
 from stepwell.dialects.graph.index_operand import IndexOperand
 from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsChannels, KeepsFinite, MovesData, Trait
 from stepwell.dialects.graph.value_range import ANY, Range
@@ -93,6 +95,10 @@ class GraphOp(Operation, dialect=Graph):
         flops = staticmethod(one_per_element)
 
     def __init_subclass__(cls, *, dialect: type[Dialect] | None = None, **kwargs: Any) -> None:
+        name, place = kwargs.get("name"), dialect or Graph
+        taken = next((op for op in place.operations if f"{place.DIALECT_NAMESPACE}.{name}" == op.OPERATION_NAME), None)
+        if taken is not None:
+            raise StepwellError(f"op '{cls.__qualname__}': there is already an op {taken.OPERATION_NAME}, {taken.__qualname__} of {taken.__module__}")
         if dialect is not None:
             if dialect not in registered_dialects():
                 unknown = f"dialect '{dialect.DIALECT_NAMESPACE}' is not registered"
@@ -157,14 +163,13 @@ class GraphOp(Operation, dialect=Graph):
         if function is None:
             raise StepwellError(f"{self.OPERATION_NAME} has no reference meaning")
         extra = {"result_types": self.result_types()} if takes_result_types(function) else {}
-        try:
+
+        def call() -> Any:
             attributes = {name: in_numbers(value, sizes) for name, value in self.attribute_values().items()}
             with np.errstate(all="ignore"):
-                out = function(*operands, **attributes, **extra)
-        except (ValueError, IndexError, OverflowError) as error:  # numpy's errors about sizes that are known only now
-            raise StepwellError(f"{self.OPERATION_NAME}: {error}") from error
-        results = out if isinstance(out, tuple) else (out,)
-        return tuple(np.asarray(r).astype(to_numpy(t.dtype), copy=False) for r, t in zip(results, self.result_types(), strict=True))
+                return function(*operands, **attributes, **extra)
+
+        return tuple(r.astype(to_numpy(t.dtype), copy=False) for r, t in zip(referred(self, call), self.result_types(), strict=True))
 
     def verify_invariants(self) -> bool:
         """The verifier of every op with an `infer`: inferred and actual result types must agree."""
@@ -180,16 +185,14 @@ class GraphOp(Operation, dialect=Graph):
         problem = self.arity_problem() or self.attribute_problem()
         if problem is not None:
             return problem
-        infer = type(self).infer
         try:
             self.check_tensors()
-            if infer is None:
+            if type(self).infer is None:
                 return None
-            inferred = infer(*self.operand_types(), **self.attribute_values())
-        except InferenceError as error:
+            expected = inferred_types(type(self), self.operand_types(), self.attribute_values())
+        except StepwellError as error:
             return str(error.args[0])
         actual = self.result_types()
-        expected = inferred if isinstance(inferred, tuple) else (inferred,)
         if len(expected) != len(actual):
             return f"has {len(actual)} results, expected {len(expected)}"
         for name, want, got in zip((n for n, _ in result_fields(type(self))), expected, actual, strict=False):
@@ -298,7 +301,9 @@ def op_class(mnemonic: str) -> type[GraphOp]:
     if mnemonic not in _BY_MNEMONIC:
         _BY_MNEMONIC.update({cls.mnemonic(): cls for cls in graph_ops()})  # a plugin may have added some since
     if mnemonic not in _BY_MNEMONIC:
-        raise StepwellError(f"there is no op {mnemonic if '.' in mnemonic else f'graph.{mnemonic}'}")
+        close = difflib.get_close_matches(mnemonic, _BY_MNEMONIC, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise StepwellError(f"there is no op {mnemonic if '.' in mnemonic else f'graph.{mnemonic}'}{hint}")
     return _BY_MNEMONIC[mnemonic]
 
 

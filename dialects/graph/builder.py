@@ -10,6 +10,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, from_numpy, is_compact, type_of
 from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.graph.base import GraphOp, make_op, map_groups, op_class
+from stepwell.dialects.graph.callbacks import inferred_types
 from stepwell.dialects.graph.known import constant_value
 from stepwell.dialects.support.errors import StepwellError
 
@@ -43,8 +44,8 @@ class GraphBuilder:
         if result_types is None:
             if cls.infer is None:
                 raise StepwellError(f"{cls.OPERATION_NAME} infers no types: pass result_types=")
-            inferred = cls.infer(*map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands]), **attributes)
-            result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
+            types = map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands])
+            result_types = list(inferred_types(cls, types, attributes))
         return make_op(cls, operands, attributes, result_types)
 
     def literal(self, array: Any, dtype: Any = None) -> ir.Value:

@@ -41,6 +41,12 @@ class ParameterOp(GraphOp, name="parameter", traits=[Pure]):
     def flops(*, result: TensorType, id: str) -> int:
         return 0
 
+    def attribute_problem(self) -> str | None:
+        """Messages and listings name weights by their ids."""
+        if (problem := super().attribute_problem()) is not None or ir.StringAttr(self.operation.attributes["id"]).value.isprintable():
+            return problem
+        return f"attribute 'id' must have printable characters only, got {self.operation.attributes['id']}"
+
 
 def constant_array(op: ConstantOp) -> np.ndarray:
     """The array that a constant holds."""

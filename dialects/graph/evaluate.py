@@ -143,7 +143,10 @@ class Evaluator:
         try:
             return op.evaluate(groups, self.sizes)
         except StepwellError as error:
-            raise type(error)(f"{name} of {nodes_text(op.location)}: {error.args[0]}") from error
+            named = f"{name} of {nodes_text(op.location)}"
+            if named in str(error.args[0]):
+                raise
+            raise type(error)(f"{named}: {error.args[0]}") from error
 
     def bind_sizes(self, op: Any, numbers: np.ndarray) -> list[Any]:
         """Give symbols the numbers that a vector holds."""

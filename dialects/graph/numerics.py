@@ -54,11 +54,18 @@ def loses_digits(rounded: Array, exact: Array) -> Array:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Array]:
-    """`function` of arrays, computing f16 and bf16 in f32 and rounding its result once to the first array's type."""
+    """`function` of arrays, computing f16 and bf16 in f32 and rounding its result once to the first array's type.
 
-    def reference(first: Array, *rest: Array, **attributes: Any) -> Array:
-        return narrow(np.asarray(function(wide(first), *map(wide, rest), **attributes)), first.dtype)
+    An optional operand that is absent comes as None, a variadic one as a list.
+    """
 
+    def reference(first: Array, *rest: Any, **attributes: Any) -> Array:
+        return narrow(np.asarray(function(wide(first), *map(_widened, rest), **attributes)), first.dtype)
+
+    def _widened(operand: Any) -> Any:
+        return None if operand is None else [wide(array) for array in operand] if isinstance(operand, list) else wide(operand)
+
+    reference.plain = function  # type: ignore[attr-defined]  # of which messages name the line
     return reference
 
 

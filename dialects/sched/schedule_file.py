@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from stepwell.dialects.support.errors import InputError, ScheduleError, shown
 from stepwell.dialects.support.files import read_utf8, write_atomically
+from stepwell.dialects.support.numbers import whole_number
 from stepwell.dialects.support.properties import cached_property
 
 VERSION = 2
@@ -88,6 +89,8 @@ class ScheduleFile:
             raise ScheduleError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
         except ScheduleError as error:
             raise ScheduleError(f"{name}: {error.args[0]}") from None
+        except ValueError:
+            raise ScheduleError(f"{name}: not JSON that is read: a number of thousands of digits") from None
         _of_type(data, dict, name)
         if data.get("version") == 1:
             raise ScheduleError(
@@ -162,9 +165,10 @@ def _nodes(data: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def _place(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ScheduleError(f"{where}: '{text}' is not the place of an op, expected a whole number from 0")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise ScheduleError(f"{where}: {shown(text)} is not the place of an op, expected a whole number from 0")
+    return number
 
 
 def _fields(data: Any, known: Mapping[str, type], where: str, *, needed: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.dialects.support.memory import memory_of_process
+from stepwell.dialects.support.numbers import whole_number
 
 KNOWN_ELEMENTS = 1024
 """Of an input whose values code is made for."""
@@ -75,8 +76,8 @@ class Limits:
 
 def _number(name: str, text: str) -> float:
     digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "")
-    if digits.isascii() and digits.isdigit() and len(digits) < 20:
-        return int(digits) * _UNITS[unit]
+    if (whole := whole_number(digits)) is not None:
+        return whole * _UNITS[unit]
     try:
         if name == "seconds":
             return float(text)

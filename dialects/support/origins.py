@@ -1,4 +1,4 @@
-"""The file and line in a plugin or script that an error comes from, for a message without a traceback."""
+"""The file and line in a plugin or script that an error comes from, or that defines a function, for a message without a traceback."""
 
 import sysconfig
 import traceback
@@ -23,6 +23,14 @@ def plugin_line(error: BaseException) -> str:
         if _is_plugins(frame, extending)
     ]  # fmt: skip
     return own[-1] if own else ""
+
+
+def line_of(function: Any) -> str:
+    """` (FILE, line N)` where a function is defined, for messages; "" for one of ours."""
+    function = getattr(function, "plain", function)  # what `widened` wraps
+    code = getattr(function, "__code__", None)
+    ours = str(getattr(function, "__module__", "")).partition(".")[0] == _OURS
+    return "" if code is None or ours else f" ({code.co_filename}, line {code.co_firstlineno})"
 
 
 def _is_plugins(frame: FrameType, extending: set[str]) -> bool:

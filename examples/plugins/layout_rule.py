@@ -14,6 +14,7 @@ from stepwell.plugin import (
     Fusion,
     GraphOp,
     ImportBuilder,
+    InferenceError,
     InferredTypes,
     Layout,
     LinalgBuilder,
@@ -25,14 +26,19 @@ from stepwell.plugin import (
     Result,
     Scalars,
     TensorType,
+    UnsupportedError,
     Value,
+    broadcast,
+    expect_axes,
     expect_dtype,
     expect_same_dtype,
+    holds,
     ir,
     layout_rule,
     lowering,
     math,
     onnx_rule,
+    product,
     reduce,
     type_of,
     widened,
@@ -57,8 +63,15 @@ class PixelNormOp(GraphOp, name="pixel_norm", traits=[Pure]):
     @staticmethod
     def infer(x: TensorType, held: TensorType | None, *, axes: tuple[int, ...], channels: int, epsilon: float) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
+        expect_axes("axes", axes, x.rank)
+        if not channels >= 1 or not holds(product(x.shape[axis] for axis in axes), ">=", channels):
+            raise InferenceError(f"attribute 'channels' must be from 1 to the number of elements of {x} along {list(axes)}, got {channels}")
+        if epsilon < 0:
+            raise InferenceError(f"attribute 'epsilon' must be 0 or more, got {epsilon}")
         if held is not None:
             expect_same_dtype(x=x, held=held)
+            if broadcast(x, held) != x.shape:
+                raise InferenceError(f"operand 'held' must broadcast to the shape of 'x', {x}, got {held}")
         return x
 
     @staticmethod
@@ -71,8 +84,11 @@ class PixelNormOp(GraphOp, name="pixel_norm", traits=[Pure]):
 
 @onnx_rule("PixelNorm", since=1, domain="com.example")
 def pixel_norm(b: ImportBuilder, x: Value, *, epsilon: float = 1e-8) -> Value:
-    """The importer's rule: pixels of (N, C, height, width)."""
-    normed: Value = b.build(PixelNormOp, x, None, axes=(1,), channels=type_of(x).shape[1], epsilon=epsilon)
+    """The importer's rule: pixels of (N, C, height, width), of which all but the number of channels may be free."""
+    channels = type_of(x).shape[1] if type_of(x).rank > 1 else None
+    if not isinstance(channels, int):
+        raise UnsupportedError(f"{type_of(x)} is not supported; supported: tensors of a known number of channels, in dimension 1")
+    normed: Value = b.build(PixelNormOp, x, None, axes=(1,), channels=channels, epsilon=epsilon)
     return normed
 
 
@@ -91,7 +107,7 @@ def in_blocks(op: PixelNormOp, layout: Layout) -> BlockedValue | NoMatch:
 def lower_pixel_norm(op: PixelNormOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Two structured ops: the sums of squares at each pixel, and each number by the root of its pixel's mean."""
     result, values = op.result_types()[0], op.attribute_values()
-    axes, sizes, s = values["axes"], result.static_shape, Scalars(b, result.dtype)
+    axes, sizes, s = values["axes"], b.sizes(operands[0]), Scalars(b, result.dtype)
 
     def square(v: ir.Value, *held: ir.Value) -> ir.Value:
         return s.mul(s.mul(v, v), held[0]) if held else s.mul(v, v)

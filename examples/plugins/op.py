@@ -59,7 +59,7 @@ def soft_shrink(b: ImportBuilder, x: Value, *, amount: float = 0.5) -> Value:
 
 @lowering(SoftShrinkOp)
 def lower_soft_shrink(op: SoftShrinkOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One element-wise linalg.generic; `Scalars` makes its body for any float type."""
+    """One element-wise linalg.generic; `Scalars` makes its body for any float type, and `b.sizes` says its sizes, free ones too."""
     (x_type,), amount = op.operand_types(), op.attribute_values()["amount"]
     s = Scalars(b, x_type.dtype)
 
@@ -67,7 +67,7 @@ def lower_soft_shrink(op: SoftShrinkOp, operands: Operands, b: LinalgBuilder) ->
         size = s.maximum(s.sub(s.abs(x), s.const(amount)), s.const(0.0))
         return s.select(s.compare("lt", x, s.const(0.0)), s.neg(size), size)
 
-    return b.elementwise(operands, x_type.dtype, x_type.static_shape, body)
+    return b.elementwise(operands, x_type.dtype, b.sizes(operands[0]), body)
 
 
 if __name__ == "__main__":

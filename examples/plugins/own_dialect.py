@@ -35,6 +35,7 @@ from stepwell.plugin import (
     dims,
     expect_dtype,
     expect_rank,
+    holds,
     ir,
     lowering,
     math,
@@ -88,7 +89,7 @@ def lower_mu_law(op: MuLawOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
         size = s.div(s.call(math.LogOp, s.add(s.const(1), s.mul(s.const(mu), s.abs(x)))), s.const(log1p(mu)))
         return s.select(s.compare("lt", x, s.const(0)), s.neg(size), size)
 
-    return b.elementwise(operands, x_type.dtype, x_type.static_shape, body)
+    return b.elementwise(operands, x_type.dtype, b.sizes(operands[0]), body)
 
 
 class MovingAverageOp(GraphOp, name="moving_average", dialect=Signal, traits=[Pure]):
@@ -105,7 +106,7 @@ class MovingAverageOp(GraphOp, name="moving_average", dialect=Signal, traits=[Pu
         expect_dtype("x", x, FLOATS)
         expect_rank("x", x, 2)
         samples = x.shape[-1]
-        if window < 1 or (samples is not None and window > samples):
+        if window < 1 or not holds(samples, ">=", window):  # of a free size that is assumed, and looked at when the model is run
             raise InferenceError(f"attribute 'window' must be from 1 to the number of samples of {x}, got {window}")
         return x.with_shape((*x.shape[:-1], None if samples is None else samples - window + 1))
 
@@ -127,6 +128,8 @@ def moving_average(b: ImportBuilder, x: Value, *, window: int) -> Value:
 def as_sum(op: MovingAverageOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: moving_average(x) -> (sum over t < window of x[…, i + t]) / window"""
     b, result, window = LinalgBuilder(rw.state), op.result_types()[0], op.attribute_values()["window"]
+    rows, samples = b.sizes(op.x)
+    sizes = [rows, b.sum_of_sizes(samples, 1 - window)]
     s = Scalars(b, result.dtype)
     row, sample, tap = dims(0, 1, 2)
     taps = b.empty(result.dtype, [window])  # lends the summed loop its size; nothing reads it
@@ -134,9 +137,9 @@ def as_sum(op: MovingAverageOp, rw: Rewriter) -> ir.Value | NoMatch:
     def add(v: ir.Value, _: ir.Value, total: ir.Value) -> ir.Value:
         return s.accumulate("add", b.widen(v), total)
 
-    sums = b.filled(0, s.dtype, result.static_shape)
+    sums = b.filled(0, s.dtype, sizes)
     sums = b.generic([op.x, taps], sums, [[row, sample + tap], [tap], [row, sample]], 1, add)
-    return b.elementwise([sums], result.dtype, result.static_shape, lambda total: s.div(total, s.const(window)))
+    return b.elementwise([sums], result.dtype, sizes, lambda total: s.div(total, s.const(window)))
 
 
 @register_pass("convert-signal-to-linalg", level="linalg", after="convert-graph-to-linalg", converts=[Signal])

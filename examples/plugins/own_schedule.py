@@ -12,8 +12,9 @@ from stepwell.plugin import Nest, Structured, Target, schedule
 
 @schedule("reduction")  # start=True would let the cost model go on from it
 def row_by_row(op: Structured, target: Target | None) -> Nest:
-    """The dimensions in their order, one element at a time."""
-    return Nest(order=tuple(op.parallel_dims), parallel=1, unroll=(1,) * len(op.sizes), vector=-1, width=1)
+    """The dimensions in their order, one element at a time. A sum of everything has no rows."""
+    rows = tuple(op.parallel_dims)
+    return Nest(order=rows, parallel=min(1, len(rows)), unroll=(1,) * len(op.sizes), vector=-1, width=1)
 
 
 if __name__ == "__main__":

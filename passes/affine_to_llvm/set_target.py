@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.target.description import REQUIRES
+from stepwell.dialects.target.description import REQUIRES, Target
 from stepwell.dialects.target.host import host, narrows_host, runs_here
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
@@ -36,15 +36,28 @@ class SetTarget(Pass):
         if target is None:
             return
         narrow, foreign = narrows_host(target), not runs_here(target)
-        attribute = ir.Attribute.parse("#llvm.target_features<[" + ", ".join(f'"+{name}"' for name in sorted(target.features)) + "]>")
         for function in ops_below(op, "llvm.func"):
             if len(function.regions[0].blocks) == 0 or not (narrow or (foreign and lacks(function))):
                 continue
-            function.attributes["target_cpu"] = ir.StringAttr.get(target.cpu)
-            function.attributes["target_features"] = attribute
+            confine(function, target)
             state.count(self.name)
             if foreign:
                 mark(function, target.family, target.features)
+
+
+def confine(function: ir.Operation, target: Target) -> None:
+    """Have LLVM use the target's instructions in a function, and no others."""
+    features = ", ".join(f'"+{name}"' for name in sorted(target.features))
+    function.attributes["target_cpu"] = ir.StringAttr.get(target.cpu)
+    function.attributes["target_features"] = ir.Attribute.parse(f"#llvm.target_features<[{features}]>")
+
+
+def confine_all(module: ir.Operation, target: Target) -> None:
+    """Confine all functions to a target of this machine's family, for code that is to run there and not here."""
+    with module.context:
+        for function in ops_below(module, "llvm.func"):
+            if len(function.regions[0].blocks) > 0:
+                confine(function, target)
 
 
 def lacks(function: ir.Operation) -> bool:

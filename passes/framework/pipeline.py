@@ -53,7 +53,10 @@ def parse_pipeline(text: str) -> list[Element]:
         raise PipelineError(f"expected a pipeline as text, got {shown(text)}")
     if text.encode(errors="replace").decode() != text:
         raise PipelineError("expected a pipeline in Unicode, got half a character")
-    return list(_parse(text))
+    try:
+        return list(_parse(text))
+    except RecursionError:
+        raise PipelineError("the pipeline is nested too deeply") from None
 
 
 @lru_cache(maxsize=256)

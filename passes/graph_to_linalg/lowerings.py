@@ -1,6 +1,6 @@
 """The registry of lowerings from graph ops to linalg, and their adapter to the conversion driver."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from stepwell.dialects.core.mlir import defining_op, ir, tensor
@@ -8,8 +8,9 @@ from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
-from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.errors import PassError, shown
 from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.origins import line_of
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import CAST, Conversion, NoMatch, reinterpreted
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
@@ -20,6 +21,8 @@ Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Seque
 L = TypeVar("L", bound=Lowering)
 
 _LOWERINGS: dict[str, Conversion] = {}
+_FUNCTIONS: dict[str, Any] = {}
+"""The functions that these call, by the same names of ops."""
 
 
 def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
@@ -33,6 +36,7 @@ def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
     def add(function: L) -> L:
         for cls in classes:
             _LOWERINGS[cls.OPERATION_NAME] = Conversion(function.__name__, cls.OPERATION_NAME, _adapt(function))
+            _FUNCTIONS[cls.OPERATION_NAME] = function
         extension(function)
         return function
 
@@ -42,6 +46,11 @@ def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
 def conversions() -> list[Conversion]:
     """All registered lowerings, plugins' included, for the conversion driver."""
     return list(_LOWERINGS.values())
+
+
+def lowering_of(name: str) -> Any:
+    """The function that lowers an op of that name, None if there is none."""
+    return _FUNCTIONS.get(name)
 
 
 def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
@@ -56,10 +65,13 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
             answer = function(op, [_without_sign(v) for v in operands], b)
         if isinstance(answer, NoMatch):
             return answer
-        values = [answer] if isinstance(answer, ir.Value) else list(answer)
         results = list(op.operation.results)
+        values = [answer] if isinstance(answer, ir.Value) else list(answer) if isinstance(answer, Iterable) else None
+        if values is None or not all(isinstance(value, ir.Value) for value in values):
+            came = f"got {shown(answer)}{line_of(function)}"
+            raise PassError(f"{_where(function, op)} must give a value for each of {len(results)} results, or NoMatch, {came}")
         if len(values) != len(results):
-            raise PassError(f"{_where(function, op)} gave {len(values)} values for {len(results)} results")
+            raise PassError(f"{_where(function, op)} gave {len(values)} values for {len(results)} results{line_of(function)}")
         return [_with_sign(op, function, v, r.type) for v, r in zip(values, results, strict=True)]
 
     return lower
@@ -97,6 +109,7 @@ def _with_sign(op: Any, function: Lowering, value: ir.Value, wanted: ir.Type) ->
     if value.type != plain:  # the op may know less about its shape than the lowering, or more
         given, asked = type_of(value), TensorType.from_mlir(plain)
         if not compatible(given, asked):
-            raise PassError(f"{_where(function, op)} gave {value.type} for a result of type {wanted}")
+            said = f"for a result that is {wanted} by its `infer`{line_of(type(op).infer)}"
+            raise PassError(f"{_where(function, op)} gave {value.type}{line_of(function)} {said}")
         value = tensor.CastOp(plain, value).result
     return value if plain == wanted else reinterpreted(value, wanted)

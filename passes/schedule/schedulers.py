@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.errors import PassError, ScheduleError, shown
 from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.origins import line_of
 from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
@@ -39,5 +40,9 @@ def first(op: Structured, target: Target | None) -> tuple[Nest, bool]:
     for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
         if key in _SCHEDULERS:
             scheduler, start = _SCHEDULERS[key]
-            return scheduler(op, target), start
+            nest = scheduler(op, target)
+            if not isinstance(nest, Nest):
+                what = f"the schedule '{scheduler.__name__}' of ops of kind {op.kind}"
+                raise ScheduleError(f"{what} must give a Nest, got {shown(nest)} for '{op.operation.name}'{line_of(scheduler)}")
+            return nest, start
     raise PassError(f"no schedule is registered for '{op.operation.name}' of kind {op.kind}")

@@ -73,8 +73,8 @@ def find(
 
     Raises Failure for what is neither, for a shape that no file has an input for, and for IR without a level.
 
-    Those of the zoo are written to a sub-folder of `folder` that is named after the code that makes them, unless they are there; the
-    tests of the networks keep theirs in the same place.
+    Those of the zoo that scripts/zoo.py has written to `folder` are taken from there. Others are written to a sub-folder that is named after the code
+    that makes them, unless they are there; the tests of the networks keep theirs in the same place.
     """
     found = []
     for name in names:
@@ -160,6 +160,8 @@ def _slug(name: str) -> str:
 def _materialised(name: str, folder: Path, seed: int) -> Path:
     import networks
 
+    if not seed and (written := folder / f"{name}.onnx").is_file():  # by scripts/zoo.py
+        return written
     digest = _digest(Path(networks.__file__).parent) + (f"-seed{seed}" if seed else "")
     return _written(folder / digest / f"{name}.onnx", lambda: networks.build(name, seed))
 

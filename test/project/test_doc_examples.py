@@ -25,6 +25,7 @@ INSTEAD = {
     "scripts/demo": "test -x scripts/demo",  # makes an environment; test_digits.py runs what it runs
     "scripts/test": "test -x scripts/test",  # this is part of what it runs
     ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
+    ".venv/bin/python scripts/check_ops.py": "{} --row 1",  # one case in place of all
 }
 # Those that take minutes, and an idle machine: their options are checked.
 LONG = {f".venv/bin/python scripts/{script.__name__}.py": script for script in (bench, compile_time, free_sizes, generate, quantize_real)}

@@ -1,5 +1,6 @@
 """The documentation says what the code says."""
 
+import argparse
 import importlib
 import pkgutil
 import re
@@ -8,6 +9,9 @@ import sys
 from pathlib import Path
 
 import stepwell
+from stepwell.cli import main, opt
+from stepwell.passes.framework.registry import passes as ours
+from stepwell.passes.framework.upstream import upstream_passes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,8 +51,68 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+PAGES = [ROOT / "README.md", ROOT / "test" / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+
+
+def code_of(page: Path) -> list[str]:
+    """The lines of code of a page: of its blocks, and in its text."""
+    text = page.read_text()
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [*(line for block in blocks for line in block.splitlines()), *(span.replace("\n", " ") for span in re.findall(r"`([^`]+)`", rest))]
+
+
+def options_of_commands() -> dict[str, set[str]]:
+    """The options of each command of `stepwell`, and of stepwell-opt, whose passes are options too."""
+    found = {}
+    for name in main.COMMANDS:
+        (commands,) = (action for action in main.make_parser([name])._actions if isinstance(action, argparse._SubParsersAction))
+        found[f"stepwell {name}"] = set(commands.choices[name]._option_string_actions)
+    passes = {f"--{name}" for name in {**ours(), **upstream_passes()}}
+    return {**found, "stepwell-opt": passes | set(opt.make_parser()._option_string_actions), "stepwell": {"--help", "--version"}}
+
+
+def test_commands_and_flags_in_pages_exist() -> None:
+    """Of our commands each with its own flags; else of some command or script."""
+    known = options_of_commands()
+    sources = [path for folder in ("scripts", "examples") for path in (ROOT / folder).rglob("*") if path.suffix in ("", ".py") and path.is_file()]
+    text = "".join(path.read_text() for path in [*sources, ROOT / "test" / "conftest.py"])
+    anywhere = set().union(*known.values(), re.findall(r"--[a-z][\w-]*", text))
+    wrong = []
+    for page in PAGES:
+        for line in code_of(page):
+            command = re.match(r"(?:\$ )?(?:\.venv/bin/)?(stepwell-opt|stepwell(?: [a-z]+)?)(?= |$)(.*)", line)
+            if command is not None and command[1] not in known:
+                wrong.append(f"{page.name}: there is no {command[1]}: {line}")
+                continue
+            own = anywhere if command is None else known[command[1]]
+            given = line if command is None else re.split(r" [#|] |\|\|", command[2])[0]
+            # Within quotes there are other texts.
+            flags = re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"'[^']*'", "", given))
+            wrong += [f"{page.name}: there is no {flag}: {line}" for flag in flags if flag not in own]
+    assert wrong == []
+
+
+def test_files_that_pages_name_are_there() -> None:
+    wrong = []
+    for page in PAGES:
+        for line in code_of(page):
+            for path in re.findall(r"(?<![\w/.-])((?:compiler|dialects|passes|scripts|test|docs|examples)/[\w/.*-]+)", line):
+                if not any(ROOT.glob(path.rstrip("./"))):
+                    wrong.append(f"{page.name}: {path}")
+        wrong += [f"{page.name}: {name}" for name in re.findall(r'\(README, "([^"]*)"', page.read_text())]  # a link is looked at, this is not
+    assert wrong == []
+
+
+def test_the_first_page_says_where_commands_are_before_it_calls_them() -> None:
+    """And what installs them, and the tools of the tests."""
+    page = (ROOT / "README.md").read_text()
+    assert page.index("scripts/demo ") < page.index("export PATH=") < page.index("$ stepwell ")
+    assert page.index("scripts/test ") < page.index(".venv/bin/lit ")
+
+
 def test_links_between_pages_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "test" / "README.md", *(ROOT / "docs").rglob("*.md")]:
+    for page in PAGES:
         for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
             there = page.parent / link if link else page
             assert there.exists(), f"{page.relative_to(ROOT)} links to {link}, which is not there"

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,22 @@ import numpy as np
 import onnx
 import pytest
 from command_server import started
+from commands import Commands, process
 from every import every
+from guarded import NAMED
+from native_ops import WAYS, instances, problems
 from onnx import TensorProto, helper, numpy_helper
+from op_cases import with_cases
 
 import stepwell
 from stepwell import plugin
 from stepwell.driver.plugins import load_file
+
+
+@pytest.fixture
+def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(capsys)
+
 
 PLUGINS = Path(__file__).resolve().parents[2] / "examples" / "plugins"
 PLUGIN = PLUGINS / "op.py"
@@ -59,6 +70,96 @@ def test_an_example_runs(example: Path) -> None:
     """Each compiles a small model with what it adds, and checks the result."""
     ended = subprocess.run(started([sys.executable, example]), capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+WITH = {  # beside --load, what an example needs to be used by a command
+    "own_pass": ("--insert-after", "pack-matmul=round-sums{bits=8}"), "numpy_backend": ("--backend", "numpy"), "target": ("--target", "small-core"),
+}  # fmt: skip
+OPS = {"SoftShrink": "op", "PixelNorm": "layout_rule", "MuLaw": "own_dialect", "MovingAverage": "own_dialect"}
+"""The operators that the examples add."""
+
+
+def of_free_sizes(operator: str, path: Path) -> tuple[str, str]:
+    """Writes a model of an operator of free sizes, and an input; the paths of both."""
+    sizes: list[int | str] = ["n", 4, "h", "w"] if operator == "PixelNorm" else ["n", "m"]
+    attributes = {"window": 5} if operator == "MovingAverage" else {}
+    own = helper.make_node(operator, ["x"], ["t"], name="own", domain="com.example", **attributes)
+    nodes = [own, helper.make_node("Neg", ["t"], ["y"], name="neg")]
+    sides = [[helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", *sides), opset_imports=opsets, ir_version=9), path / f"{operator}.onnx")
+    shape = [{"n": 3, "m": 37, "h": 5, "w": 7}.get(str(size), 4) for size in sizes]
+    np.save(path / f"{operator}.npy", np.random.default_rng(5).standard_normal(shape).astype(np.float32))
+    return str(path / f"{operator}.onnx"), str(path / f"{operator}.npy")
+
+
+def small_network(path: Path) -> str:
+    """Writes a network with what the examples are about: a convolution, element-wise ops, a sum and a product."""
+    random = np.random.default_rng(6)
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"], name="conv"), helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("ReduceSum", ["b", "axes"], ["c"], name="sum", keepdims=0), helper.make_node("MatMul", ["c", "w"], ["d"], name="product"),
+        helper.make_node("Exp", ["d"], ["y"], name="exp"),
+    ]  # fmt: skip
+    weights = {"v": random.standard_normal((8, 3, 1, 1)).astype(np.float32) / 9, "w": random.standard_normal((8, 5)).astype(np.float32) / 9}
+    tensors = [numpy_helper.from_array(a, n) for n, a in {**weights, "axes": np.array([2, 3])}.items()]
+    sides = [[helper.make_tensor_value_info(n, TensorProto.FLOAT, s)] for n, s in (("x", [1, 3, 4, 5]), ("y", [1, 5]))]
+    graph = helper.make_graph(nodes, "g", *sides, tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "small.onnx")
+    return str(path / "small.onnx")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_keeps_the_meaning_from_level_to_level(example: Path, tmp_path: Path) -> None:
+    how = ("--load", str(example), *WITH.get(example.stem, ()))  # in a process of its own: a schedule, say, is for all models from then on
+    ended = process("main", "run", small_network(tmp_path), *how, "--check", "levels", "--threads", "1")
+    assert (ended.status, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize("operator", OPS)
+def test_an_operator_of_an_example_is_part_of_programs_for_all_sizes(commands: Commands, tmp_path: Path, operator: str) -> None:
+    model, data = of_free_sizes(operator, tmp_path)
+    how = ("--load", str(PLUGINS / f"{OPS[operator]}.py"), "--threads", "1")
+    for check, program in (("reference", "never"), ("levels", "always")):
+        ended = commands.stepwell("run", model, *how, "--input", data, "--specialise", program, "--check", check)
+        assert (ended.status, ended.err) == (0, ""), ended.out
+    inspected = commands.stepwell("inspect", model, *how[:2])
+    assert inspected.status == 0
+    assert "not supported" not in inspected.out
+
+
+def test_an_op_that_needs_numbers_is_named(commands: Commands, tmp_path: Path) -> None:
+    """Where it costs a model its program for all sizes."""
+    model, data = of_free_sizes("StiffShrink", tmp_path)
+    changed = {"b.sizes(operands[0])": "x_type.static_shape", "SoftShrink": "StiffShrink", "soft_shrink": "stiff_shrink"}
+    text = PLUGIN.read_text()
+    for old, new in changed.items():
+        text = text.replace(old, new)
+    (tmp_path / "static.py").write_text(text)
+    how = ("--load", str(tmp_path / "static.py"))
+    text = r"one program for all sizes is not supported: .*'graph\.stiff_shrink' at loc\(\"own\".*static shape is needed"
+    ran = commands.stepwell("run", model, *how, "--input", data, "--check", "reference")
+    assert ran.status == 0
+    inspected = commands.stepwell("inspect", model, *how)
+    for said in (ran.out, inspected.out):
+        assert re.search(f"{text}.*; code is made for each combination", said), said
+    for level in ("linalg", "asm"):
+        refused = commands.stepwell("compile", model, *how, "--emit", level, "--specialise", "never")
+        assert refused.status == 1
+        assert re.search(f"SW002 {text}", refused.err), refused.err
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ops_of_examples_pass_the_check_of_ops(way: str) -> None:
+    """That of scripts/check_ops.py: at all ranks and sizes, of all element types that they take, with special values."""
+    for file in dict.fromkeys(OPS.values()):
+        load_file(str(PLUGINS / f"{file}.py"))
+    mnemonics = ["soft_shrink", "pixel_norm", "signal.mu_law", "signal.moving_average"]
+    assert {*mnemonics} <= {*with_cases()}
+    asked = [single for m in mnemonics for single in instances(m, NAMED, only=("x86-64-v3", way))]
+    assert len(asked) > 2 * len(mnemonics)
+    wrong = problems(asked)
+    assert not wrong, "\n".join(f"{name}: {what}" for name, what in wrong.items())
 
 
 def test_there_is_an_example_of_each_thing_that_one_may_add() -> None:

@@ -92,7 +92,12 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
         whole = list(type_of(image).shape[2 : 2 + len(strides)]) == read
         return Sliced(image, CONVOLUTIONS) if whole else NoMatch("it is not fused with what makes its image: its windows leave part of that out")
     if not isinstance(view, BlockedConvOp):
-        return NoMatch(f"it is not fused with what makes its operands: only poolings and pointwise convolutions are, this is '{root.name}'")
+        kind = category(root)
+        if kind == Fusion.REDUCTION:
+            text = "element-wise ops that make its operand are computed with it, another kernel is not"
+            return NoMatch(f"{text}: only with poolings and pointwise convolutions, this is '{root.name}'")
+        text = "it is not fused with what makes its operands: reductions, poolings and pointwise convolutions are"
+        return NoMatch(f"{text}, this is '{root.name}', of fusion category {kind.name}")
     values, (x, w) = view.attribute_values(), (type_of(v) for v in root.operands)
     spatial = len(values["strides"])
     if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):

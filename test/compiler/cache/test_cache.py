@@ -493,6 +493,10 @@ def test_the_switch_must_be_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_limit_must_be_a_number(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("9" * 5000, "\u0663", "-1", "1e9"):
+        monkeypatch.setenv("STEPWELL_CACHE_BYTES", text)
+        with pytest.raises(InputError, match="STEPWELL_CACHE_BYTES: expected a number of bytes"):
+            disk.chosen_cache(True)
     monkeypatch.setenv("STEPWELL_CACHE_BYTES", "5 GB")
     with pytest.raises(InputError, match="STEPWELL_CACHE_BYTES: expected a number of bytes, got '5 GB'"):
         compiled()

@@ -1,5 +1,6 @@
 """Code for machines that this one is not: it can be written to files with the target's instructions, and nothing runs what would end the process."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from every import every
 from quantized_networks import Net
 
 import stepwell
+from stepwell.codegen.disassemble import disassemble
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.target.host import host, runs_here
 from stepwell.dialects.target.registry import resolve, target_names
@@ -70,6 +72,36 @@ def test_files_have_the_instructions_of_the_target(commands: Commands, tmp_path:
     assert "vpdpbusd" in listed.out
     refused = commands.stepwell("run", str(model), "--target", "x86-64-v4-amx")
     refused.refused(1, "amx-int8", "this one lacks")
+
+
+@every("target", [name for name in FOREIGN if name not in OURS])
+def test_no_object_of_this_machine_goes_by_the_name_of_another(target: str, commands: Commands, tmp_path: Path) -> None:
+    """Of a listing the first line says what it is."""
+    model, made = tmp_path / "model.onnx", tmp_path / "model.o"
+    onnx.save(small(), model)
+    ended = commands.stepwell("compile", str(model), "--target", target, "--emit", "obj", "-o", str(made))
+    ended.refused(1, "SW007", target, resolve(target).family, host().family)
+    assert not made.exists()
+    listed = commands.stepwell("compile", str(model), "--target", target, "--emit", "asm")
+    assert listed.status == 0, listed.err
+    assert re.match(rf"# This machine's code \({host().family}\), as scheduled for {target}\b", listed.out)
+
+
+@pytest.mark.skipif("avx-vnni" not in OURS or "avx512f" not in host().features, reason="needs a machine with AVX-512 and without AVX-VNNI")
+def test_an_object_has_no_instructions_that_its_target_lacks(commands: Commands, tmp_path: Path) -> None:
+    model, made = tmp_path / "model.onnx", tmp_path / "model.o"
+    onnx.save(small(), model)
+    for target, wide in (("host", True), ("avx-vnni", False)):
+        ended = commands.stepwell("compile", str(model), "--target", target, "--emit", "obj", "-o", str(made))
+        assert ended.status == 0, ended.err
+        assert ("zmm" in disassemble({"main": made.read_bytes()}, ["a"] * 9)) == wide
+
+
+def small() -> onnx.ModelProto:
+    """A sum of many numbers, which takes the widest vectors that there are."""
+    sides = [[onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [64, 64])] for name in ("x", "y")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "x"], ["y"], "sum")], "g", *sides)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
 
 
 def products_of_tiles(data: bytes) -> int:

@@ -1,5 +1,6 @@
 """Input data from the command line."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -175,3 +176,50 @@ class TestImages:
         (tmp_path / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\nbut then nothing")
         with pytest.raises(InputError, match="not a readable image"):
             load(info(shape=(1, 3, 5, 7)), str(tmp_path / "bad.png"))
+
+
+class TestForeignContent:
+    """A file is what its ending says, and holds its data itself or has them beside it."""
+
+    def test_no_image_but_those_that_are_documented_is_opened(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Pillow goes by the content, and starts Ghostscript for EPS."""
+        eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 3 2\n%%EndComments\nshowpage\n"
+        monkeypatch.setattr("subprocess.Popen", None)
+        contents = [eps, b"P5 3 2 255\n" + bytes(6), b"", b"\x89PNG\r\n\x1a\n", b"GIF89a\xff\xff\xff\xff", b"\xff\xd8\xff\xe0", b"BM" + bytes(60)]
+        for suffix in (".png", ".jpg", ".tiff", ".webp"):
+            for content in contents:
+                (tmp_path / f"x{suffix}").write_bytes(content)
+                with pytest.raises(InputError, match="not a readable image"):
+                    load(info(shape=(2, 3)), str(tmp_path / f"x{suffix}"))
+
+    def test_all_that_opens_images_names_formats(self) -> None:
+        root = Path(__file__).resolve().parents[3]
+        for folder in ("compiler", "dialects", "passes", "scripts", "examples"):
+            for source in (root / folder).rglob("*.py"):
+                assert all("formats=" in call for call in re.findall(r"Image\.open\(.*", source.read_text())), source
+
+    def test_a_large_image_is_refused_before_it_is_unpacked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        Image.new("L", (40, 30)).save(tmp_path / "x.png")
+        monkeypatch.setattr(Image.Image, "convert", None)
+        with pytest.raises(InputError, match="40 wide and 30 high"):
+            load(info(shape=(2, 3)), str(tmp_path / "x.png"))
+
+    def test_data_of_a_tensor_lie_beside_it(self, tmp_path: Path) -> None:
+        folder, array = tmp_path / "in", np.arange(6, dtype=np.float32).reshape(2, 3)
+        folder.mkdir()
+        for where in (folder / "data.bin", tmp_path / "data.bin"):
+            where.write_bytes(array.tobytes())
+        (folder / "link.bin").symlink_to("../data.bin")
+        (folder / "sub").mkdir()
+
+        def read(location: str) -> np.ndarray | int:
+            tensor = onnx.TensorProto(dims=[2, 3], data_type=onnx.TensorProto.FLOAT, name="t", data_location=onnx.TensorProto.EXTERNAL)
+            tensor.external_data.add(key="location", value=location)
+            (folder / "t.pb").write_bytes(tensor.SerializeToString())
+            return load(info(), str(folder / "t.pb"))
+
+        np.testing.assert_array_equal(read("data.bin"), array)
+        absolute = [str(folder / "data.bin"), str(tmp_path / "data.bin")]
+        for location in ("../data.bin", *absolute, "link.bin", "sub/../data.bin", "", "none.bin", "a\0b", "sub"):
+            with pytest.raises(InputError, match=r"t\.pb: "):
+                read(location)

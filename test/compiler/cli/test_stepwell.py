@@ -302,11 +302,17 @@ class TestErrors:
             assert ended.err.startswith("stepwell compile: error: SW00")
 
     def test_our_own_mistakes_are_one_line_too(self, commands: Commands, conv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def broken(*_: object, **__: object) -> None:
-            raise KeyError("axis")
-
-        monkeypatch.setattr("stepwell.cli.execute.gather", broken)
+        ours: dict[str, Any] = {"__name__": "stepwell.cli.inputs"}
+        exec("def broken(*_, **__):\n    raise KeyError('axis')\n", ours)
+        monkeypatch.setattr("stepwell.cli.execute.gather", ours["broken"])
         commands.stepwell("run", conv).refused(1, "internal error: KeyError: 'axis'", "STEPWELL_TRACEBACK=1")
         assert "Traceback" in commands.stepwell("run", conv, "--traceback").err
         monkeypatch.setenv("STEPWELL_TRACEBACK", "1")
         assert "Traceback" in commands.stepwell("run", conv).err
+
+        def callers(*_: object, **__: object) -> None:  # a plugin's, or a script's: its file and line are named
+            raise KeyError("axis")
+
+        monkeypatch.delenv("STEPWELL_TRACEBACK")
+        monkeypatch.setattr("stepwell.cli.execute.gather", callers)
+        commands.stepwell("run", conv).refused(1, f"error: KeyError: 'axis' ({__file__}, line ")

@@ -61,6 +61,13 @@ def test_object_defines_the_function_and_leaves_the_others() -> None:
         assert declared(parse(unit)) <= found.undefined
 
 
+def test_without_proc_objects_go_through_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container need not have it."""
+    unit = split_module(lower())[0]
+    monkeypatch.setattr("stepwell.codegen.objects._OPEN_FILES", "/nowhere/fd")
+    assert unit.name in elf.read(compile_unit(unit, make_engine_context(), LIBRARIES)).defined
+
+
 def test_engine_wrapper_calls_the_function_instead_of_repeating_it() -> None:
     for unit in split_module(lower()):
         module = parse(unit)

@@ -48,11 +48,12 @@ def test_nodes_without_a_name_or_with_the_same_one_get_their_own() -> None:
 
 
 def test_names_of_any_spelling() -> None:
-    name = 'päth/to "node"\n\\1'
-    imported = check(node("Relu", ["x"], name=name), {"x": X})
-    assert locations(imported) == [("relu", [name], 0)]
-    again = ir.Module.parse(imported.module.operation.get_asm(enable_debug_info=True), context())
-    assert node_names(again.body.operations[0].regions[0].blocks[0].operations[0].location) == [name]
+    """What is not printable is escaped, the rest is as it was."""
+    for name, shown in (('päth/to "node"\\1', 'päth/to "node"\\1'), ('päth/to "node"\n\\1', 'päth/to "node"\\n\\1')):
+        imported = check(node("Relu", ["x"], name=name), {"x": X})
+        assert locations(imported) == [("relu", [shown], 0)]
+        again = ir.Module.parse(imported.module.operation.get_asm(enable_debug_info=True), context())
+        assert node_names(again.body.operations[0].regions[0].blocks[0].operations[0].location) == [shown]
 
 
 def test_an_output_may_be_an_input_a_weight_or_another_output() -> None:

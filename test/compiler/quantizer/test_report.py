@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.support.errors import InputError, ResourceError
 from stepwell.quantizer.histogram import Histogram
 from stepwell.quantizer.quality import LayerQuality, Quality
 from stepwell.quantizer.ranges import Parameters
@@ -111,5 +111,5 @@ def test_a_package_is_missing(missing: str, quality: Quality, tmp_path: Path, mo
 
 
 def test_a_folder_that_is_not_there(quality: Quality, tmp_path: Path):
-    with pytest.raises(OSError, match="its folder does not exist"):
+    with pytest.raises(ResourceError, match="its folder does not exist"):
         save_html(tmp_path / "none" / "report.html", quality, title="net")

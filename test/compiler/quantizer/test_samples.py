@@ -103,7 +103,7 @@ GOOD = np.ones((4, 3), np.float32)
         ({"x": np.ones((0, 3), np.float32)}, {}, r"there are no samples in it"),
         ({"x": GOOD}, {"batch": 5}, r"no samples in it, or fewer than a batch"),
         ({"x": GOOD.astype(np.complex64)}, {}, r"input 'x' is float32\[batchx3\], got complex64"),
-        (np.ones(3), {}, r"expected the path of an \.npz file or folder, or arrays by the inputs' names, got ndarray"),
+        (np.ones(3), {}, r"data: expected the path of an \.npz file or folder, arrays by the inputs' names, or Samples"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(data: object, given: dict[str, object], message: str):

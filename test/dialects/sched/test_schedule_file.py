@@ -266,3 +266,14 @@ def test_the_example_goes_from_plain_loops_to_what_is_chosen(tmp_path: Path, cap
     assert capsys.readouterr().out.count(" ms") == 8
     knobs = [contraction(json.loads((tmp_path / f"step{i}.json").read_text()))[2]["knobs"] for i in range(3)]
     assert [k["vector"] for k in knobs] == [-1, 1, 1]
+
+
+def test_numbers_of_thousands_of_digits_are_refused() -> None:
+    """Python's own `int` raises a ValueError for them."""
+    long = "9" * 5000
+    for text in (
+        schedules("k", long, {"knobs": {}}), schedules("k", "0", {"knobs": {}}).replace('"knobs": {}', f'"knobs": {{"vector": {long}}}'),
+        f'{{"version": {long}, "kernels": {{}}}}', f"[{long}]", f"-{long}",
+    ):  # fmt: skip
+        with pytest.raises(ScheduleError):
+            ScheduleFile.parse(text)

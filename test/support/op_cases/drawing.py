@@ -12,7 +12,7 @@ from op_cases.derived import derive
 from op_cases.table import CASES
 from stepwell.dialects.core.types import DTYPES
 from stepwell.dialects.graph import op_class, op_classes
-from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.graph.base import graph_ops, map_groups
 from stepwell.dialects.support.errors import InferenceError
 
 REGION = "its region is made of other ops"
@@ -28,7 +28,8 @@ PROBES = 4  # cases of an element type that must all be refused before it counts
 
 def with_cases() -> list[str]:
     """The ops that there are cases of, plugins' included."""
-    return sorted(set(op_classes()) - set(LEFT_OUT))
+    others = {cls.mnemonic() for cls in graph_ops() if not cls.__module__.startswith("stepwell.")}  # plugins', of dialects of their own, too
+    return sorted({*op_classes(), *others} - set(LEFT_OUT))
 
 
 def case_of(mnemonic: str, r: Random) -> Case:
