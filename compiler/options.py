@@ -18,10 +18,13 @@ from stepwell.driver.arguments import check_argument, wrong
 from stepwell.driver.backends import DEFAULT, find_backend
 
 if TYPE_CHECKING:
+    import onnx
+
     from stepwell.driver.pipeline import Pipeline
 
 LIBM = "expand-math"  # the switch that is off for functions from libm
 Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
 ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
 

@@ -4,7 +4,8 @@ import functools
 import inspect
 import operator
 import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from stepwell.dialects.core.sizes import is_name
@@ -39,17 +40,24 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         for name, value in given.items():
             if value is not None or signature.parameters[name].default is not None:
                 check_argument(name, value)
-        try:
+        with typed_errors(function.__name__):
             return function(*args, **kwargs)
-        except MemoryError as error:
-            raise ResourceError(f"{function.__name__}: out of memory{f': {error}' if str(error) else ''}") from error
-        except RecursionError as error:
-            raise ResourceError(f"{function.__name__}: nested too deeply for Python's stack (sys.setrecursionlimit)") from error
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename is not None else ""
-            raise ResourceError(f"{function.__name__}: {where}{error.strerror or error}") from error
 
     return call
+
+
+@contextmanager
+def typed_errors(what: str) -> Iterator[None]:
+    """Raise ResourceError, which names `what` is done, if memory, stack or files run out in the block."""
+    try:
+        yield
+    except MemoryError as error:
+        raise ResourceError(f"{what}: out of memory{f': {error}' if str(error) else ''}") from error
+    except RecursionError as error:
+        raise ResourceError(f"{what}: nested too deeply for Python's stack (sys.setrecursionlimit)") from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        raise ResourceError(f"{what}: {where}{error.strerror or error}") from error
 
 
 def check_argument(name: str, value: Any) -> None:
