@@ -114,6 +114,8 @@ class Pool:
     def __init__(self) -> None:
         self._workers: list[Worker] = []
         self._lock = Lock()
+        self._is_used = False
+        """Whether a call of `compile` goes on."""
         self._timer: threading.Timer | None = None
 
     def start(self, jobs: int, *, wait: bool = True) -> None:
@@ -121,15 +123,13 @@ class Pool:
 
         Without `wait` it does nothing while another thread uses them: then they are there.
         """
-        if not self._lock.acquire(blocking=wait):
+        if self._is_used and not wait:
             return
-        try:
+        with self._lock:
             self._drop([worker for worker in self._workers if not worker.alive])
             while len(self._workers) < jobs:
                 self._workers.append(Worker())
             self._watch()
-        finally:
-            self._lock.release()
 
     @property
     def warm(self) -> bool:
@@ -142,9 +142,10 @@ class Pool:
             self.start(jobs)
             job = _Job(units, libraries, progress, timeout)
             threads = [threading.Thread(target=job.work, args=(worker,), daemon=True) for worker in self._workers[:jobs]]
-            for thread in threads:
-                thread.start()
             try:
+                self._is_used = True
+                for thread in threads:
+                    thread.start()
                 for thread in threads:
                     thread.join()
             except BaseException:  # an interrupt: what the processes are at is of no use any more
@@ -153,6 +154,7 @@ class Pool:
                     worker.kill()
                 raise
             finally:
+                self._is_used = False
                 self._watch()
             if job.error is not None:
                 raise job.error
