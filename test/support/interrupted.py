@@ -1,5 +1,6 @@
 """Raises an exception in a call, as handlers of signals do, at every moment at which they can: behind and before each call of a function."""
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,33 +15,41 @@ class Interrupt(Exception):
     """What the handler raises."""
 
 
+def interrupted_at(call: Callable[[], object], moment: int) -> bool:
+    """Interrupt a call at a moment, which counts from 0; whether it had that many.
+
+    Moments inside of other packages are left out, and so is the very beginning of what native code calls.
+    """
+    left = moment
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal left
+        file = frame.f_code.co_filename
+        if not file.startswith(ROOT) or file.startswith(TESTS) or ".venv" in file:
+            return
+        left -= 1
+        if left < 0:
+            sys.setprofile(None)
+            raise Interrupt
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        call()
+    except Interrupt:
+        return True
+    finally:
+        sys.setprofile(before)
+    return False
+
+
 def interrupted(call: Callable[[], object], prepare: Callable[[], object]) -> Iterator[int]:
     """Interrupt `call` at its first moment, at its second and so on, until it ends before; yields after each, with the number of the moment.
 
-    `prepare` is called before each. Moments inside of other packages are left out, and so is the very beginning of what native code calls.
+    `prepare` is called before each.
     """
-    moment, ended = 0, False
-    while not ended:
+    for moment in itertools.count():
         prepare()
-        left = moment
-
-        def profile(frame: FrameType, event: str, argument: Any) -> None:
-            nonlocal left
-            file = frame.f_code.co_filename
-            if not file.startswith(ROOT) or file.startswith(TESTS) or ".venv" in file:
-                return
-            left -= 1
-            if left < 0:
-                sys.setprofile(None)
-                raise Interrupt
-
-        sys.setprofile(profile)
-        try:
-            call()
-            sys.setprofile(None)
-            ended = True
-        except Interrupt:
-            yield moment
-        finally:
-            sys.setprofile(None)
-        moment += 1
+        if not interrupted_at(call, moment):
+            return
+        yield moment
