@@ -7,9 +7,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1
@@ -47,25 +46,32 @@ def from_lasting_thread(start: Callable[[], T]) -> T:
         return start()
     if _starter is None:  # should two threads come here at once, each makes one; both last
         _starter = _Starter()
-    started: Future[T] = Future()
-    _starter.asked.put((start, started))
-    return started.result()
+    return _starter.started(start)
 
 
 class _Starter:
     """A thread that starts processes and never ends. No executor of the standard library's: that ends before other threads do, with the program."""
 
     def __init__(self) -> None:
-        self.asked: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[Any, BaseException | None]]]] = SimpleQueue()
         threading.Thread(target=self._work, name="stepwell-starter", daemon=True).start()
+
+    def started(self, start: Callable[[], T]) -> T:
+        """What `start` gives, called in the thread; raises what that raises."""
+        answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._asked.put((start, answers))
+        result, error = answers.get()
+        if error is not None:
+            raise error
+        return cast(T, result)
 
     def _work(self) -> None:
         while True:
-            start, started = self.asked.get()
+            start, answers = self._asked.get()
             try:
-                started.set_result(start())
+                answers.put((start(), None))
             except BaseException as error:  # handed to the thread that waits
-                started.set_exception(error)
+                answers.put((None, error))
 
 
 _starter: _Starter | None = None
