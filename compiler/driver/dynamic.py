@@ -341,13 +341,17 @@ class DynamicModel:
         assert self._background is not None
         given = {name: array.copy() for name, array in values.items()}
         job = self._background({self.inputs[i].name: shapes[i] for i in self._keyed}, given, done, failed)
-        with self._lock:
-            if not self._is_open(key):  # another thread was here
-                return
-            for old in [other for other, made in self._jobs.items() if not made.is_alive]:
-                del self._jobs[old]
-            self._jobs[key] = job
-        submit(job)
+        try:
+            with self._lock:
+                if not self._is_open(key):  # another thread was here
+                    return
+                for old in [other for other, made in self._jobs.items() if not made.is_alive]:
+                    del self._jobs[old]
+                self._jobs[key] = job
+            submit(job)
+        except BaseException:  # of the handler of a signal: nobody may wait for the job
+            job.drop()
+            raise
 
     def _keep(self, key: _Key, entry: _Entry) -> None:
         """Run a combination by this from now on."""
