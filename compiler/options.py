@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.cache.disk import digest_of
 from stepwell.cache.fingerprint import described
+from stepwell.dialects.core.dtypes import plain_booleans
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
@@ -18,10 +19,13 @@ from stepwell.driver.arguments import check_argument, wrong
 from stepwell.driver.backends import DEFAULT, find_backend
 
 if TYPE_CHECKING:
+    import onnx
+
     from stepwell.driver.pipeline import Pipeline
 
 LIBM = "expand-math"  # the switch that is off for functions from libm
 Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
 ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
 
@@ -152,7 +156,8 @@ class Values(Mapping[str, np.ndarray]):
     """Arrays by name that never change, equal if their bytes are."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self._arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
+        copies = {name: np.array(array, order="C") for name, array in arrays.items()}
+        self._arrays = {name: plain_booleans(array) if array.dtype == np.bool_ else array for name, array in copies.items()}
         for array in self._arrays.values():
             array.flags.writeable = False
 

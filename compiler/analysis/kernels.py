@@ -27,8 +27,8 @@ from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import DEFAULT
 from stepwell.driver.lowered import Lowered
-from stepwell.driver.lowering import Source, descend, lower, read_ir
-from stepwell.options import CompileFields, CompileOptions
+from stepwell.driver.lowering import descend, lower, read_ir
+from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.rewriting import find_function, functions
 from stepwell.passes.linalg.structured import structured_ops
 from stepwell.passes.schedule.assign_schedules import schedules_of

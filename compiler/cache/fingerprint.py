@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from stepwell.cache.disk import digest_of, key_of, stream_digest
 from stepwell.dialects.support.extensions import extending_modules
@@ -39,10 +41,36 @@ def model_digest(source: "str | os.PathLike[str] | bytes | onnx.ModelProto") -> 
         return digest_of(view.cast("B") if view.c_contiguous else view.tobytes())
     if isinstance(source, (str, os.PathLike)):
         return file_digest(Path(source))
+    data = _serialized(source)
+    return digest_of(data) if data is not None else key_of(*_message_parts(source)).encode()
+
+
+def _serialized(message: Any) -> bytes | None:
+    """The bytes of a protocol buffer message; None above the limit of 2 GB."""
+    from google.protobuf.message import EncodeError  # the caller has loaded it, to have a message
+
     try:
-        return digest_of(source.SerializeToString(deterministic=True))
-    except (AttributeError, ValueError):  # not a model, or a message above the limit of 2 GB
+        return bytes(message.SerializeToString(deterministic=True))
+    except (ValueError, EncodeError):
         return None
+
+
+def _message_parts(message: Any) -> Iterator[bytes | str]:
+    """What tells a large message from others: its fields by name, those that are messages serialised one by one if they can be."""
+    for descriptor, value in message.ListFields():
+        elements = value if hasattr(value, "extend") else [value]
+        yield f"{descriptor.name} {len(elements)}"
+        if hasattr(elements[0], "ListFields"):
+            for element in elements:
+                data = _serialized(element)
+                if data is not None:
+                    yield data
+                else:
+                    yield from _message_parts(element)
+        elif isinstance(elements[0], (bytes, str)):
+            yield from elements
+        else:
+            yield np.asarray(elements).tobytes()
 
 
 def file_digest(path: Path) -> bytes | None:

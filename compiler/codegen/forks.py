@@ -6,6 +6,7 @@ import sys
 import threading
 from typing import IO, NoReturn
 
+from stepwell.codegen.lifetime import end_with_parent
 from stepwell.codegen.worker import serve
 from stepwell.runtime.openmp import openmp
 
@@ -38,8 +39,10 @@ class Forked:
         (requests_read, requests_write), (answers_read, answers_write) = os.pipe(), os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
+            end_with_parent(parent, requests_read)
             os.close(requests_write)  # or the requests would never end
             os.close(answers_read)
             _serve_and_exit(requests_read, answers_write, log)

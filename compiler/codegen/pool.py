@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, BinaryIO, cast
 
 from stepwell.codegen.forks import Forked, may_fork
+from stepwell.codegen.lifetime import from_lasting_thread
 from stepwell.codegen.objects import Unit, compile_unit, make_engine_context
 from stepwell.codegen.worker import receive, send
 from stepwell.dialects.support.errors import CodegenError, StepwellError
@@ -28,7 +29,7 @@ _WORTH_A_PROCESS = 12
 _WORTH_A_FORK = 4
 _IDLE_SECONDS = 60.0
 # The worker sees the modules of this process, wherever they come from, and not those of the current folder; __main__ is left alone.
-_START = "import sys; sys.path[:] = {path!r}; from stepwell.codegen.worker import main; main()"
+_START = "import sys; sys.path[:] = {path!r}; from stepwell.codegen.worker import main; main({parent})"
 
 Progress = Callable[[str], None]
 
@@ -97,15 +98,18 @@ class Worker:
 
 def _spawned(log: IO[bytes]) -> "subprocess.Popen[bytes]":
     """A new process, which imports what it needs."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _START.format(path=sys.path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        bufsize=0,
-        # Ctrl-C in the terminal is for us, and we end the worker; should we be gone, its input ends.
-        start_new_session=True,
-    )
+
+    def start() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [sys.executable, "-c", _START.format(path=sys.path, parent=os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C in the terminal is for us, and we end the worker
+        )
+
+    return from_lasting_thread(start)
 
 
 class Pool:
@@ -114,6 +118,8 @@ class Pool:
     def __init__(self) -> None:
         self._workers: list[Worker] = []
         self._lock = Lock()
+        self._is_used = False
+        """Whether a call of `compile` goes on."""
         self._timer: threading.Timer | None = None
 
     def start(self, jobs: int, *, wait: bool = True) -> None:
@@ -121,15 +127,13 @@ class Pool:
 
         Without `wait` it does nothing while another thread uses them: then they are there.
         """
-        if not self._lock.acquire(blocking=wait):
+        if self._is_used and not wait:
             return
-        try:
+        with self._lock:
             self._drop([worker for worker in self._workers if not worker.alive])
             while len(self._workers) < jobs:
                 self._workers.append(Worker())
             self._watch()
-        finally:
-            self._lock.release()
 
     @property
     def warm(self) -> bool:
@@ -142,9 +146,10 @@ class Pool:
             self.start(jobs)
             job = _Job(units, libraries, progress, timeout)
             threads = [threading.Thread(target=job.work, args=(worker,), daemon=True) for worker in self._workers[:jobs]]
-            for thread in threads:
-                thread.start()
             try:
+                self._is_used = True
+                for thread in threads:
+                    thread.start()
                 for thread in threads:
                     thread.join()
             except BaseException:  # an interrupt: what the processes are at is of no use any more
@@ -153,6 +158,7 @@ class Pool:
                     worker.kill()
                 raise
             finally:
+                self._is_used = False
                 self._watch()
             if job.error is not None:
                 raise job.error

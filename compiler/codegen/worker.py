@@ -1,4 +1,4 @@
-"""A compiler process: reads units from its standard input, writes their objects; ends when the input ends.
+"""A compiler process: reads units from its standard input, writes their objects; ends when the input ends, and with the process that started it.
 
 A request is a unit and the libraries that it is compiled with, or an object that answers by itself (`driver.background.Compilation`).
 """
@@ -8,6 +8,8 @@ import pickle
 import struct
 import sys
 from typing import Any, BinaryIO
+
+from stepwell.codegen.lifetime import end_with_parent
 
 # Every message: its length in 8 bytes, then a pickle. Both ends are processes of the same program and user.
 _LENGTH = struct.Struct("<Q")
@@ -38,8 +40,9 @@ def _read(stream: BinaryIO, size: int) -> bytearray:
     return data
 
 
-def main() -> None:
-    """Serve on the standard streams."""
+def main(parent: int) -> None:
+    """Serve on the standard streams the process `parent`, and end with it."""
+    end_with_parent(parent, sys.stdin.fileno())
     requests = sys.stdin.buffer
     # What LLVM or anybody prints must not get between the answers: standard output becomes standard error.
     answers = os.fdopen(os.dup(1), "wb")
@@ -66,6 +69,3 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     except (EOFError, BrokenPipeError):
         return
 
-
-if __name__ == "__main__":
-    main()

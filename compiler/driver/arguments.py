@@ -4,7 +4,8 @@ import functools
 import inspect
 import operator
 import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from stepwell.dialects.core.sizes import is_name
@@ -46,19 +47,26 @@ def checked_by(**checks: Callable[[str, Any], object]) -> Callable[[Callable[P, 
             for name, value in given.items():
                 if value is not None or signature.parameters[name].default is not None:
                     checks.get(name, check_argument)(name, value)
-            try:
+            with typed_errors(title):
                 return function(*args, **kwargs)
-            except MemoryError as error:
-                raise ResourceError(f"{title}: out of memory{f': {error}' if str(error) else ''}") from error
-            except RecursionError as error:
-                raise ResourceError(f"{title}: nested too deeply for Python's stack (sys.setrecursionlimit)") from error
-            except OSError as error:
-                where = f"{error.filename}: " if error.filename is not None else ""
-                raise ResourceError(f"{title}: {where}{error.strerror or error}") from error
 
         return call
 
     return decorate
+
+
+@contextmanager
+def typed_errors(what: str) -> Iterator[None]:
+    """Raise ResourceError, which names `what` is done, if memory, stack or files run out in the block."""
+    try:
+        yield
+    except MemoryError as error:
+        raise ResourceError(f"{what}: out of memory{f': {error}' if str(error) else ''}") from error
+    except RecursionError as error:
+        raise ResourceError(f"{what}: nested too deeply for Python's stack (sys.setrecursionlimit)") from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        raise ResourceError(f"{what}: {where}{error.strerror or error}") from error
 
 
 def check_argument(name: str, value: Any, *, of: str | None = None) -> None:

@@ -151,7 +151,7 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
         record.update(values=dict(made.values), by_shape=made.by_shape, why_not_general=made.why_not_general)
     if files and folder is not None:
         # Their content is part of the key, but the next lookup cannot know their names: so store a list of them, then the model.
-        digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
+        digests = {str(file.relative_to(folder)): digest for file, digest in files.items()}
         if not store.put("models", key, json.dumps({"files": list(digests)}).encode()):
             return
         key = _key_with(key, digests)
@@ -159,15 +159,19 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
     store.trim()
 
 
-def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature | None:
-    """The model stored under `key`; None if it or a part of it is missing."""
-    record = _record(store, key)
+def recall(store: Cache, key: str, folder: Path | None) -> tuple[Artifact | Signature, dict[Path, bytes]] | None:
+    """The model stored under `key`, and the digests of its external data files; None if it or a part of it is missing."""
+    record, found = _record(store, key), dict[str, bytes]()
     if record is not None and "files" in record:
         digests = {name: file_digest(folder / name) for name in record["files"]} if folder is not None else {}
         found = {name: digest for name, digest in digests.items() if digest is not None}
         record = _record(store, _key_with(key, found)) if len(found) == len(record["files"]) else None
-    if record is None:
-        return None
+    made = None if record is None else _made(store, record)
+    return None if made is None else (made, {folder / name: digest for name, digest in found.items()} if folder is not None else {})
+
+
+def _made(store: Cache, record: Mapping[str, Any]) -> Artifact | Signature | None:
+    """What a record is of; None if a part of it is missing."""
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
     if code is None:

@@ -119,11 +119,12 @@ class Background:
             if self._closed:
                 job.drop()
                 return
-            self._waiting.append(job)
-            self._more.set()
-            if self._thread is None:
+            # In this order, and asking whether it lives: what a handler of a signal raises may come at any moment.
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="stepwell-specialise", daemon=True)
                 self._thread.start()
+            self._waiting.append(job)
+            self._more.set()
 
     def stopped(self, job: Job) -> None:
         """End a job that was cancelled, if it is under way in a process, and take it off those that wait."""

@@ -1,22 +1,24 @@
 """A model with a state: outputs of one call that are inputs of the next, caches that grow among them."""
 
 import math
-import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
 from stepwell.dialects.core.layout import Room, evaluator
 from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.support.errors import InputError, LimitError
+from stepwell.dialects.support.processes import Turn
 from stepwell.driver.general import GeneralProgram
+from stepwell.driver.pairs import check_sizes
 from stepwell.runtime.buffers import aligned_empty
 from stepwell.runtime.infos import TensorInfo
-from stepwell.runtime.model import Arrays, IndexChecks, as_array, as_dtype, names_error
+from stepwell.runtime.model import Arrays, IndexChecks, as_array, as_dtype, names_error, unpicklable
 from stepwell.runtime.results import Results
 
+R = TypeVar("R")
 LEAST = 64
 """Elements along its axis that memory for a cache has room for at least."""
 
@@ -34,9 +36,9 @@ class Model(Protocol):
         """Raise InputError if shapes, of all inputs, do not fit the model's, or give one symbol two sizes."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Cache:
-    """An input that is given what an output has in memory with room for more."""
+    """An input that is given what an output has in memory with room for more. How much is there is part of the state."""
 
     taker: int
     giver: int
@@ -44,12 +46,31 @@ class _Cache:
     capacity: str
     """The symbol of how much there is room for."""
     memory: np.ndarray
-    length: int = 0
-    """How much is there along the axis."""
 
-    def valid(self) -> np.ndarray:
-        """The part that was written."""
-        return self.memory[(*[slice(None)] * self.axis, slice(0, self.length))]
+    def first(self, length: int) -> np.ndarray:
+        """So many elements along the axis."""
+        return self.memory[(*[slice(None)] * self.axis, slice(0, length))]
+
+
+class _State(NamedTuple):
+    """What a model keeps. It is replaced as a whole, by one assignment: whenever an exception comes, of a handler of a signal too, the state is
+    that before a call or that after it."""
+
+    is_begun: bool = False
+    """Whether there is anything; else the first call begins with a state that fits its inputs."""
+    arrays: Mapping[int, np.ndarray] = {}
+    """What is handed over, by the numbers of inputs."""
+    caches: tuple[_Cache, ...] = ()
+    lengths: tuple[int, ...] = ()
+    """How much is there of each cache, along its axis."""
+    spare: tuple[_Cache, ...] = ()
+    """Those before the last `reset`, whose memory is used again."""
+    fitting: tuple[tuple[int, ...], ...] | None = None
+    """The shapes of inputs that have no room for more, in the last call; None where the next call has to look at all shapes."""
+
+    def valid(self) -> dict[int, np.ndarray]:
+        """What is there of each cache, by the numbers of inputs."""
+        return {cache.taker: cache.first(length) for cache, length in zip(self.caches, self.lengths, strict=True)}
 
 
 class BoundModel:
@@ -57,7 +78,8 @@ class BoundModel:
 
     A call takes the other inputs and gives the other outputs. The state begins empty: along dimensions whose size no other input says it has no
     elements, and others are zeros; `reset` begins anew. It is for one thread at a time, others get an InputError; any number of
-    them share one model, its code and its weights. After an error the state is what it was before the call.
+    them share one model, its code and its weights. After an error the state is what it was before the call. `copy.copy` gives a model with a
+    copy of the state, which goes on by itself.
     """
 
     def __init__(self, model: Model, pairs: Mapping[str, str], program: GeneralProgram | None) -> None:
@@ -75,15 +97,10 @@ class BoundModel:
         self._pairs = [(self._numbers[taker], givers[giver]) for taker, giver in pairs.items()]
         self._growing = {} if program is None else _growing(model, program, self._pairs)
         self._program = program if self._growing else None
-        self._state: dict[int, np.ndarray] = {}
-        self._caches: list[_Cache] = []
-        self._before: list[_Cache] = []
-        """Those before the last `reset`, whose memory is used again."""
-        self._busy = threading.Lock()
+        self._state = _State()
+        self._turn = Turn()
         self._results = Results()
         self._room: Room | None = None
-        self._fitting: tuple[tuple[int, ...], ...] | None = None
-        """The shapes of inputs that have no room for more, in the last call."""
         known = [] if program is None else list(program.general.symbols)
         self._lengths = dict(self._growing.values())  # of what is there -> of how much there is room for
         symbols = [name for name in known if name not in self._lengths.values()]
@@ -113,49 +130,79 @@ class BoundModel:
     @property
     def state(self) -> Arrays:
         """The state, by the names of inputs: views of its memory, which the next call may write to or leave; empty before the first call."""
-        caches = {cache.taker: cache.valid() for cache in self._caches}
-        found = {**self._state, **caches}
+        state = self._state
+        found = {**state.arrays, **state.valid()}
         views = {self._model.inputs[taker].name: found[taker].view() for taker, _ in self._pairs if taker in found}
         for view in views.values():
             view.flags.writeable = False
         return views
 
     def reset(self, state: Mapping[str, np.ndarray] | None = None) -> None:
-        """Begin anew, with a `state` by the names of inputs, of which a copy is made, or an empty one. Raises InputError if it does not fit."""
-        with _Turn(self._busy):
-            self._fitting = None
-            self._before = self._caches or self._before
-            if state is None:
-                self._state, self._caches = {}, []
-                return
-            if not isinstance(state, Mapping) or set(state) != set(self.pairs):
-                raise names_error(state, list(self.pairs), "state")
-            fitting = {name: _fit(self._model.inputs[self._numbers[name]], array) for name, array in state.items()}
-            for name, array in fitting.items():
-                info = self._model.inputs[self._numbers[name]]
-                if array.ndim != len(info.shape) or any(isinstance(size, int) and size != n for size, n in zip(info.shape, array.shape, strict=True)):
-                    raise InputError(f"state '{name}': expected {info}, got shape {'x'.join(map(str, array.shape)) or '() (a scalar)'}")
-            self._take({self._numbers[name]: array for name, array in fitting.items()})
+        """Begin anew, with a `state` by the names of inputs, of which a copy is made, or an empty one.
 
-    def _take(self, state: Mapping[int, np.ndarray]) -> None:
-        """Make copies of arrays the state."""
-        self._state = {taker: array.copy() for taker, array in state.items() if taker not in self._growing}
-        caches = []
+        It may consist of what `state` gave. Raises InputError if it does not fit the model or its parts each other, LimitError if it is too
+        large; the state is then what it was.
+        """
+        self._alone(lambda: self._reset(state))
+
+    def __copy__(self) -> "BoundModel":
+        return self._alone(self._copied)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "BoundModel":
+        return self._alone(self._copied)
+
+    def __reduce__(self) -> str:
+        raise unpicklable("a model with a state")
+
+    def _alone(self, call: Callable[[], R]) -> R:
+        """What a call gives that no other one may go on beside."""
+        expected = "expected one thread at a time, others bind the model for a state of their own"
+        return self._turn.alone(call, InputError(f"the state is used by another thread; {expected}"))
+
+    def _reset(self, state: Mapping[str, np.ndarray] | None) -> None:
+        before = self._state
+        if state is None:
+            self._state = _State(spare=before.caches or before.spare)
+            return
+        if not isinstance(state, Mapping) or set(state) != set(self.pairs):
+            raise names_error(state, list(self.pairs), "state")
+        infos = [self._model.inputs[taker] for taker, _ in self._pairs]
+        fitting = [_fit(info, state[info.name], "state") for info in infos]
+        check_sizes(infos, [array.shape for array in fitting], "state")
+        self._state = self._taken({taker: array for (taker, _), array in zip(self._pairs, fitting, strict=True)}, before.spare)
+
+    def _copied(self) -> "BoundModel":
+        made, state = BoundModel(self._model, self.pairs, self._program), self._state
+        arrays = {taker: array.copy() for taker, array in state.arrays.items()}
+        caches = [replace(cache, memory=self._memory(cache.taker, cache.memory.shape)) for cache in state.caches]
+        for cache, before, length in zip(caches, state.caches, state.lengths, strict=True):
+            cache.first(length)[...] = before.first(length)
+        made._state = state._replace(arrays=arrays, caches=tuple(caches), spare=())
+        return made
+
+    def _taken(self, state: Mapping[int, np.ndarray], spare: Sequence[_Cache]) -> _State:
+        """A state of copies of arrays, in memory of the caches `spare` where that has room."""
+        caches, used = [], []
         for taker, giver in self._pairs:
             if taker in self._growing:
-                axis, array = self._axis(taker), state[taker]
-                memory = self._spare(taker, array.shape)
-                if memory is None:
-                    memory = self._memory(taker, [_room(n) if i == axis else n for i, n in enumerate(array.shape)], array.shape[axis])
-                cache = _Cache(taker, giver, axis, self._growing[taker][1], memory, array.shape[axis])
-                cache.valid()[...] = array
-                caches.append(cache)
-        self._caches = caches
+                axis, shape = self._axis(taker), state[taker].shape
+                memory = self._spare(spare, taker, shape)
+                if memory is not None:
+                    used.append(memory)
+                else:
+                    memory = self._memory(taker, [_room(n) if i == axis else n for i, n in enumerate(shape)], shape[axis])
+                caches.append(_Cache(taker, giver, axis, self._growing[taker][1], memory))
+        # Views of what was there before `reset` may be given, for other inputs than they were of.
+        given = {i: array.copy() if any(np.may_share_memory(array, memory) for memory in used) else array for i, array in state.items()}
+        lengths = [given[cache.taker].shape[cache.axis] for cache in caches]
+        for cache, length in zip(caches, lengths, strict=True):
+            cache.first(length)[...] = given[cache.taker]
+        return _State(True, {i: array.copy() for i, array in state.items() if i not in self._growing}, tuple(caches), tuple(lengths))
 
-    def _spare(self, taker: int, shape: Sequence[int]) -> np.ndarray | None:
-        """Memory of the state before that has room for a cache of this shape."""
+    def _spare(self, spare: Sequence[_Cache], taker: int, shape: Sequence[int]) -> np.ndarray | None:
+        """Memory of one of the caches `spare` that has room for a cache of this shape."""
         axis = self._axis(taker)
-        for cache in self._before:
+        for cache in spare:
             have = cache.memory.shape
             if cache.taker == taker and have[axis] >= shape[axis] and all(i == axis or have[i] == n for i, n in enumerate(shape)):
                 return cache.memory
@@ -166,12 +213,15 @@ class BoundModel:
         return list(self._model.inputs[taker].shape).index(self._growing[taker][0])
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with _Turn(self._busy):
-            if not self._state and not self._caches and self._pairs:
-                self._take(self._empty([array.shape for array in arrays]))
-            if self._program is None:
-                return self._run_apart(arrays)
-            return self._run_sharing(self._program, arrays)
+        return self._alone(lambda: self._run_alone(arrays))
+
+    def _run_alone(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        state = self._state
+        if not state.is_begun:  # what begins now is the state only if the call succeeds
+            state = self._taken(self._empty([array.shape for array in arrays]), state.spare)
+        if self._program is None:
+            return self._run_apart(state, arrays)
+        return self._run_sharing(self._program, state, arrays)
 
     def _empty(self, shapes: Sequence[tuple[int, ...]]) -> dict[int, np.ndarray]:
         """The state before the first call, for inputs of these shapes: what no other input says the size of has no elements."""
@@ -184,36 +234,39 @@ class BoundModel:
             made[taker] = np.zeros([size if isinstance(size, int) else values.get(str(size), 0) for size in info.shape], info.dtype)
         return made
 
-    def _run_apart(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run_apart(self, state: _State, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """A call of the model itself: the state is handed over as arrays."""
         infos = self._model.inputs
-        feed = {infos[i].name: array for i, array in [*zip(self._open, arrays, strict=True), *self._state.items()]}
+        feed = {infos[i].name: array for i, array in [*zip(self._open, arrays, strict=True), *state.arrays.items()]}
         results = list(self._model.run(feed).values())
-        self._state = {taker: results[giver] for taker, giver in self._pairs}
+        self._state = _State(True, {taker: results[giver] for taker, giver in self._pairs})
         return [results[i] for i in self._given]
 
-    def _run_sharing(self, program: GeneralProgram, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run_sharing(self, program: GeneralProgram, state: _State, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """A call of the program that writes to caches."""
-        whole: dict[int, np.ndarray] = {**dict(zip(self._open, arrays, strict=True)), **self._state}
+        whole: dict[int, np.ndarray] = {**dict(zip(self._open, arrays, strict=True)), **state.arrays}
         shapes = {i: array.shape for i, array in whole.items()}
-        for cache in self._caches:
-            shapes[cache.taker] = tuple(cache.length if i == cache.axis else n for i, n in enumerate(cache.memory.shape))
-        values = self._values(shapes)
-        ends = [int(self._after[cache.taker](**values)[0]) for cache in self._caches]
-        self._grow(ends)
-        values.update({cache.capacity: cache.memory.shape[cache.axis] for cache in self._caches})
+        for cache, length in zip(state.caches, state.lengths, strict=True):
+            shapes[cache.taker] = tuple(length if i == cache.axis else n for i, n in enumerate(cache.memory.shape))
+        fixed = tuple(shapes[i] for i in range(len(shapes)) if i not in self._growing)
+        values = self._values(shapes, fits=fixed == state.fitting and not self._follows)  # else only caches have grown, all in step
+        ends = tuple([int(self._after[cache.taker](**values)[0]) for cache in state.caches])
+        caches = self._grown(state, ends)
+        if caches is not state.caches and self._state is state:
+            self._state = state = state._replace(caches=caches)  # the same, with more room, also if the call fails
+        values.update({cache.capacity: cache.memory.shape[cache.axis] for cache in caches})
         # Places are computed for as much as there is room for, so that they stay the same from token to token.
-        spans = {self._growing[cache.taker]: end for cache, end in zip(self._caches, ends, strict=True)}
+        spans = {self._growing[cache.taker]: end for cache, end in zip(caches, ends, strict=True)}
         later = {length: max(values[capacity] - (end - values[length]), values[length]) for (length, capacity), end in spans.items()}
         self._room = program.room_for({**values, **later}, self._room)
         prepared = program.prepared(values, self._room)
         if prepared is None:
-            return self._run_outside(whole)
-        for cache in self._caches:
+            return self._run_outside(state, whole)
+        for cache in caches:
             whole[cache.taker] = cache.memory
         lengths = np.array([values[name] for name in program.general.elements[-1] if name is not None], np.int64)
         given = [np.require(whole[i], requirements=("C", "A")) for i in range(len(whole))]
-        shared = {cache.giver: cache.memory for cache in self._caches}
+        shared = {cache.giver: cache.memory for cache in caches}
         self._results.begin()
         results: list[Any] = [
             shared[i] if i in shared else None if late(shape) else self._results.empty(cast(tuple[int, ...], shape), info.dtype)
@@ -224,40 +277,41 @@ class BoundModel:
         every = [*results, *checks.parts(hidden)]
         told = prepared.executable.run([*given, lengths], every)
         checks.raise_any(hidden, told)
-        for cache, end in zip(self._caches, ends, strict=True):
-            cache.length = end
-        if any(cache.length != spans[self._growing[cache.taker]] for cache in self._caches):
-            self._fitting = None  # they did not grow in step
-        self._state = {taker: every[giver] for taker, giver in self._pairs if taker in self._state}
+        in_step = all(end == spans[self._growing[cache.taker]] for cache, end in zip(caches, ends, strict=True))
+        handed = {taker: every[giver] for taker, giver in self._pairs if taker in state.arrays}
+        self._state = _State(True, handed, caches, ends, (), fixed if in_step else None)
         return [every[i] for i in self._given]
 
-    def _values(self, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, int]:
-        """What the symbols are, from the shapes of all inputs. Raises InputError where these do not fit."""
-        fixed = tuple(shapes[i] for i in range(len(shapes)) if i not in self._growing)
-        if self._follows or fixed != self._fitting:  # else only caches have grown, all in step
+    def _values(self, shapes: Mapping[int, tuple[int, ...]], *, fits: bool) -> dict[str, int]:
+        """What the symbols are, from the shapes of all inputs. Raises InputError where these do not fit, unless it is known that each `fits`."""
+        if not fits:
             self._model.check([shapes[i] for i in range(len(shapes))])
-            self._fitting = fixed
         values: dict[str, int] = {}
         for i, info in enumerate(self._model.inputs):
             values.update({size: n for size, n in zip(info.shape, shapes[i], strict=True) if isinstance(size, str)})
         return {name: values[name] for name in self._symbols}
 
-    def _run_outside(self, whole: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+    def _run_outside(self, state: _State, whole: Mapping[int, np.ndarray]) -> list[np.ndarray]:
         """A call with sizes that the program does not take: that of the model, on copies."""
-        whole = {**whole, **{cache.taker: cache.valid() for cache in self._caches}}
+        whole = {**whole, **state.valid()}
         infos = self._model.inputs
         results = list(self._model.run({infos[i].name: np.ascontiguousarray(array) for i, array in whole.items()}).values())
-        self._take({taker: results[giver] for taker, giver in self._pairs})
+        self._state = self._taken({taker: results[giver] for taker, giver in self._pairs}, state.spare)
         return [results[i] for i in self._given]
 
-    def _grow(self, ends: Sequence[int]) -> None:
-        """Give each cache memory for so many elements along its axis; what is there is copied when it has grown to twice the size."""
-        for cache, end in zip(self._caches, ends, strict=True):
-            have = cache.memory.shape[cache.axis]
-            if end > have:
-                memory = self._memory(cache.taker, [_room(end) if i == cache.axis else n for i, n in enumerate(cache.memory.shape)], end)
-                before, cache.memory = cache.valid(), memory
-                cache.valid()[...] = before
+    def _grown(self, state: _State, ends: Sequence[int]) -> tuple[_Cache, ...]:
+        """The caches with memory for so many elements along their axes; what is there is copied when it has grown to twice the size."""
+        if all(end <= cache.memory.shape[cache.axis] for cache, end in zip(state.caches, ends, strict=True)):
+            return state.caches
+        found = []
+        for cache, length, end in zip(state.caches, state.lengths, ends, strict=True):
+            if end > cache.memory.shape[cache.axis]:
+                shape = [_room(end) if i == cache.axis else n for i, n in enumerate(cache.memory.shape)]
+                larger = replace(cache, memory=self._memory(cache.taker, shape, end))
+                larger.first(length)[...] = cache.first(length)
+                cache = larger
+            found.append(cache)
+        return tuple(found)
 
     def _memory(self, taker: int, shape: Sequence[int], least: int | None = None) -> np.ndarray:
         """Memory for a cache, with less room, but for `least`, if it would be larger than a value may be. Raises LimitError."""
@@ -269,20 +323,6 @@ class BoundModel:
             what = f"state '{info.name}': {shape[axis]} elements along dimension {axis} would take {_bytes(shape, info)} bytes"
             raise LimitError(f"{what}, more than {most} (limit value_bytes)")
         return aligned_empty(_bytes(shape, info)).view(info.dtype).reshape(shape)
-
-
-class _Turn:
-    """Holds a lock, or says that another thread does."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise InputError("the state is used by another thread; expected one thread at a time, others bind the model for a state of their own")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def _growing(model: Model, program: GeneralProgram, pairs: Sequence[tuple[int, int]]) -> dict[int, tuple[str, str]]:
@@ -310,6 +350,6 @@ def _bytes(shape: Sequence[int], info: TensorInfo) -> int:
     return math.prod(shape) * info.dtype.itemsize
 
 
-def _fit(info: TensorInfo, value: Any) -> np.ndarray:
-    what = f"input '{info.name}'"
+def _fit(info: TensorInfo, value: Any, kind: str = "input") -> np.ndarray:
+    what = f"{kind} '{info.name}'"
     return as_dtype(what, info, as_array(what, info, value))

@@ -1,24 +1,22 @@
 """Compiles a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and onnx only when needed."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
-from stepwell.cache.fingerprint import model_digest, toolchain_key
+from stepwell.cache.fingerprint import file_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.support.errors import (
     CodegenError,
     InputError,
     LimitError,
-    ModelError,
     ModelWarning,
     StepwellError,
     UnsupportedError,
@@ -27,27 +25,25 @@ from stepwell.dialects.support.errors import (
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.all_sizes import ALWAYS, for_all_sizes
-from stepwell.driver.arguments import checked
+from stepwell.driver.arguments import checked, typed_errors
 from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.backends import find_backend
 from stepwell.driver.background import Job, request_for
 from stepwell.driver.dynamic import DynamicModel, InBackground
 from stepwell.driver.general import GeneralProgram, valued
+from stepwell.driver.origin import Origin
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
-from stepwell.options import CompileFields, CompileOptions
+from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.levels import LEVELS, OUTLINED, PACKED
 from stepwell.runtime.infos import Shape, TensorInfo
 from stepwell.runtime.model import CompiledModel
 
 if TYPE_CHECKING:
-    import onnx
-
     from stepwell.driver.lowered import Lowered
     from stepwell.importer import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 OnLevel = Callable[[str, float], None]
 Shapes = Mapping[str, Sequence[int]]
 
@@ -65,6 +61,7 @@ def compile(
     a `schedule` is then an error, since it is for one combination.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.
+    The source may be read again later, for code of other shapes and values and for IR: that raises ModelError if it has changed since.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache;
     `instrumentation`, which watches the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with
     one clear message if the model cannot be compiled, ResourceError if the machine lacks a resource.
@@ -72,10 +69,16 @@ def compile(
     options = CompileOptions.of(options, given, "compile")
     if options.bind is not None:
         raise InputError("bind: expected none; compile the model, and call its `bind` (`lower` takes this option, to show IR)")
-    threads = thread_count(threads)
-    request, store, made, timings = _made(source, options, cache, on_level, instrumentation)
+    return _compiled(Origin(source), options, thread_count(threads), cache, on_level, instrumentation)
+
+
+def _compiled(
+    origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None"
+) -> CompiledModel | DynamicModel:  # fmt: skip
+    """As `compile`, of a model that was perhaps read before. Raises ModelError too if it has changed since."""
+    request, store, made, timings = _made(origin, options, cache, on_level, instrumentation)
     snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
-    combined = partial(_combined, source, options, threads, cache, on_level, instrumentation)
+    combined = partial(_combined, origin, options, threads, cache, on_level, instrumentation)
     if isinstance(made, Signature):
         return DynamicModel(
             inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
@@ -89,17 +92,18 @@ def compile(
     return DynamicModel(
         inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model, about=program.about,
         background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
-        compile_bound=partial(_bound, source, options, threads, cache, on_level, instrumentation),
+        compile_bound=partial(_bound, origin, options, threads, cache, on_level, instrumentation),
     )  # fmt: skip
 
 
 def _bound(
-    source: Source, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
+    origin: Origin, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
     instrumentation: "Instrumentation | None", pairs: Mapping[str, str],
 ) -> GeneralProgram | None:  # fmt: skip
     """The program in which these inputs and outputs share memory, as far as they can; None if there is none."""
     own = replace(options, bind=pairs, specialise="never")
-    request, _, made, timings = _made(source, own, cache, on_level, instrumentation)
+    with typed_errors("bind"):
+        request, _, made, timings = _made(origin, own, cache, on_level, instrumentation)
     if isinstance(made, Signature) or made.general is None:
         return None
     snapshots = Snapshots(LEVELS[0], request.start, own.backend).by_level()
@@ -107,17 +111,20 @@ def _bound(
 
 
 def _made(
-    source: Source, options: CompileOptions, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None"
+    origin: Origin, options: CompileOptions, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None"
 ) -> "tuple[_Request, Cache | None, Artifact | Signature, dict[str, float]]":
-    """What is compiled of a model, from the cache if it is there, and the seconds that each level took."""
+    """What is compiled of a model, from the cache if it is there, and the seconds that each level took. Raises ModelError if it has changed."""
     begin = time.perf_counter()
     load_installed()
-    request = _Request(source, options)
+    request = _Request(origin, options)
     store = chosen_cache(cache)
     key = request.key() if store is not None else None
     timings = {}
-    made = recall(store, key, request.folder) if store is not None and key is not None and instrumentation is None else None
-    if made is not None:
+    recalled = recall(store, key, origin.folder) if store is not None and key is not None and instrumentation is None else None
+    made: Artifact | Signature
+    if recalled is not None:
+        made, files = recalled
+        origin.check(request.digest, files)
         for text in made.warnings:
             warn_caller(ModelWarning(text))
         timings["cache"] = time.perf_counter() - begin
@@ -126,18 +133,18 @@ def _made(
     else:
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
         if store is not None and key is not None and not request.is_outdated and toolchain_key(options.machine) == request.toolchain:
-            keep(store, key, made, files, request.folder)
+            keep(store, key, made, files, origin.folder)
     return request, store, made, timings
 
 
 def _combined(
-    source: Source, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
+    origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None,
     instrumentation: "Instrumentation | None", shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], *, by_shape: bool = True,
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """The model for the shapes of all inputs, or of those with `values` only."""
     own = _fixed(options, shapes, values, "always" if by_shape else options.specialise)
-    with _naming(values):
-        return compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
+    with _naming(values), typed_errors("compile"):
+        return _compiled(origin, own, threads, cache, on_level, instrumentation)
 
 
 def _fixed(options: CompileOptions, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], specialise: str) -> CompileOptions:
@@ -157,12 +164,10 @@ def _in_background(request: "_Request", threads: int, store: Cache | None) -> In
         own = _fixed(request.options, shapes, values, "always")
 
         def finish(reached: OnLevel) -> None:
-            if request.changed():
-                raise ModelError(f"{request.path}: the file has changed since the model was compiled")
-            with _naming(values):
-                done(compile(request.source, options=own, threads=threads, cache=store is not None, on_level=reached))
+            with _naming(values), typed_errors("compile"):
+                done(_compiled(request.origin, own, threads, store is not None, reached, None))
 
-        return Job(request_for(compile, request.source, own, threads, cached=store is not None), finish, failed)
+        return Job(request_for(compile, request.origin.source, own, threads, cached=store is not None), finish, failed)
 
     return job
 
@@ -189,22 +194,19 @@ def _short(array: np.ndarray) -> str:
 class _Request:
     """A model and its options, on which the result depends."""
 
-    def __init__(self, source: Source, options: CompileOptions) -> None:
-        self.source = source
+    def __init__(self, origin: Origin, options: CompileOptions) -> None:
+        self.origin = origin
         self.options = options
-        self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        self.folder = None if self.path is None else self.path.absolute().parent
         self.toolchain: str | None = None
         """The toolchain key at the time `key` was called."""
-        self._stamp = self._file_stamp()
         self.digest: bytes | None = None
         """The digest of the model's bytes at that time."""
         self.is_outdated = False
-        """Whether the compiled bytes were different ones."""
+        """Whether the compiled bytes were others than those that the key is of."""
 
     def key(self) -> str | None:
         """The key of the result in the cache; None if it cannot be computed."""
-        self.toolchain, self.digest = toolchain_key(self.options.machine), model_digest(self.source)
+        self.toolchain, self.digest = toolchain_key(self.options.machine), self.origin.digest()
         if self.toolchain is None or self.digest is None:
             return None
         return key_of(self.toolchain, self.digest, self.options.key())
@@ -224,16 +226,15 @@ class _Request:
             from stepwell.passes.framework.rewriting import functions
 
         passes = self.options.passes()
+        self._begin()
         try:
             with assumptions() as assumed:
-                imported, seconds = import_source(self.source, self.options)
+                imported, seconds = import_source(self.origin.source, self.options)
         except NeedsError as error:
-            return self._needing(error, keep_weights=keep_weights)
+            return self._needing(error)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
-        # Digests of what was read: the files may have changed since.
-        self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
-        digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
+        digests = self._check(imported)
         free = imported.is_general
         if free and self.options.specialise != "never":
             self._check_schedules()
@@ -273,15 +274,14 @@ class _Request:
         outputs = [group.described(rest) for group in imported.groups] or results
         return Signature(inputs, outputs, imported.warnings, valued([name for name, _ in imported.inputs], imported.elements), why_not_general)
 
-    def _needing(self, error: "NeedsError", *, keep_weights: bool) -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
+    def _needing(self, error: "NeedsError") -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
         """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""
         free = not all(isinstance(size, int) for info in error.inputs for size in info.shape)
         by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
         if by_shape and self.options.specialise == "never":
             raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {ALWAYS}", details=error.details) from error
         self._check_schedules()
-        self.is_outdated = keep_weights and error.content is not None and digest_of(error.content) != self.digest
-        digests = {path: digest_of(content) for path, content in error.files.items()} if keep_weights else {}
+        digests = self._check(error, error.unread)
         return Signature(error.inputs, error.outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape), {LEVELS[0]: 0.0}, digests
 
     def _check_schedules(self) -> None:
@@ -294,18 +294,23 @@ class _Request:
         with uninterrupted():
             from stepwell.driver.lowering import import_source, start
 
-        if self.changed():
-            raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
-        imported, seconds = import_source(self.source, self.options)
+        self._begin()
+        imported, seconds = import_source(self.origin.source, self.options)
+        self._check(imported)
         return start(imported, self.options, self.options.passes(), seconds)
 
-    def changed(self) -> bool:
-        """Whether the model's file was replaced or written to."""
-        return self._file_stamp() != self._stamp
+    def _begin(self) -> None:
+        """Note what a message of the caller's is before it is read. Raises ModelError if it was something else before."""
+        if self.origin.is_object:
+            self.digest = self.origin.digest() if self.digest is None else self.digest
+            self.origin.check(self.digest, {})
 
-    def _file_stamp(self) -> tuple[int, ...] | None:
-        try:
-            status = self.path.stat() if self.path is not None else None
-        except OSError:
-            return None
-        return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
+    def _check(self, read: "ImportedModel | NeedsError", unread: Sequence[Path] = ()) -> dict[Path, bytes]:
+        """The digests of external data files, those that may be read later too. Raises ModelError if the model was another before."""
+        digest = self.origin.digest_read(read.content)
+        digests = {path: digest_of(content) for path, content in read.files.items()}
+        later = {path: file_digest(path) for path in unread}
+        digests.update({path: found for path, found in later.items() if found is not None})
+        self.origin.check(digest, digests)
+        self.is_outdated = digest != self.digest
+        return digests

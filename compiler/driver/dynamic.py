@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import evaluated, parse
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.names import printable_keys
@@ -18,10 +17,10 @@ from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
 from stepwell.driver.bound import BoundModel
 from stepwell.driver.general import GeneralProgram
-from stepwell.driver.pairs import check_pairs, usual_pairs
+from stepwell.driver.pairs import check_pairs, check_sizes, usual_pairs
 from stepwell.runtime.about import About
 from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
-from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error
+from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error, unpicklable
 
 Shapes = Mapping[str, Shape]
 Made: TypeAlias = "CompiledModel | DynamicModel"
@@ -187,6 +186,27 @@ class DynamicModel:
                 self._bound[key] = None if self._compile_bound is None else self._compile_bound(chosen)
         return BoundModel(self, chosen, self._bound[key])
 
+    def __copy__(self) -> "DynamicModel":
+        """A model that shares code and weights, which nothing changes, and counts the calls of its own."""
+        made = DynamicModel(
+            inputs=self.inputs, outputs=self.outputs, compile_shapes=self._compile, capacity=self.capacity, values=self.values,
+            by_shape=self.by_shape, program=self._program, about=self._about, background=self._background,
+            why_not_general=self.why_not_general, compile_bound=self._compile_bound,
+        )  # fmt: skip
+        with self._lock:
+            for table, own in ((self._models, made._models), (self._general, made._general)):
+                for key, entry in table.items():
+                    own[key] = replace(entry)
+                    made._last = own[key] if entry is self._last else made._last
+            made._bound.update(self._bound)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DynamicModel":
+        return self.__copy__()
+
+    def __reduce__(self) -> str:
+        raise unpicklable("a compiled model")
+
     @property
     def _structured(self) -> bool:
         """Whether inputs are sequences or optionals."""
@@ -324,13 +344,17 @@ class DynamicModel:
         assert self._background is not None
         given = {name: array.copy() for name, array in values.items()}
         job = self._background({self.inputs[i].name: shapes[i] for i in self._keyed}, given, done, failed)
-        with self._lock:
-            if not self._is_open(key):  # another thread was here
-                return
-            for old in [other for other, made in self._jobs.items() if not made.is_alive]:
-                del self._jobs[old]
-            self._jobs[key] = job
-        submit(job)
+        try:
+            with self._lock:
+                if not self._is_open(key):  # another thread was here
+                    return
+                for old in [other for other, made in self._jobs.items() if not made.is_alive]:
+                    del self._jobs[old]
+                self._jobs[key] = job
+            submit(job)
+        except BaseException:  # of the handler of a signal: nobody may wait for the job
+            job.drop()
+            raise
 
     def _keep(self, key: _Key, entry: _Entry) -> None:
         """Run a combination by this from now on."""
@@ -388,26 +412,7 @@ class DynamicModel:
 
     def check(self, shapes: Sequence[Shape]) -> None:
         """Raise InputError if shapes, of all inputs, do not fit the model's, or give one symbol two sizes."""
-        bound: dict[str, tuple[int, str]] = {}
-        computed: list[tuple[TensorInfo, str, int]] = []
-        for info, shape in zip(self.inputs, shapes, strict=True):
-            if info.form or shape is None:  # what fits is checked with the array, or by the import
-                continue
-            fits: list[Any] = [size is None or isinstance(size, str) or size == came for size, came in zip(info.shape, shape, strict=False)]
-            if len(shape) != len(info.shape) or not all(fits):
-                raise InputError(f"input '{info.name}': expected {info}, got shape {'x'.join(map(str, shape)) or '() (a scalar)'}")
-            for size, came in zip(info.shape, shape, strict=True):
-                if isinstance(size, str) and size.isidentifier():
-                    first, where = bound.setdefault(size, (came, info.name))
-                    if first != came:
-                        raise InputError(f"input '{info.name}': expected {size} = {first}, as in input '{where}', got {came}")
-                elif isinstance(size, str):
-                    computed.append((info, size, came))
-        for info, size, came in computed:
-            expected = evaluated(parse(size), {name: number for name, (number, _) in bound.items()})
-            if came != expected:
-                of = " and ".join(dict.fromkeys(f"'{bound[name][1]}'" for name in parse(size).symbols))  # type: ignore[union-attr]
-                raise InputError(f"input '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")
+        check_sizes(self.inputs, shapes)
 
 
 def _cancel(jobs: Mapping[_Key, Job]) -> None:

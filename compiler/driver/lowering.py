@@ -1,9 +1,8 @@
 """Import a model, or read its IR, and lower it level by level."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.module_info import symbols_of
@@ -25,7 +24,7 @@ from stepwell.driver.lowered import Lowered, check_main, derive_signature
 from stepwell.driver.pairs import check_pairs
 from stepwell.driver.pipeline import Pipeline
 from stepwell.driver.plugins import load_installed
-from stepwell.options import CompileFields, CompileOptions
+from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.levels import LEVELS, check_level, levels_between
 from stepwell.passes.framework.registry import PassState
@@ -33,11 +32,8 @@ from stepwell.passes.framework.runner import Instrumentation, PassRunner
 from stepwell.runtime.infos import TensorInfo
 
 if TYPE_CHECKING:
-    import onnx
-
     from stepwell.importer import ImportedModel
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 OnLevel = Callable[[str, float], None]
 
 

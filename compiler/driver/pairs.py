@@ -1,7 +1,9 @@
-"""Pairs of an input and the output that the next call takes for it."""
+"""Pairs of an input and the output that the next call takes for it, and whether sizes fit each other."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from stepwell.dialects.core.sizes import evaluated, parse
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.runtime.infos import TensorInfo
 
@@ -46,3 +48,34 @@ def check_pairs(pairs: Mapping[str, str], inputs: Sequence[TensorInfo], outputs:
     if not found:
         raise InputError("bind: expected at least one pair of an input and an output, got none")
     return found
+
+
+def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = "input") -> None:
+    """Raise InputError if shapes do not fit those of some inputs of a model, of which the message speaks as `kind`, or give one symbol two sizes.
+
+    Those of sequences and optionals are not looked at. A size that is computed from others may be of inputs that are not among these: then it
+    must be the same wherever it stands.
+    """
+    bound: dict[str, tuple[int, str]] = {}
+    computed: list[tuple[TensorInfo, str, int]] = []
+    for info, shape in zip(infos, shapes, strict=True):
+        if info.form or shape is None:  # what fits is checked with the array, or by the import
+            continue
+        fits: list[Any] = [size is None or isinstance(size, str) or size == came for size, came in zip(info.shape, shape, strict=False)]
+        if len(shape) != len(info.shape) or not all(fits):
+            raise InputError(f"{kind} '{info.name}': expected {info}, got shape {'x'.join(map(str, shape)) or '() (a scalar)'}")
+        for size, came in zip(info.shape, shape, strict=True):
+            if isinstance(size, str):
+                first, where = bound.setdefault(size, (came, info.name))
+                if first != came:
+                    raise InputError(f"{kind} '{info.name}': expected {size} = {first}, as in {kind} '{where}', got {came}")
+                if not size.isidentifier():
+                    computed.append((info, size, came))
+    for info, size, came in computed:
+        names = parse(size).symbols  # type: ignore[union-attr]
+        if not bound.keys() >= set(names):
+            continue
+        expected = evaluated(parse(size), {name: bound[name][0] for name in names})
+        if came != expected:
+            of = " and ".join(dict.fromkeys(f"'{bound[name][1]}'" for name in names))
+            raise InputError(f"{kind} '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")

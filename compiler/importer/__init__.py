@@ -49,8 +49,8 @@ class ImportedModel:
     """A model at level `graph`: its module, its weights, and what the ONNX file says about it.
 
     `nodes` holds the node names that locations refer to by index: the main graph's nodes in order, then those of functions and graphs
-    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is the content of the model's file, if it came from
-    one; `files` maps external data files to theirs. `budget` tracks what the import may cost and has cost so far.
+    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is what the model was read from, unless that
+    is a ModelProto; `files` maps external data files to their content. `budget` tracks what the import may cost and has cost so far.
     `warnings` say how the file departs from the standard, and how that was taken.
     """
 
@@ -150,7 +150,7 @@ def _import(read: Source, context: ir.Context, shapes: Mapping[str, Shape], cons
     try:
         module = conversion.run()
     except NeedsError as error:
-        error.content, error.files, error.warnings = read.content, read.external.files, tuple(read.notices.texts())
+        _describe(error, read)
         raise
     except StepwellError as error:
         if inferred.objection and not isinstance(error, (UnsupportedError, LimitError)):  # ONNX saw it first
@@ -192,5 +192,11 @@ def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInf
     shown = ", ".join(f"'{info.name}' {info}" for info in structures)
     text = f"inputs that are sequences or optionals ({shown}) are not supported; supported: such whose elements are known: give their shapes"
     error = NeedsError(text, details=[], needs=Needs(structure=text), inputs=[i for i in inputs if i], outputs=[o for o in outputs if o])
-    error.content, error.files, error.warnings = read.content, read.external.files, tuple(read.notices.texts())
+    _describe(error, read)
     raise error
+
+
+def _describe(error: NeedsError, read: Source) -> None:
+    """Say what the model that an error is about was read from."""
+    error.content, error.files, error.unread = read.content, read.external.files, read.external.unread()
+    error.warnings = tuple(read.notices.texts())

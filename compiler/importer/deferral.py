@@ -53,4 +53,6 @@ class NeedsError(UnsupportedError):
         self.needs, self.inputs, self.outputs = needs, inputs, outputs
         self.content: memoryview | None = None
         self.files: dict[Path, memoryview] = {}
+        self.unread: list[Path] = []
+        """External data files that were not read before it was known what is needed."""
         self.warnings: tuple[str, ...] = ()

@@ -34,23 +34,23 @@ class Source:
     initializers: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
     external: ExternalData = field(default_factory=lambda: ExternalData(None))
     content: memoryview | None = None
-    """Of the file that the model was read from."""
+    """What the model was read from, which nothing changes; None for a ModelProto."""
     notices: Notices = field(default_factory=Notices)
     """What the file has against the standard, and how it was taken."""
 
 
 def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source:
-    """Read a model. Raises ModelError if it is not an ONNX model or its data is missing or damaged, InputError for another kind of source."""
+    """Read a model. Raises ModelError if it is not an ONNX model or its data is missing or damaged, InputError for another kind of source.
+
+    Files, and buffers other than `bytes`, are copied to memory: to write to them later does not change a model that was read.
+    """
     if isinstance(source, ModelProto):
         return _split(source, [], ExternalData(None))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(memoryview(source).cast("B"), ExternalData(None), "the model")
+        return _parse(memoryview(bytes(source)), ExternalData(None), "the model")  # no copy of `bytes`
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        content = read_file(path)
-        read = _parse(content, ExternalData(path.absolute().parent), path.name)
-        read.content = content
-        return read
+        return _parse(read_file(path), ExternalData(path.absolute().parent), path.name)
     raise InputError(f"a model must be a path, bytes or an onnx.ModelProto, got {type(source).__name__}")
 
 
@@ -63,7 +63,9 @@ def _parse(data: memoryview, external: ExternalData, what: str) -> Source:
         headers = [TensorProto.FromString(tensor.header) for tensor in cut]
     except DecodeError:
         raise ModelError(f"{what} is not an ONNX model: its protocol buffer fields cannot be decoded (damaged, or over 100 levels deep)") from None
-    return _split(model, [(header, data[tensor.start : tensor.end]) for header, tensor in zip(headers, cut, strict=True)], external)
+    read = _split(model, [(header, data[tensor.start : tensor.end]) for header, tensor in zip(headers, cut, strict=True)], external)
+    read.content = data
+    return read
 
 
 def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], external: ExternalData) -> Source:
@@ -89,6 +91,8 @@ def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], externa
         is_external = tensor.data_location == TensorProto.EXTERNAL
         if tensor.name not in read or not _add(source, tensor, partial(external.array if is_external else tensor_array, tensor)):
             continue
+        if is_external:
+            external.tensors.append(tensor)
         if data_bytes(tensor) >= LARGE_BYTES:
             large.append(tensor)
         else:

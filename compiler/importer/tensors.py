@@ -1,5 +1,6 @@
 """TensorProto to numpy without copies, external data included, and ONNX element types to ours."""
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,7 +117,19 @@ class ExternalData:
 
     folder: Path | None
     files: dict[Path, memoryview] = field(default_factory=dict)
-    """The content of the files read so far."""
+    """The content of the files read so far, by their paths as the model has them: what is a link now may lead elsewhere later."""
+    tensors: list[TensorProto] = field(default_factory=list)
+    """Those that may be read."""
+    _contents: dict[Path, memoryview] = field(default_factory=dict)
+    """By the paths that links lead to, so that each file is read once."""
+
+    def unread(self) -> list[Path]:
+        """The files that tensors lie in and that were not read."""
+        found = set()
+        for tensor in self.tensors:
+            with contextlib.suppress(ModelError):  # reading it will tell
+                found.add(self._place(tensor.name, {e.key: e.value for e in tensor.external_data}.get("location", ""))[0])
+        return sorted(found - self.files.keys())
 
     def array(self, tensor: TensorProto) -> np.ndarray:
         """The array of a tensor with external data. Raises ModelError, naming the tensor and the file."""
@@ -145,6 +158,17 @@ class ExternalData:
         return number
 
     def _read(self, name: str, location: str) -> memoryview:
+        place, path = self._place(name, location)
+        if place not in self.files:
+            if path not in self._contents:
+                if not path.is_file():
+                    raise ModelError(f"tensor '{name}': its external data '{location}' is missing in the model's folder")
+                self._contents[path] = read_file(path)
+            self.files[place] = self._contents[path]
+        return self.files[place]
+
+    def _place(self, name: str, location: str) -> tuple[Path, Path]:
+        """The path of a file as the model has it, and that to which links lead. Raises ModelError unless both lie inside the folder."""
         if self.folder is None:
             raise ModelError(f"tensor '{name}' lies in the external file '{location}': import the model by its path, so that the file can be found")
         if not location or "\0" in location or os.path.isabs(location):
@@ -158,11 +182,7 @@ class ExternalData:
             raise ModelError(f"tensor '{name}': its external data '{location}' lies outside the model's folder")
         if ".." in Path(location).parts:  # what it means depends on links
             raise ModelError(f"tensor '{name}': the location of external data must be a path without '..', got {location!r}")
-        if path not in self.files:
-            if not path.is_file():
-                raise ModelError(f"tensor '{name}': its external data '{location}' is missing in the model's folder")
-            self.files[path] = read_file(path)
-        return self.files[path]
+        return self.folder / location, path
 
 
 def read_file(path: Path) -> memoryview:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.runtime.boxes import contents
 from stepwell.runtime.buffers import address, aligned_empty
-from stepwell.runtime.late_sizes import LateSizes, Run, Running
+from stepwell.runtime.late_sizes import LateSizes, Run, running
 from stepwell.runtime.loader import LoadedCode
 from stepwell.runtime.openmp import openmp
 from stepwell.runtime.workspaces import SizedWorkspaces
@@ -76,9 +76,15 @@ class NativeExecutable:
         """A run in which sizes become known."""
         assert self._table is not None
         begin = address(workspace)
-        with Running(Run(late, self._table.copy(), begin, outputs)) as run:
+        run = Run(late, self._table.copy(), begin, outputs)
+        key = address(run.table)
+        try:
+            running[key] = run
             places = [0 if output is None else address(output) for output in outputs]
-            self._call([*map(address, inputs), *places, self._weights_address, begin, address(run.table)])
+            self._call([*map(address, inputs), *places, self._weights_address, begin, key])
+        finally:
+            if key in running:  # no call of a function, after which what the handler of a signal raises could keep this from being done
+                del running[key]
         run.raise_any()
         for place, (dtype, rank) in self._boxed.items():
             outputs[place] = contents(outputs[place], begin, dtype, rank)
@@ -88,11 +94,12 @@ class NativeExecutable:
         if self._openmp is None:
             self.main(*addresses)
             return
-        before = self._openmp.set_threads(threads := self.threads)
+        before = self._openmp.get_threads()
         try:
+            self._openmp.set_threads(self.threads, before)
             self.main(*addresses)
         finally:
-            if before != threads:
+            if before != self.threads:
                 self._openmp.set_threads(before)
 
     def _new_workspace(self) -> np.ndarray:

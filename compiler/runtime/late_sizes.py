@@ -19,6 +19,7 @@ from stepwell.dialects.support.errors import IndexRangeError, LimitError
 from stepwell.dialects.support.limits import how_to
 from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.buffers import address, aligned_empty
+from stepwell.runtime.callbacks import catching_all
 
 _POLL_SECONDS = 0.05  # how long a loop may go on before it looks for an interrupt
 _POLL_ROUNDS = 1 << 20
@@ -155,48 +156,34 @@ class Run:
                 self.table[first + slot] = begin + offset - self.workspace
 
 
-_running: dict[int, Run] = {}
-"""By the address of the table."""
+running: dict[int, Run] = {}
+"""The runs that compiled code may call back for, by the addresses of their tables."""
 
 
-class Running:
-    """While it is entered, compiled code reaches the run by its table."""
-
-    def __init__(self, run: Run) -> None:
-        self.run, self.key = run, address(run.table)
-
-    def __enter__(self) -> Run:
-        _running[self.key] = self.run
-        return self.run
-
-    def __exit__(self, *_: object) -> None:
-        del _running[self.key]
-
-
+@catching_all
 def _enter(table: int, segment: int) -> None:
-    run = _running[table]
     try:
-        run.enter(segment)
-        run.table[-1] = 1
-    except BaseException as error:  # Python cannot raise it through compiled code; an interrupt may be among them
-        run.error = error
+        running[table].enter(segment)
+        running[table].table[-1] = 1
+    except BaseException as error:  # Python cannot raise it through compiled code; what handlers of signals raise is among them
+        running[table].error = error
 
 
+@catching_all
 def _poll(table: int, number: int) -> None:
-    run = _running[table]
     try:
-        run.table[-1] = run.poll(number)
+        running[table].table[-1] = running[table].poll(number)
     except BaseException as error:  # as above
-        run.error = error
+        running[table].error = error
 
 
+@catching_all
 def _keep(table: int, record: int) -> None:
-    run = _running[table]
     try:
-        run.boxes.keep(record, run.workspace)
-        run.table[-1] = 1
+        running[table].boxes.keep(record, running[table].workspace)
+        running[table].table[-1] = 1
     except BaseException as error:  # as above
-        run.error = error
+        running[table].error = error
 
 
 _TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)

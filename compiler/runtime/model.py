@@ -1,6 +1,7 @@
 """A compiled model: checks arrays, runs a backend's code on them, and shows its IR, memory and timings."""
 
 import bisect
+import copy
 import itertools
 import math
 import operator
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import plain_booleans
 from stepwell.dialects.core.index_checks import IndexCheck, widths
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError
 from stepwell.dialects.support.names import ByName, printable_keys
@@ -76,6 +78,20 @@ class CompiledModel:
         self._checked = bool(checks)
         self.executable = executable
         self._execute = executable.run
+
+    def __copy__(self) -> "CompiledModel":
+        """A model that shares code and weights, which nothing changes, and has a number of threads of its own."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.executable = copy.copy(self.executable)
+        made._execute = made.executable.run
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CompiledModel":
+        return self.__copy__()
+
+    def __reduce__(self) -> str:
+        raise unpicklable("a compiled model")
 
     @property
     def threads(self) -> int:
@@ -257,12 +273,10 @@ class _Binding:
 
 
 class _BooleanBinding(_Binding):
-    """A boolean input. The code requires each byte to be 0 or 1; for numpy any nonzero byte is true, and views of other data contain such."""
+    """A boolean input."""
 
     def fit(self, array: Any) -> np.ndarray:
-        fitting = super().fit(array)
-        codes = fitting.view(np.uint8)
-        return np.asarray(codes != 0) if codes.max(initial=0) > 1 else fitting  # of a scalar array it is no array
+        return plain_booleans(super().fit(array))
 
 
 def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:
@@ -273,9 +287,11 @@ def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:
 
 
 def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
-    """`array` in the machine's byte order. Raises InputError if its dtype is not that of `info`."""
+    """`array` in the machine's byte order, booleans as bytes of 0 or 1. Raises InputError if its dtype is not that of `info`."""
     if array.dtype.newbyteorder("=") != info.dtype:
         raise InputError(f"{what}: expected {info}, got dtype {array.dtype.name}")
+    if array.dtype == np.bool_:
+        return plain_booleans(array)
     # Byte order, like strides, is only how the array is stored.
     return array.astype(info.dtype, copy=False)
 
@@ -303,6 +319,12 @@ def _kind(value: Any) -> str:
 
 def _sizes(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) if shape else "() (a scalar)"
+
+
+def unpicklable(what: str) -> InputError:
+    """The error for a model that is pickled."""
+    where = "pickle its ONNX model, and compile that where it is needed: what is in the cache is there at once"
+    return InputError(f"pickle: {what} is code in the memory of this process, which cannot be pickled; {where}")
 
 
 def names_error(given: Any, names: Sequence[str], kind: str, *, some: bool = False) -> InputError:

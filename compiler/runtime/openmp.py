@@ -43,13 +43,17 @@ class OpenMP:
         self._looking = Lock()
         os.register_at_fork(after_in_child=functools.partial(setattr, self, "_is_forked", True))
 
-    def set_threads(self, threads: int) -> int:
-        """Set the number of threads for parallel regions of this thread; returns the previous number."""
+    def get_threads(self) -> int:
+        """The number of threads for parallel regions of this thread."""
+        return self._get()
+
+    def set_threads(self, threads: int, before: int | None = None) -> int:
+        """Set the number of threads for parallel regions of this thread; returns the previous number, which is `before` if that is given."""
         if self._is_forked:
             self._look_at_threads()
         if self._is_single:
             threads = 1
-        before = self._get()
+        before = self._get() if before is None else before
         if before != threads:
             self._set(threads)
         return before

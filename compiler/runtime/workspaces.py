@@ -1,6 +1,7 @@
 """The workspaces of a program for all sizes: shared by the sizes, grown when one needs more, let go when none has for a while."""
 
 import time
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,12 +40,25 @@ class _Free:
         self.memory = self.room[: min(_rounded(size), self.room.nbytes)]
 
 
+class _Out:
+    """What is known of a workspace in use; whether it is, its array tells by being there."""
+
+    def __init__(self, free: _Free) -> None:
+        self.memory = weakref.ref(free.memory)
+        self._calls, self._used, self._room = free.calls, free.used, free.room
+
+    def free(self, memory: np.ndarray) -> _Free:
+        """The same when it is free again."""
+        return _Free(memory, self._calls, self._used, self._room)
+
+
 class Workspaces:
     """Free workspaces, one for each concurrent call at least. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._free: list[_Free] = []
-        self._out: dict[int, _Free] = {}
+        self._out: dict[int, _Out] = {}
+        """Those in use, by the numbers of their arrays."""
         self._lock = Lock()
 
     def of(self, size: int) -> "SizedWorkspaces":
@@ -67,7 +81,7 @@ class Workspaces:
         with self._lock:
             if len(self._free) == 1 and self._free[0].memory.nbytes >= size:  # the common case
                 only = self._free.pop()
-                self._out[id(only.memory)] = only
+                self._out[id(only.memory)] = _Out(only)
                 return only.memory
             fitting = [free for free in self._free if free.memory.nbytes >= size]
             found = min(fitting, key=lambda free: free.memory.nbytes, default=None)
@@ -82,14 +96,18 @@ class Workspaces:
         elif found.memory.nbytes < size:
             found.grow(size)
         with self._lock:
-            self._out[id(found.memory)] = found
+            # What the handler of a signal raises may keep a call from giving its workspace back.
+            for number in [number for number, out in self._out.items() if out.memory() is None]:
+                del self._out[number]
+            self._out[id(found.memory)] = _Out(found)
         return found.memory
 
     def give_back(self, memory: np.ndarray, size: int) -> None:
         """Return a workspace after a call that needed so many bytes of it."""
         now = time.monotonic()
         with self._lock:
-            own = self._out.pop(id(memory), None) or _Free(memory, 0, now, memory)
+            out = self._out.pop(id(memory), None)
+            own = _Free(memory, 0, now, memory) if out is None else out.free(memory)
             self._free.append(own)
             if len(self._free) == 1 and 2 * size >= memory.nbytes:
                 own.calls, own.used = 0, now

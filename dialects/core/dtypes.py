@@ -65,3 +65,12 @@ def is_compact(dtype: str) -> bool:
 def is_unsigned(dtype: str) -> bool:
     """Whether values are never negative: unsigned integers and booleans."""
     return dtype in UNSIGNED or dtype == BOOL
+
+
+def plain_booleans(array: np.ndarray) -> np.ndarray:
+    """An array of booleans whose bytes are 0 or 1, as code requires: itself or a copy.
+
+    For numpy any nonzero byte is true, and views of other data have such.
+    """
+    codes = array.view(np.uint8)
+    return np.asarray(codes != 0) if codes.max(initial=0) > 1 else array  # of a scalar array it is no array

@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from stepwell.dialects.core.dtypes import plain_booleans
 from stepwell.dialects.support.errors import InputError, ModelError, shown
 from stepwell.dialects.support.files import replacing
 
@@ -96,7 +97,10 @@ class WeightTable(Mapping[str, np.ndarray]):
             unique = f"{name}.{count}"
         self._numbers[name] = count
         self.unsettled_bytes += array.nbytes
-        self._arrays[unique] = array if isinstance(array, Deferred) else _read_only(np.asarray(array))
+        if not isinstance(array, Deferred):
+            array = np.asarray(array)
+            array = _read_only(plain_booleans(array) if array.dtype == np.bool_ else array)
+        self._arrays[unique] = array
         return unique
 
     @property
@@ -134,8 +138,7 @@ class WeightTable(Mapping[str, np.ndarray]):
             arrays = load_file(path)
         except (OSError, SafetensorError, ValueError) as error:  # a zero byte in the path
             raise ModelError(f"weights {path}: {error}") from None
-        # Compiled code expects 0 or 1 in the byte of a boolean; other programs may write others.
-        return WeightTable({name: array.view(np.uint8) != 0 if array.dtype == np.bool_ else array for name, array in arrays.items()})
+        return WeightTable(arrays)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

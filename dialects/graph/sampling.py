@@ -86,7 +86,8 @@ class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
     `boxes` (regions, x1 y1 x2 y2) times `scale` are in pixels of `x` (batch, channels, height, width), whose image `batch_indices` names.
     `samples` is how many there are along each side of a part; 0: one for each pixel or fraction of one. A sample is interpolated linearly
     between the centres of pixels if `half_pixel`, else pixels' corners, and then no region is smaller than a pixel. Beyond a pixel outside of
-    the image it is 0. In `mode` "max" the greatest of the terms of all samples is taken: of each pixel times its weight, as ONNX says.
+    the image it is 0. A region that is infinite has all of its samples there, one that is no number has none: both give 0. In `mode` "max" the
+    greatest of the terms of all samples is taken: of each pixel times its weight, as ONNX says.
     """
 
     x: Operand
@@ -132,28 +133,28 @@ class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
                 parts_of_region(box[axis], box[2 + axis], x.shape[3 - axis], sizes[1 - axis], samples, scale, half_pixel) for axis in (1, 0)
             ]
             for row, column in itertools.product(*map(range, sizes)):
-                (ys, tops), (xs, lefts) = along[0][row], along[1][column]
+                (ys, tops, rows), (xs, lefts, columns) = along[0][row], along[1][column]
                 terms = [
                     images[place][:, ys[i]][:, :, xs[j]] * (tops[i][:, np.newaxis] * lefts[j])
                     for i, j in itertools.product(range(2), range(2))
                 ]
-                inside = ~np.isnan(tops[0][:, np.newaxis] + lefts[0])
-                terms = [np.where(inside, t, 0) for t in terms]
-                if not inside.size:
+                if rows * columns == 0:
                     continue
                 if mode == "max":
-                    out[region, :, row, column] = np.max(terms, axis=(0, 2, 3))
+                    least = 0 if len(tops[0]) < rows or len(lefts[0]) < columns else -np.inf  # the term of a sample outside is 0
+                    out[region, :, row, column] = np.max(terms, axis=(0, 2, 3), initial=least)
                 else:
-                    out[region, :, row, column] = np.sum(terms, axis=(0, 2, 3), dtype=np.float64) / inside.size
+                    out[region, :, row, column] = np.sum(terms, axis=(0, 2, 3), dtype=np.float64) / (rows * columns)
         return narrow(out, x.dtype)
 
 
 def parts_of_region(
     start: np.floating, end: np.floating, size: int, count: int, samples: int, scale: float, half_pixel: bool
-) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
-    """Along one dimension, for each of the `count` parts of a region the pixels below and above its samples, and their weights.
+) -> list[tuple[list[np.ndarray], list[np.ndarray], int]]:
+    """Along one dimension, for each of the `count` parts of a region the pixels below and above those of its samples that are in the image, their
+    weights, and how many samples there are in all.
 
-    Computed in the type of the bounds. Weights are NaN where a sample is outside.
+    Computed in the type of the bounds.
     """
     kind = start.dtype.type
     offset, factor = kind(0.5 if half_pixel else 0), kind(scale)
@@ -164,13 +165,11 @@ def parts_of_region(
     found = []
     for part in range(count):
         where = low + kind(part) * step + (np.arange(grid).astype(kind) + kind(0.5)) * step / kind(grid)
-        outside = ~((where >= -1) & (where <= size))
-        where = np.where(outside, kind(0), np.maximum(where, kind(0)))
+        where = np.maximum(where[(where >= -1) & (where <= size)], kind(0))
         below = np.minimum(where.astype(np.int64), size - 1)
         where = np.where(below >= size - 1, below.astype(kind), where)
         above = where - below.astype(kind)
-        weights = [np.where(outside, kind(np.nan), w) for w in (1 - above, above)]
-        found.append(([below, np.minimum(below + 1, size - 1)], weights))
+        found.append(([below, np.minimum(below + 1, size - 1)], [1 - above, above], grid))
     return found
 
 

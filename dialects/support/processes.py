@@ -2,12 +2,15 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from _thread import RLock
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
+from typing import TypeVar
 
 LOADED_AT = time.time()
 """When this package was loaded, in seconds since the epoch: files changed after this time are not the code that is running."""
@@ -15,37 +18,56 @@ LOADED_AT = time.time()
 _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
-class Lock:
-    """A re-entrant lock that is free in a forked child, in which the thread that held it does not exist."""
+class Lock(RLock):  # type: ignore[misc]  # that class may be inherited from
+    """A re-entrant lock that is free in a forked child, in which the thread that held it does not exist.
+
+    Use it by `with`. Handlers of signals run between any two steps of Python code and may raise: a lock taken by `acquire`, or by an `__enter__`
+    in Python, would then be held for ever. `with` of a lock in C has no such steps.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         _locks.add(self)
-
-    def acquire(self, *, blocking: bool = True) -> bool:
-        """Take the lock; returns whether it was taken."""
-        return self._lock.acquire(blocking)
-
-    def release(self) -> None:
-        """Give the lock back."""
-        self._lock.release()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._lock.release()
-
-    def _renew(self) -> None:
-        self._lock = threading.RLock()
 
 
 def _renew_locks() -> None:
     for lock in list(_locks):
-        lock._renew()
+        lock._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library's modules do with theirs
+
+
+R = TypeVar("R")
+
+
+class Turn:
+    """Lets one caller in at a time and refuses others, those that come from a handler of a signal in the same thread too.
+
+    It is free in a forked child. An exception of such a handler, whenever it comes, leaves it free.
+    """
+
+    def __init__(self) -> None:
+        self._holders: dict[int, object] = {}
+        """By process."""
+
+    def alone(self, call: Callable[[], R], refusal: Exception) -> R:
+        """What `call` returns. Raises `refusal` while another call goes on."""
+        process, token = os.getpid(), object()
+        try:
+            if self._holders.setdefault(process, token) is not token:
+                raise refusal
+            return call()
+        finally:
+            # Without a call of a function, after which a handler could run: no step of this can be the last one.
+            if process in self._holders and self._holders[process] is token:
+                del self._holders[process]
 
 
 os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those around it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 @contextmanager
@@ -59,14 +81,21 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[FrameType | None] = []
+    is_over = False
+    around = sys._getframe(2)  # the function that has the block
 
     def note(number: int, frame: FrameType | None) -> None:
-        received.append(frame)
+        if is_over or not any(outer is around for outer in _frames(frame)):  # what another signal's handler raised has kept us from being replaced
+            signal.signal(signal.SIGINT, before)
+            before(number, frame)
+        else:
+            received.append(frame)
 
-    signal.signal(signal.SIGINT, note)
     try:
+        signal.signal(signal.SIGINT, note)
         yield
     finally:
+        is_over = True
         if signal.getsignal(signal.SIGINT) is note:  # who set another one in the block keeps it
             signal.signal(signal.SIGINT, before)
         if received:

@@ -146,7 +146,10 @@ def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: OpFoldResult, in
 
 @lowering(graph.RoiAlignOp)
 def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic over the result; loops over the samples of a part inside of its body."""
+    """One generic over the result; loops over the samples of a part inside of its body.
+
+    Where the data say how many samples there are, the loops go over those that may be in the image: the others count, but add nothing.
+    """
     (x, boxes, batch_indices), attributes, result = operands, op.attribute_values(), op.result_types()[0]
     s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
     regions = Image(b, x, [b.size(boxes, 0), b.size(x, 1), *attributes["sizes"]])
@@ -160,15 +163,15 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
     def body(batch: ir.Value, left: ir.Value, top: ir.Value, right: ir.Value, bottom: ir.Value, _: ir.Value) -> ir.Value:
         image, channel = b.place(batch, images), regions.channel()
         down, across = (
-            Part(b, s, b.widen(low), b.widen(high), b.here(regions.places[i]), attributes["sizes"][i], attributes)
+            Part(b, s, b.widen(low), b.widen(high), b.here(regions.places[i]), spatial[i], attributes["sizes"][i], attributes)
             for i, (low, high) in enumerate(((top, bottom), (left, right)))
         )
 
         def row(i: ir.Value, outer: list[ir.Value]) -> list[ir.Value]:
-            ys = down.sample(i, spatial[0])
+            ys = down.sample(i)
 
             def column(j: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
-                xs = across.sample(j, spatial[1])
+                xs = across.sample(j)
                 inside = arith.AndIOp(ys.inside, xs.inside).result
                 total = inner[0]
                 for (y, weight), (z, other) in itertools.product(ys.pixels, xs.pixels):
@@ -177,9 +180,12 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
                     total = s.maximum(total, term) if greatest else s.add(total, term)
                 return [total]
 
-            return b.loop(b.index(0), across.count, outer, column)
+            return b.loop(across.first, across.end, outer, column)
 
-        total = b.loop(b.index(0), down.count, [s.const(float("-inf") if greatest else 0)], row)[0]
+        total = b.loop(down.first, down.end, [s.const(float("-inf") if greatest else 0)], row)[0]
+        if greatest and not attributes["samples"]:  # the term of a sample outside of the image is 0
+            some = arith.OrIOp(down.leaves_out, across.leaves_out).result
+            total = s.select(some, s.maximum(total, s.const(0)), total)
         count = arith.MulIOp(down.count, across.count).result
         none = arith.CmpIOp(arith.CmpIPredicate.eq, count, b.index(0)).result
         if not greatest:
@@ -198,10 +204,16 @@ class Sample:
 
 
 class Part:
-    """Along one dimension a part of a region, and how many samples there are in it."""
+    """Along one dimension, of that size, a part of a region, and how many samples there are in it.
 
-    def __init__(self, b: LinalgBuilder, s: Scalars, low: ir.Value, high: ir.Value, number: ir.Value, parts: int, attributes: dict[str, Any]) -> None:
-        self.b, self.s = b, s
+    Samples before `first` and from `end` on are outside of the image.
+    """
+
+    def __init__(
+        self, b: LinalgBuilder, s: Scalars, low: ir.Value, high: ir.Value, number: ir.Value, size: OpFoldResult, parts: int,
+        attributes: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self.b, self.s, self.size = b, s, size
         scale, offset = s.const(attributes["scale"]), s.const(0.5 if attributes["half_pixel"] else 0)
         low, high = (s.sub(s.mul(bound, scale), offset) for bound in (low, high))
         length = s.sub(high, low)
@@ -211,18 +223,39 @@ class Part:
         self.start = s.add(low, s.mul(self._float(number), self.step))
         if attributes["samples"]:
             self.count = b.index(attributes["samples"])
+            self.first, self.end = b.index(0), self.count
         else:
             whole = s.call(math.CeilOp, self.step)
             whole = s.select(s.compare("lt", whole, s.const(MOST_SAMPLES)), whole, s.const(MOST_SAMPLES))
             whole = s.select(s.compare("gt", self.step, s.const(0)), whole, s.const(0))  # NaN: none
-            self.count = b.as_index(arith.FPToSIOp(ir.IntegerType.get_signless(64), whole).result)
+            self.count = self._index(whole)
+            self.first, self.end = self._inside(whole)
+        self.leaves_out = arith.CmpIOp(arith.CmpIPredicate.slt, arith.SubIOp(self.end, self.first).result, self.count).result
+
+    def _inside(self, count: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """From which sample on, and up to below which one, samples may be in the image: about as many as it has pixels for each, at most two."""
+        s, size = self.s, self._float(self.b.index_of(self.size))
+        # How far off rounding may be, in pixels: some units in the last place of what a place is computed from.
+        off = s.mul(s.add(s.abs(self.start), s.add(self.step, size)), s.const(2.0 ** (5 - (53 if s.width == 64 else 24))))
+        density = s.div(count, self.step)
+        one = s.const(1)
+        begin = s.sub(s.mul(s.sub(s.sub(s.const(-1), off), self.start), density), s.const(1.5))
+        length = s.add(s.mul(s.add(s.add(size, one), s.add(off, off)), density), s.const(4))
+        ends = (s.call(math.FloorOp, begin), s.add(begin, length))
+        # A place that is infinite or no number is outside: comparisons with what is no number are false.
+        bounds = [s.select(s.compare("gt", end, s.const(0)), end, s.const(0)) for end in ends]
+        first, end = (self._index(s.select(s.compare("lt", bound, count), bound, count)) for bound in bounds)
+        return first, end
+
+    def _index(self, number: ir.Value) -> ir.Value:
+        return self.b.as_index(arith.FPToSIOp(ir.IntegerType.get_signless(64), number).result)
 
     def _float(self, number: ir.Value) -> ir.Value:
         return arith.SIToFPOp(self.s.type, self.b.from_index(number)).result
 
-    def sample(self, number: ir.Value, size: Any) -> Sample:
-        """One of the samples, in a dimension of that size."""
-        b, s = self.b, self.s
+    def sample(self, number: ir.Value) -> Sample:
+        """One of the samples."""
+        b, s, size = self.b, self.s, self.size
         along = s.mul(s.add(self._float(number), s.const(0.5)), self.step)
         where = s.add(self.start, s.div(along, self._float(self.count)))
         inside = arith.AndIOp(s.compare("ge", where, s.const(-1)), s.compare("le", where, self._float(b.index_of(size)))).result

@@ -298,5 +298,6 @@ def test_memory_is_bounded() -> None:
 def test_one_thread_at_a_time() -> None:
     _, model = decoder("gpt")
     bound = model.bind()
-    with bound._busy, pytest.raises(stepwell.InputError, match="used by another thread"):
-        bound.reset()
+    with pytest.raises(stepwell.InputError, match="used by another thread"):
+        bound._turn.alone(bound.reset, AssertionError("nobody else is there"))
+    bound.reset()

@@ -14,6 +14,7 @@ from native_checks import Arrays, Check, check, natively_together
 from onnx.reference import ReferenceEvaluator
 
 import stepwell
+from stepwell.dialects import graph
 from stepwell.dialects.support.errors import IndexRangeError, ModelError
 
 # --- DeformConv
@@ -112,6 +113,61 @@ def test_an_image_that_is_not_there_is_an_error() -> None:
     for bad in (2, -1):
         with pytest.raises(IndexRangeError, match="the_roialign"):
             stepwell.compile(proto).run({**inputs, "batch": np.array([0, 1, bad, 0, 1])})
+
+
+HUGE = [
+    *([a, 0.0, b, 3.0] for a, b in ((-np.inf, np.inf), (0, np.inf), (-np.inf, 2), (np.inf, np.inf), (np.nan, 3), (1, np.nan), (np.inf, -np.inf))),
+    *([-far, 1.0, far, 4.0] for far in (1e9, 1e30, 3e38)),
+    [0.0, 0.0, 1e30, 1e30], [-1e30, -1e30, 0.0, 0.0], [1e30, 1.0, 2e30, 5.0], [-2e9, -2e9, -1e9, -1e9],
+]  # fmt: skip
+# Of sides that are powers of two, so that samples lie at places that are numbers of either type.
+LARGE = [[-64.25, -32.75, 64 - 0.25, 32 - 0.75], [-3.5, 1.25, 61 - 0.5, 2.25], [2.0, -100.0, 4.0, 28.0], [40.0, 1.0, 104.0, 5.0]]
+
+
+def aligned(image: np.ndarray, box: list[float], parts: int, *, half_pixel: bool, mode: str) -> np.ndarray:
+    """The definition for one image and one region: all samples, one by one, those outside too."""
+
+    def samples(low: float, high: float, size: int, part: int) -> list[tuple[int, int, float]]:
+        low, high = (bound - 0.5 if half_pixel else bound for bound in (low, high))
+        step = (high - low if half_pixel else max(high - low, 1.0)) / parts
+        found = []
+        for i in range(int(np.ceil(step))):
+            where = low + part * step + (i + 0.5) * step / np.ceil(step)
+            below = min(int(max(where, 0)), size - 1)
+            above = max(where, 0) - below if below < size - 1 else 0.0
+            found.append((below, min(below + 1, size - 1), above if -1 <= where <= size else np.nan))
+        return found
+
+    out = np.zeros((parts, parts))
+    for row, column in np.ndindex(parts, parts):
+        ys, xs = samples(box[1], box[3], image.shape[0], row), samples(box[0], box[2], image.shape[1], column)
+        terms = [
+            (image[j, k] * v * w) if not np.isnan(a + b) else 0.0
+            for (y, down, a), (x, right, b) in product(ys, xs) for (j, v), (k, w) in product(((y, 1 - a), (down, a)), ((x, 1 - b), (right, b)))
+        ]  # fmt: skip
+        out[row, column] = max(terms) if mode == "max" else sum(terms) / (len(ys) * len(xs))
+    return out
+
+
+@every("dtype, transformation, mode", list(product((np.float32, np.float64), ("half_pixel", "output_half_pixel"), ("avg", "max"))))
+def test_regions_far_larger_than_the_image(dtype: Any, transformation: str, mode: str) -> None:
+    """It takes no longer than the image has pixels: what is infinite gives 0, what is finite the mean of all samples, those outside too."""
+    attributes = {"output_height": 2, "output_width": 2, "mode": mode, "coordinate_transformation_mode": transformation}
+    image = -1 - floats(1, 1, 5, 7).astype(dtype) ** 2  # the greatest term is 0 as soon as a sample is outside
+    boxes = np.array([*HUGE, *LARGE], dtype)
+    inputs = {"x": image, "rois": boxes, "batch": np.zeros(len(boxes), np.int64)}
+    outputs = {"y": floats(1, 1, 1, 1).astype(dtype)}
+    made = stepwell.compile(model([node("RoiAlign", ["x", "rois", "batch"], **attributes)], inputs, outputs, opset=16))
+    half_pixel = transformation == "half_pixel"
+    with np.errstate(invalid="ignore", over="ignore"):
+        folded = graph.RoiAlignOp.reference(
+            image, boxes, inputs["batch"], sizes=[2, 2], samples=0, scale=1.0, half_pixel=half_pixel, mode=mode
+        )  # fmt: skip
+    for got in (made.run(inputs)["y"], folded):
+        assert np.all(np.abs(got[: len(HUGE)]) < 1e-7)
+        for box, found in zip(LARGE, got[len(HUGE) :], strict=True):
+            want = aligned(image[0, 0].astype(np.float64), box, 2, half_pixel=half_pixel, mode=mode)
+            np.testing.assert_allclose(found[0], want, rtol=1e-5, atol=1e-7)
 
 
 # --- MaxRoiPool

@@ -3,13 +3,25 @@
 import os
 import random
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from types import FrameType
+from typing import Any
 
+import numpy as np
 import pytest
+from every import every
+from interrupted import interrupted
+from onnx import TensorProto, helper, numpy_helper
 from watchdog import Watchdog
 
-from stepwell.dialects.support.processes import Lock, uninterrupted
+import stepwell
+from stepwell.dialects.support.processes import Lock, Turn, uninterrupted
+from stepwell.runtime.late_sizes import running
 
 ROUNDS = int(os.environ.get("STEPWELL_TEST_ROUNDS", "2"))
 
@@ -93,3 +105,97 @@ def test_a_lock_is_free_in_a_forked_child() -> None:
     done.set()
     holder.join()
     assert status == 0
+
+
+def test_an_exception_at_any_moment_leaves_locks_and_turns_free() -> None:
+    lock, turn = Lock(), Turn()
+
+    def work() -> None:
+        with lock:
+            turn.alone(lambda: Lock(), AssertionError("it is taken"))
+
+    def is_free() -> bool:
+        return bool(lock.acquire(blocking=False)) and lock.release() is None
+
+    with ThreadPoolExecutor(1) as another:
+        for _ in interrupted(work, lambda: None):
+            assert another.submit(is_free).result()
+            assert turn.alone(lambda: 1, AssertionError("it is taken")) == 1
+
+
+def test_a_turn_refuses_who_comes_meanwhile_and_is_free_in_a_forked_child() -> None:
+    turn = Turn()
+
+    def fork() -> int:
+        with pytest.raises(ValueError, match="taken"):
+            turn.alone(lambda: None, ValueError("taken"))
+        pid = os.fork()
+        if pid == 0:
+            os._exit(turn.alone(lambda: 0, ValueError("taken")))
+        return os.waitpid(pid, 0)[1]
+
+    assert turn.alone(fork, AssertionError("it is taken")) == 0
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_exception_at_any_moment_leaves_ctrl_c_working() -> None:
+    def work() -> None:
+        with uninterrupted():
+            pass
+
+    for _ in interrupted(work, lambda: None):
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Own(BaseException):
+    """An exception that nobody expects."""
+
+
+@cache
+def rounds() -> Any:
+    """`x` and as many ones as an input says, one added in each round of a loop."""
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("Add", ["a", "one"], ["ao"]), helper.make_node("Identity", ["c"], ["co"])]
+    before = [value("i", TensorProto.INT64, []), value("c", TensorProto.BOOL, [])]
+    after = [value("co", TensorProto.BOOL, []), value("ao", TensorProto.FLOAT, [2])]
+    one = numpy_helper.from_array(np.float32(1), "one")
+    body = helper.make_graph(nodes, "body", [*before, value("a", TensorProto.FLOAT, [2])], after, [one])
+    sides = [value("x", TensorProto.FLOAT, [2]), value("m", TensorProto.INT64, [])], [value("y", TensorProto.FLOAT, [2])]
+    graph = helper.make_graph([helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)], "g", *sides)
+    return stepwell.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), threads=1)
+
+
+@contextmanager
+def alarms(handler: Callable[[int, FrameType | None], None], interval: float = 0.0) -> Iterator[None]:
+    """Handles an alarm in 5 ms, then more of them."""
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.005, interval)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@every("error", [TimeoutError, KeyboardInterrupt, SystemExit, Own, stepwell.InputError])
+def test_what_a_handler_raises_comes_out_of_a_loop_as_it_is(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else is said. A handler may run a model itself."""
+    said: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    calls = []
+    rounds()  # compiled before there are alarms
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        calls.append(float(rounds()(np.zeros(2, np.float32), np.array(3))[0][0]))
+        if len(calls) % 3 == 0:
+            raise error("mine")
+
+    for _ in range(3):
+        with pytest.raises(error, match="mine"), alarms(handler, 0.002):
+            rounds()(np.zeros(2, np.float32), np.array(2**40))
+        assert not running
+    assert not said
+    assert len(calls) >= 9
+    assert set(calls) == {3}

@@ -1,9 +1,11 @@
 """Compiling in worker processes: the same objects, typed errors for everything that can happen to a process, no leftovers."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from every import every
 from handmade import llvm_module, lower
 from processes import gone, run_script
 
@@ -137,6 +139,70 @@ print(pool._pool._workers[0]._process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     assert gone(int(run_script(script, tmp_path, status=-9)))
+
+
+ENDLESS = """
+class Quick:
+    def answer(self):
+        return b""
+
+class Endless:
+    def answer(self):
+        open("busy", "w").close()
+        return sum(range(1 << 40)).to_bytes(16, "little")  # in one step of Python, which lets no other thread in
+"""
+BUSY = """
+import os, threading, time
+from endless import Endless, Quick
+from stepwell.codegen import forks, pool
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process ends when Python gets to it")
+@every("how", ["spawned", "forked", "of a thread that has ended"])
+def test_a_worker_ends_in_the_middle_of_its_work(how: str, tmp_path: Path) -> None:
+    """It reads no input then, and its siblings hold ends of its pipes."""
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    script = BUSY + f"""
+if {how == "forked"}:
+    forks.allow_forks()
+workers = pool._pool._workers
+
+def ask_all():
+    pool._pool.start(2)
+    for worker in workers:
+        worker.ask(Quick(), "", 100.0)
+
+if {how == "of a thread that has ended"}:
+    starter = threading.Thread(target=ask_all)
+    starter.start()
+    starter.join()
+ask_all()
+threading.Thread(target=workers[0].ask, args=(Endless(), "", 100.0), daemon=True).start()
+end = time.monotonic() + 60
+while not os.path.exists("busy") and time.monotonic() < end:
+    time.sleep(0.01)
+print(type(workers[0]._process).__name__, *(worker._process.pid for worker in workers), flush=True)
+os.kill(os.getpid(), 9)
+"""
+    kind, *pids = run_script(script, tmp_path, status=-9).split()
+    assert kind == ("Forked" if how == "forked" else "Popen")
+    assert all(gone(int(pid)) for pid in pids)
+
+
+def test_a_closed_pipe_ends_a_process(tmp_path: Path) -> None:
+    """As it does where the system does not: what may be read from the pipe is left to others."""
+    script = """
+import os, subprocess, sys
+code = "import sys, time; from stepwell.codegen.lifetime import watch; watch(0); print(sys.stdin.readline(), end='', flush=True); time.sleep(100)"
+child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+child.stdin.write("read\\n")
+child.stdin.flush()
+print(child.stdout.readline().strip(), child.poll())
+child.stdin.close()
+print(child.wait(60))
+"""
+    assert run_script(script, tmp_path).split() == ["read", "None", "1"]
 
 
 def test_forked_child_has_processes_and_a_lock_of_its_own(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """specialise="auto": calls are answered by the program for all sizes until code for sizes that come often is there, whatever happens meanwhile."""
 
+import copy
 import gc
 import os
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from command_server import started
+from interrupted import interrupted
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
@@ -231,6 +233,29 @@ def test_a_file_that_changed_is_not_taken(tmp_path: Path) -> None:
     assert made.state == "failed"
     assert "has changed since the model was compiled" in str(made.error)
     check(model, 5)
+
+
+def test_an_exception_at_any_moment_leaves_no_job_that_is_waited_for() -> None:
+    """As a handler of a signal raises it in the call that asks for code."""
+    whole, x, models = auto(), rows(5), []
+    made = whole.specialise({"x": x.shape})
+
+    def at_once(shapes: Any, values: Any, done: Any, failed: Any) -> background.Job:
+        return background.Job(None, lambda reached: done(made), failed)
+
+    def prepare() -> None:
+        models.append(copy.copy(whole))
+        models[-1]._background = at_once
+        models[-1]._models.clear()
+        for _ in range(AFTER - 1):
+            check(models[-1], 5)
+
+    for moment in interrupted(lambda: models[-1](x), prepare):
+        assert models[-1].settle(PATIENCE), moment
+        for _ in range(2 * AFTER):
+            check(models[-1], 5)
+        assert models[-1].settle(PATIENCE), moment
+        assert states(models[-1]) == {5: "specialised"}
 
 
 def test_nothing_outlives_the_model() -> None:

@@ -13,7 +13,7 @@ from stepwell.dialects.core.sizes import Assumption, symbol
 from stepwell.dialects.support.errors import IndexRangeError, LimitError
 from stepwell.runtime import late_sizes as module
 from stepwell.runtime.buffers import address
-from stepwell.runtime.late_sizes import CALLBACKS, LateSizes, Run, Running
+from stepwell.runtime.late_sizes import CALLBACKS, LateSizes, Run, running
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
 SEGMENTS = [
@@ -161,7 +161,9 @@ def called(name: str, table: np.ndarray, number: int) -> None:
 def test_compiled_code_reaches_the_run_by_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
     hold_the_clock(monkeypatch)
     one, two = run_of(late()), run_of(late(), n=6)
-    with Running(one), Running(two):
+    with monkeypatch.context() as patch:
+        for run in (one, two):
+            patch.setitem(running, address(run.table), run)
         for run, m in ((one, 3), (two, 4)):
             run.table[1] = m
             called("stepwell_enter", run.table, 0)
@@ -174,12 +176,13 @@ def test_compiled_code_reaches_the_run_by_its_table(monkeypatch: pytest.MonkeyPa
         called("stepwell_keep", one.table, address(said))
         assert one.table[-1] == 1
         assert said[1] == 1  # the box that was taken
-    assert not module._running
+    assert not running
 
 
-def test_an_error_is_kept_and_ends_the_run() -> None:
+def test_an_error_is_kept_and_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(late())
-    with Running(run):
+    with monkeypatch.context() as patch:
+        patch.setitem(running, address(run.table), run)
         run.table[1] = -2
         called("stepwell_enter", run.table, 0)
         assert run.table[-1] == 0

@@ -1,6 +1,7 @@
 """Workspaces of a program for all sizes: reused, bounded, and let go by the rule that docs/sizes.md states."""
 
 
+import weakref
 from functools import partial
 
 import numpy as np
@@ -118,3 +119,14 @@ def test_from_several_threads_no_two_have_the_same() -> None:
 
     together(*(partial(work, i) for i in range(4)))
     assert len(pool.sizes) <= KEPT
+
+
+def test_one_that_is_never_given_back_is_let_go() -> None:
+    """As what the handler of a signal raises may leave it."""
+    pool = Workspaces()
+    gone = pool.of(RESERVED).pop()
+    memory = weakref.ref(pool._out[id(gone)]._room)
+    del gone
+    used(pool, 100)
+    assert memory() is None
+    assert pool._out == {}

@@ -1,0 +1,86 @@
+"""Compiler processes end with the process that started them, however that ends, and whatever they are doing."""
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(parent: int, requests: int) -> None:
+    """In a process that was just started: have it end when its parent ends, the process `parent`, which holds the other end of the pipe `requests`.
+
+    Linux does it, at once. Elsewhere a thread waits for the pipe to be closed, which native code may keep from running for a while.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:  # it has ended already
+            os._exit(1)
+    else:
+        watch(requests)
+
+
+def watch(requests: int) -> None:
+    """Have this process end when nobody holds the other end of a pipe any more."""
+    closed = select.poll()
+    closed.register(requests, 0)  # not for what may be read, but for its end, which is always told
+
+    def wait() -> None:
+        closed.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def from_lasting_thread(start: Callable[[], T]) -> T:
+    """What `start` gives, which starts a process, from a thread that is there as long as this process: for Linux the parent is that thread."""
+    global _starter
+    if threading.current_thread() is threading.main_thread():
+        return start()
+    if _starter is None:  # should two threads come here at once, each makes one; both last
+        _starter = _Starter()
+    return _starter.started(start)
+
+
+class _Starter:
+    """A thread that starts processes and never ends. No executor of the standard library's: that ends before other threads do, with the program."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[Any, BaseException | None]]]] = SimpleQueue()
+        threading.Thread(target=self._work, name="stepwell-starter", daemon=True).start()
+
+    def started(self, start: Callable[[], T]) -> T:
+        """What `start` gives, called in the thread; raises what that raises."""
+        answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._asked.put((start, answers))
+        result, error = answers.get()
+        if error is not None:
+            raise error
+        return cast(T, result)
+
+    def _work(self) -> None:
+        while True:
+            start, answers = self._asked.get()
+            try:
+                answers.put((start(), None))
+            except BaseException as error:  # handed to the thread that waits
+                answers.put((None, error))
+
+
+_starter: _Starter | None = None
+
+
+def _forget() -> None:
+    """In a forked child, which has not the thread."""
+    global _starter
+    _starter = None
+
+
+os.register_at_fork(after_in_child=_forget)

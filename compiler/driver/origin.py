@@ -1,0 +1,59 @@
+"""What a model was compiled from, as digests: it is read again later, when the caller may have changed his object or replaced a file."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from stepwell.cache.disk import digest_of
+from stepwell.cache.fingerprint import model_digest
+from stepwell.dialects.support.errors import ModelError
+from stepwell.dialects.support.processes import Lock
+from stepwell.options import Source
+
+
+class Origin:
+    """The source of a model, and the digests of what was first read of it, which everything read later must have too.
+
+    Digests rather than a copy: a model may be as large as half the memory. They are of the bytes that were read, so it does not matter when a file
+    changes, nor what it says of the time of that.
+    """
+
+    def __init__(self, source: Source) -> None:
+        # An absolute path, since the program may change its folder.
+        self.source: Source = Path(source).absolute() if isinstance(source, (str, os.PathLike)) else source
+        self._digest: bytes | None = None
+        self._files: dict[Path, bytes] = {}
+        self._lock = Lock()
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the model's file and its external data, if it has one."""
+        return self.source.parent if isinstance(self.source, Path) else None
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is a message of the caller's. That is read part by part, unchanged if its digests before and after are equal."""
+        return not isinstance(self.source, (Path, bytes, bytearray, memoryview))
+
+    def digest(self) -> bytes | None:
+        """The digest of the source as it is now; None if it cannot be read."""
+        return model_digest(self.source)
+
+    def digest_read(self, content: memoryview | None) -> bytes | None:
+        """The digest of what was just read, which is `content` unless that is None."""
+        return self.digest() if content is None else digest_of(content)
+
+    def check(self, digest: bytes | None, files: Mapping[Path, bytes]) -> None:
+        """Note the digests of what was read, of the model itself and of external data files. Raises ModelError if it was something else before."""
+        with self._lock:
+            if self._digest is None:
+                self._digest = digest
+            elif digest != self._digest:
+                raise ModelError(f"{self._name} has changed since the model was compiled; compile it again")
+            for path, found in files.items():
+                if self._files.setdefault(path, found) != found:
+                    raise ModelError(f"{path}: the file, which has weights, has changed since the model was compiled; compile it again")
+
+    @property
+    def _name(self) -> str:
+        return f"{self.source}: the file" if isinstance(self.source, Path) else f"the {type(self.source).__name__}"
