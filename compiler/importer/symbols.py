@@ -54,6 +54,10 @@ class Symbols:
         """Whether sizes are numbers, or follow from inputs."""
         return all(isinstance(size, int) or (size is not None and all(map(self.origins, size.symbols))) for size in shape)
 
+    def are_of_shapes(self, sizes: Iterable[Dim]) -> bool:
+        """Whether sizes are numbers, or follow from the shapes of inputs alone."""
+        return all(isinstance(size, int) or (size is not None and self._of_inputs.issuperset(size.symbols)) for size in sizes)
+
     def all_origins(self) -> Origins:
         """What gives all symbols of inputs their numbers."""
         return Origins(frozenset(self._of_elements.values()), sizes=bool(self._of_inputs))

@@ -346,16 +346,12 @@ def _size(expr: Any) -> "int | Size":
 
 
 def _extreme(sizes: "Sequence[int | Size]", relation: str) -> "int | Size":
-    """The size that all others have that relation to, whatever the symbols are; else the maximum (or minimum) of those that none is known beyond."""
+    """The maximum of sizes that are to be `<=` it, or the minimum."""
     if all(isinstance(s, int) for s in sizes):
         numbers = [s for s in sizes if isinstance(s, int)]
         return max(numbers) if relation == "<=" else min(numbers)
-    kept: list[int | Size] = []
-    for size in sizes:
-        if not any(always(size, relation, other) for other in kept):
-            kept = [*(other for other in kept if not always(other, relation, size)), size]
     algebra = _algebra()
-    return kept[0] if len(kept) == 1 else _size((algebra.largest if relation == "<=" else algebra.smallest)(*map(_expr, kept)))
+    return _size((algebra.largest if relation == "<=" else algebra.smallest)(*map(_expr, sizes)))
 
 
 def _quotient(a: "int | Size", b: "int | Size") -> "int | Size":
