@@ -273,6 +273,18 @@ def holds(a: Dim, relation: str, b: Dim) -> bool:
     return answer is not False
 
 
+def has_elements(size: Dim, needed: Dim) -> bool:
+    """Whether a dimension has an element, where any is `needed` (how many, or anything that is 0 where none is); else as in `holds`.
+
+    Sizes whose symbols decide that are taken to have one, or to need none.
+    """
+    if size is None or needed is None or always(needed, ">", 0):
+        return holds(size, ">", 0)
+    if size == needed:
+        return True
+    return holds(maximum(size, 1 - needed), ">", 0)
+
+
 def same_sizes(have: Sequence[Dim], want: Sequence[Dim]) -> bool:
     """Whether two shapes are the same; as in `holds`, sizes whose symbols decide that are taken to be."""
     return len(have) == len(want) and all(holds(h, "==", w) for h, w in zip(have, want, strict=True))

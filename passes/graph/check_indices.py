@@ -193,7 +193,8 @@ class _Checks:
                 hidden = self.b.reduce_max(codes, axes=axes, keepdims=False)
             self.made[key] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
         of = (nodes_text(op.location), op.name, self.made[key], tuple(sizes), tuple(sizes.values()))
-        self.checks.append(IndexCheck(*of, from_start=asked.from_start, compared=compared))
+        count = 1 if compared or asked.reads is None or always(asked.reads, ">", 0) else asked.reads
+        self.checks.append(IndexCheck(*of, from_start=asked.from_start, compared=compared, count=count))
 
     def _are_inside(self, sizes: Iterable[Dim]) -> bool:
         """Whether some sizes may be others whenever the function is called."""

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math, tensor
-from stepwell.dialects.core.sizes import Dim, holds
+from stepwell.dialects.core.sizes import Dim, has_elements, holds
 from stepwell.dialects.core.types import type_of
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
@@ -162,7 +162,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
             if place is not None:
                 loop = arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result
                 if isinstance(result.shape[i], int):
-                    holds(op.operand_types()[0].shape[i], ">", 0)  # there is a last element to read
+                    has_elements(op.operand_types()[0].shape[i], result.size)  # there is a last element to read
                     last = arith.SubIOp(dims[i], one).result
                     loop = arith.MaxSIOp(arith.MinSIOp(loop, last).result, zero).result
             where.append(loop)

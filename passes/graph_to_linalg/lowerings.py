@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from stepwell.dialects.core.mlir import defining_op, ir, tensor
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import has_elements
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
@@ -66,11 +66,12 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
 
 
 def _assume_elements(op: Any) -> None:
-    """An index out of range means some element of its dimension (`LinalgBuilder.place`): so there is to be one, or code made for that size."""
+    """An index out of range means some element of its dimension (`LinalgBuilder.place`): where there are indices there is to be one, or code made
+    for that size."""
     asked = op.index_operand() if isinstance(op, GraphOp) else None
-    if asked is not None and 0 not in type_of(asked.indices).shape:
+    if asked is not None:
         for dim in asked.dims:
-            holds(type_of(op.operation.operands[0]).shape[dim], ">", 0)
+            has_elements(type_of(op.operation.operands[0]).shape[dim], asked.reads)
 
 
 def _where(function: Lowering, op: Any) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, Size, always, holds, maximum, minimum
+from stepwell.dialects.core.sizes import Dim, Size, always, has_elements, holds, maximum, minimum
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
@@ -231,7 +231,7 @@ def tensor_scatter(
         start = b.with_shape(b.convert(write_indices, "i64"), [new[0] if i == 0 else 1 for i in range(len(new))])
         place = b.add(place, start)
     if mode == "circular":
-        holds(have[axis], ">", 0)  # a remainder of a division by 0 is none
+        has_elements(have[axis], new[axis])  # a remainder of a division by 0 is none
         place = b.mod(place, size_scalar(b, have[axis], place), fmod=False)
     if write_indices is not None:
         place = from_the_start(b, start, have[axis], place)

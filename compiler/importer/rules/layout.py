@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, Size, divides, holds, known, known_sizes, maximum
+from stepwell.dialects.core.sizes import Dim, Size, divides, has_elements, holds, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
@@ -45,7 +45,7 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
             if axis >= len(have):
                 raise ModelError(f"shape {list(wanted)} keeps dimension {axis}, but its input is {type_of(x)}")
             sizes.append(have[axis])
-        elif not (allowzero or isinstance(size, int) or have[axis : axis + 1] == (size,)) and not holds(size, "!=", 0):
+        elif not allowzero and isinstance(size, Size) and not has_elements(size, have[axis] if axis < len(have) else 1):  # 0 keeps that of `x`
             raise ModelError(f"shape {list(wanted)} has a size of 0")
         else:
             sizes.append(size)
@@ -250,7 +250,7 @@ def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | 
 
 def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int | Size, mode: str) -> Value:
     """Where along a dimension each element of the padded one comes from, of which not all sizes are known before it runs."""
-    holds(size, ">", 0)  # there is something to copy
+    has_elements(size, low + high)  # there is something to copy
     here = counting(b, size + low + high)
     here, length = b.sub(here, size_scalar(b, low, here)), size_scalar(b, size, here)
     zero, one, two = (b.scalar(number, like=here) for number in (0, 1, 2))
