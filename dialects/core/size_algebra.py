@@ -28,6 +28,8 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
             return sympy.Integer(int(p) // int(q))
         if q == 1:
             return p
+        if q.is_Integer and q < 0:
+            return cls(sympy.expand(-p), -q)
         if isinstance(p, cls) and p.args[1].is_Integer and q.is_Integer:
             return cls(p.args[0], p.args[1] * q)
         if not q.is_Integer:

@@ -182,7 +182,7 @@ def test_images_of_many_sizes_in_turn(name: str, free: str, threads: int) -> Non
 
 @pytest.mark.parametrize("by", ["call", "data"])
 def test_windows_without_padding_at_the_end(by: str) -> None:
-    """Sizes of outputs that are less than those of the input, channels that fill blocks in part: nothing behind them that would hide how types differ."""
+    """Outputs smaller than the input, channels that fill blocks in part: nothing behind them that would hide how types differ."""
     net = Net(13)
     x = "x" if by == "call" else net.op("Compress", ["x", "keep"], axis=2)
     outputs = [

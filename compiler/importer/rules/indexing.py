@@ -8,7 +8,7 @@ from stepwell.dialects.core.sizes import Dim, Size, always, has_elements, holds,
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis, static_dim
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
@@ -164,7 +164,16 @@ def gather_elements(b: ImportBuilder, x: Value, indices: Value, *, axis: int = 0
 
 @onnx_rule("GatherND", since=11)
 def gather_nd(b: ImportBuilder, x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
-    return b.gather_nd(x, indices, batch_dims=batch_dims)
+    declared = b.node.output_types[0]
+    around = type_of(x).rank + type_of(indices).rank - 1 - batch_dims
+    depth = static_dim(indices, -1, "indices") if declared is None else around - declared.rank
+    return b.gather_nd(x, with_depth(b, indices, depth), batch_dims=batch_dims)
+
+
+def with_depth(b: ImportBuilder, indices: Value, depth: int) -> Value:
+    """Index vectors of that length, which ranks say where the last dimension of the indices does not; it is assumed to be that."""
+    shape = dims_of(indices)
+    return indices if not shape or isinstance(shape[-1], int) else b.with_shape(indices, (*shape[:-1], depth))
 
 
 @onnx_rule("Scatter", since=9)
@@ -179,7 +188,8 @@ def scatter_elements(b: ImportBuilder, x: Value, indices: Value, updates: Value,
 
 @onnx_rule("ScatterND", since=11)
 def scatter_nd(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, reduction: str = "none") -> Value:
-    return b.scatter_nd(x, indices, updates, reduction=reduction)
+    depth = type_of(x).rank + type_of(indices).rank - 1 - type_of(updates).rank
+    return b.scatter_nd(x, with_depth(b, indices, depth), updates, reduction=reduction)
 
 
 @onnx_rule("OneHot", since=9)
