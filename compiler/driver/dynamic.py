@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stepwell.dialects.core.sizes import evaluated, parse
-from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
+from stepwell.dialects.support.errors import InputError, ModelWarning, StepwellError, UnsupportedError, shown, warn_caller
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.arguments import check_argument, check_shapes
@@ -78,11 +78,11 @@ class DynamicModel:
         self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes, Arrays], Made], capacity: int = 8,
         values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
         about: About | None = None, background: InBackground | None = None, why_not_general: str = "",
-        compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None,
+        compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None, compile_apart: Callable[[], Made] | None = None,
     ) -> None:  # fmt: skip
         """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
         do not matter. Where there is no `program`, `why_not_general` may say why. `compile_bound` makes the program for `bind`.
-        `about` is what is told of the program."""
+        `about` is what is told of the program. `compile_apart` makes what runs sizes that contradict the names of dimensions."""
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
         self.inputs = tuple(inputs)
@@ -96,6 +96,10 @@ class DynamicModel:
         self._about = about
         self._background = background
         self._compile_bound = compile_bound
+        self._compile_apart = compile_apart
+        self._apart: Made | None = None
+        self._apart_turn = Lock()
+        self._warned = False
         self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.form or info.name in self.values]
         self._valued = [i for i, info in enumerate(self.inputs) if info.name in self.values]
         self._plain = len(self._keyed) == len(self.inputs) and not self._valued and not self._structured
@@ -354,7 +358,10 @@ class DynamicModel:
     def _made(self, shapes: Sequence[Shape], values: Arrays, *, own: bool = False) -> _Entry:
         """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""
         key = (tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued))
-        self.check(shapes)
+        try:
+            self.check(shapes)
+        except ContradictionError as error:
+            return self._told_apart(error, key, shapes, values, own=own)
         for name, array in values.items():
             if array.size > KNOWN_ELEMENTS:
                 most = f"its values must be known, of which at most {KNOWN_ELEMENTS} may be"
@@ -383,6 +390,29 @@ class DynamicModel:
             self._last = entry
         return entry
 
+    def _told_apart(self, error: "ContradictionError", key: _Key, shapes: Sequence[Shape], values: Arrays, *, own: bool) -> _Entry:
+        """What runs sizes that contradict the names of dimensions, as `_made` gives it: a model in which each dimension has a size of its own.
+
+        The names are wrong if that runs them, which is a ModelWarning once; else the sizes are, which is the error.
+        """
+        if self._compile_apart is None:
+            raise error
+        with self._apart_turn:
+            try:
+                apart = self._apart = self._apart or self._compile_apart()
+                if not isinstance(apart, DynamicModel) or apart.values.keys() != self.values.keys():
+                    raise error
+                entry = apart._made(shapes, values, own=own)
+            except StepwellError as problem:
+                raise error from (None if problem is error else problem)
+        if not self._warned:
+            self._warned = True
+            warn_caller(ModelWarning(f"{error.args[0]}: equal names of dimensions are told apart, and each has a size of its own"))
+        if not own:
+            self._keep(key, self._entry_of(apart))
+        self._last = entry
+        return entry
+
     def check(self, shapes: Sequence[Shape]) -> None:
         """Raise InputError if shapes, of all inputs, do not fit the model's, or give one symbol two sizes."""
         bound: dict[str, tuple[int, str]] = {}
@@ -397,14 +427,18 @@ class DynamicModel:
                 if isinstance(size, str) and size.isidentifier():
                     first, where = bound.setdefault(size, (came, info.name))
                     if first != came:
-                        raise InputError(f"input '{info.name}': expected {size} = {first}, as in input '{where}', got {came}")
+                        raise ContradictionError(f"input '{info.name}': expected {size} = {first}, as in input '{where}', got {came}")
                 elif isinstance(size, str):
                     computed.append((info, size, came))
         for info, size, came in computed:
             expected = evaluated(parse(size), {name: number for name, (number, _) in bound.items()})
             if came != expected:
                 of = " and ".join(dict.fromkeys(f"'{bound[name][1]}'" for name in parse(size).symbols))  # type: ignore[union-attr]
-                raise InputError(f"input '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")
+                raise ContradictionError(f"input '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")
+
+
+class ContradictionError(InputError):
+    """Sizes that contradict the names, or the expressions, that the model gives its dimensions."""
 
 
 def _cancel(jobs: Mapping[_Key, Job]) -> None:

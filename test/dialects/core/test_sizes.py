@@ -91,7 +91,8 @@ def test_folding_gives_the_same(pair: Any, values: dict[str, int]) -> None:
         (2 * ((h - 1) // 2 + 1), "2*((h + 1) // 2)"), (n % 8, "n - 8*(n // 8)"), (maximum(s - 1, 0), "max(0, s - 1)"),
         ((h * w) // (n * s), "(h*w) // (n*s)"), (n - n + 3, "3"), ((n + s) // 1, "n + s"), (minimum(n, s, 4), "min(4, n, s)"),
         ((2 * h + h // 2) // 2, "h + h // 4"), (minimum(maximum(minimum(n, s), 3), maximum(s, 0)), "min(max(3, min(n, s)), s)"),
-        ((5 - n) // -2, "(n + 1) // 2 - 3"), (-n // -4, "n // 4"), (minimum(n, s, maximum(n, 3)), "min(n, s)"), (maximum(minimum(maximum(-2, n - 1), n - 1), 0), "max(0, n - 1)"),
+        ((5 - n) // -2, "(n + 1) // 2 - 3"), (-n // -4, "n // 4"), (minimum(n, s, maximum(n, 3)), "min(n, s)"),
+        (maximum(minimum(maximum(-2, n - 1), n - 1), 0), "max(0, n - 1)"),
     ],
 )  # fmt: skip
 def test_normal_forms(size: Any, text: str) -> None:
