@@ -106,3 +106,48 @@ def test_elements_are_asked_for_where_any_is_needed() -> None:
         assert has_elements(n, 2 * k)
     assert [str(a) for a in found] == ["n > 0", "max(-2*k + 1, n) > 0"]
     assert [[a.holds({"n": x, "k": y}) for a in found] for x, y in ((0, 0), (0, 1), (1, 0))] == [[False, True], [False, False], [True, True]]
+
+
+GUARDED = {
+    "first": ("float[4]", "first = Gather<axis = 0>(t, zero_)", "first = Identity(row)"),
+    "greatest": ("float[4]", ("g1 = ArgMax<axis = 0>(t) g2 = Slice(g1, zero, one, one) g3 = Squeeze(g2) "
+                 "greatest = Gather<axis = 0>(t, g3)"), "greatest = Neg(row)"),
+    "element": ("float[1, 4]", "e1 = Expand(zero, e0) element = GatherElements<axis = 0>(t, e1)", "element = Unsqueeze(row, zero)"),
+    "point": ("float", "q1 = GatherND(t, origin) point = Exp(q1)", "point = Gather(row, zero_)"),
+    "put": ("float[o, 4]", "p0 = Unsqueeze(row, zero) p1 = Unsqueeze(zero, zero) put = ScatterND(t, p1, p0)", "put = Unsqueeze(row, zero)"),
+}  # fmt: skip
+
+
+def guarded_model() -> ModelProto:
+    """Branches for a case in which there is something, and loops over what there is."""
+    made = (
+        "t = Compress<axis = 0>(x, keep) k = Shape<start = 0, end = 1>(t) some = Greater(k, least) rounds = Add(k, more) r = Squeeze(rounds, zero) "
+    )
+    made += "e0 = Constant<value = int64[2] {1, 4}>() origin = Constant<value = int64[2] {0, 0}>() yes = Constant<value = bool {1}>() "
+    for name, (kind, then, otherwise) in GUARDED.items():
+        sides = [f"{which} = {which[0]} () => ({kind} {name}) {{ {text} }}" for which, text in (("then_branch", then), ("else_branch", otherwise))]
+        made += f"{name} = If (some) <{', '.join(sides)}> "
+    made += "rows = Loop(r, yes) <body = l (int64 i, bool go) => (bool on, float[4] one_) { "
+    made += "on = Identity(go) l1 = Gather<axis = 0>(t, i) one_ = Neg(l1) }> "
+    outputs = ", ".join([*(f"{kind} {name}" for name, (kind, *_) in GUARDED.items()), "float[p, 4] rows"])
+    inputs = "float[6, 4] x, bool[6] keep, float[4] row, int64[1] least, int64[1] more"
+    return parser.parse_model(f"{HEADER}g ({inputs}) => ({outputs}) {{ {NUMBERS} {made} }}")
+
+
+def test_what_branches_and_loops_read_is_asked_for_where_they_run() -> None:
+    compiled = stepwell.compile(guarded_model(), specialise="never", threads=1)
+    row = np.array([1, 2, 3, 4], np.float32)
+    feeds = {"x": X, "row": row, "least": np.array([0]), "more": np.array([0])}
+    for found in (3, 0, 1, 6):
+        t = X[:found]
+        got = compiled.run({**feeds, "keep": np.arange(6) < found})
+        want = {"first": row, "greatest": -row, "element": row[None], "point": row[0], "put": row[None], "rows": -t}
+        if found:
+            want |= {"first": t[0], "greatest": t[t.argmax(0)[0]], "element": t[:1], "point": np.exp(t[0, 0]), "put": np.vstack([row[None], t[1:]])}
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, rtol=1e-6, err_msg=f"{name} of {found}")
+    for changed in ({"least": np.array([-1])}, {"more": np.array([1])}):  # a branch that reads of nothing, a round too many
+        with pytest.raises(IndexRangeError, match="SW010"):
+            compiled.run({**feeds, **changed, "keep": np.zeros(6, bool)})
+    with pytest.raises(IndexRangeError, match="SW010"):
+        compiled.run({**feeds, "more": np.array([1]), "keep": np.arange(6) < 2})
