@@ -82,12 +82,12 @@ def _present(op: Any, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
     if asked is None:
         return None
     shape = type_of(op.operation.operands[0]).shape
-    function = function_around(op.operation)
-    doubtful = [dim for dim in asked.dims if isinstance(shape[dim], Size) and not always(shape[dim], ">", 0)]
+    function: Any = function_around(op.operation)
+    doubtful = {dim: size for dim in asked.dims if isinstance(size := shape[dim], Size) and not always(size, ">", 0)}
     asks = isinstance(op, GUARDED[:3]) or (isinstance(op, GUARDED) and op.operand_types()[-1].rank > 0)  # that many rounds, or none
     if asks and doubtful and function is not None and in_region(function):
         given = ModuleInfo(function.parent.operation).symbols
-        if not all(set(given).issuperset(shape[dim].symbols) for dim in doubtful):
+        if not all(set(given).issuperset(size.symbols) for size in doubtful.values()):
             sizes = [b.index_of(b.size(operands[0], dim)) for dim in doubtful]
             return reduce(lambda x, y: arith.AndIOp(x, y).result, [arith.CmpIOp(_CMP.sgt, size, b.index(0)).result for size in sizes])
     for dim in asked.dims:
