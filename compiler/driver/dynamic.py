@@ -202,7 +202,7 @@ class DynamicModel:
     def specialisations(self) -> tuple[Specialisation, ...]:
         """What the last combinations are run by."""
         with self._lock:
-            own = [Specialisation(key[0], "specialised") for key in self._models]
+            own = [Specialisation(key[0], "general" if entry.model is self._apart else "specialised") for key, entry in self._models.items()]
             busy = {key for key, job in self._jobs.items() if job.is_alive}
             others = [
                 Specialisation(key[0], "compiling" if key in busy else "failed" if key in self._failed else "general", self._failed.get(key))

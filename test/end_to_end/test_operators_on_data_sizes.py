@@ -177,7 +177,7 @@ def check(source: str, through: str, operator: str) -> None:
 
 CASES = [(s, t, o) for o, (s, t) in itertools.product(OPERATORS, itertools.product(SOURCES, THROUGH))]
 CASES = random.Random(1).sample(CASES, len(CASES))
-BY_DAY = 12
+BY_DAY, AT_NIGHT = 12, 12  # cases, and cases of each operator
 
 
 @pytest.mark.parametrize(("source", "through", "operator"), CASES[:BY_DAY])
@@ -188,7 +188,7 @@ def test_operators_on_rows_that_the_data_choose(source: str, through: str, opera
 @pytest.mark.nightly
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_each_operator_behind_each_source(operator: str) -> None:
-    for source, through, _ in [case for case in CASES[BY_DAY:] if case[2] == operator]:
+    for source, through, _ in [case for case in CASES[BY_DAY:] if case[2] == operator][:AT_NIGHT]:
         try:
             check(source, through, operator)
         except Exception as error:
