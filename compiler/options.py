@@ -39,6 +39,7 @@ class CompileFields(TypedDict, total=False):
     values: Mapping[str, np.ndarray] | None
     specialise: str
     size_hints: Mapping[str, int] | None
+    same_names: bool
     bind: Mapping[str, str] | None
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
@@ -71,6 +72,8 @@ class CompileOptions:
     all sizes and, in the background, code for those that come often; where none can be for all, it is "always"."""
     size_hints: Mapping[str, int] | None = None
     """About how large free dimensions are, by their symbols: what code for all sizes is chosen by where it cannot suit all of them alike."""
+    same_names: bool = True
+    """Whether free dimensions of one name have one size. Otherwise each is a size of its own: a call whose sizes contradict the names is run so."""
     bind: Mapping[str, str] | None = None
     """Inputs, each with the output that the next call takes for it, by name: what `bind` of a model compiles for; `lower` shows its IR."""
     pipeline: "PipelineSource | None" = None

@@ -212,12 +212,13 @@ def _key_with(key: str, files: Mapping[str, bytes]) -> str:
 
 
 def _check_to_json(check: IndexCheck) -> dict[str, Any]:
-    return {**vars(check), "sizes": [size if isinstance(size, int) else str(size) for size in check.sizes]}
+    sizes = [size if isinstance(size, int) else str(size) for size in (*check.sizes, check.count)]
+    return {**vars(check), "sizes": sizes[:-1], "count": sizes[-1]}
 
 
 def _check_from_json(entry: Mapping[str, Any]) -> IndexCheck:
-    sizes = tuple(parse(size) if isinstance(size, str) else size for size in entry["sizes"])
-    return IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": sizes})
+    *sizes, count = (parse(size) if isinstance(size, str) else size for size in (*entry["sizes"], entry["count"]))
+    return IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(sizes), "count": count})
 
 
 def _to_json(infos: Infos) -> list[Any]:

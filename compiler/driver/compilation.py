@@ -79,21 +79,30 @@ def _compiled(
     request, store, made, timings = _made(origin, options, cache, on_level, instrumentation)
     snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
     combined = partial(_combined, origin, options, threads, cache, on_level, instrumentation)
+    apart = partial(_apart, origin, options, threads, cache, on_level, instrumentation) if options.same_names else None
     if isinstance(made, Signature):
         return DynamicModel(
             inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
-            by_shape=made.by_shape, why_not_general=made.why_not_general,
+            by_shape=made.by_shape, why_not_general=made.why_not_general, compile_apart=apart,
         )  # fmt: skip
     if made.general is None:
         return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
     program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
     if program is None:  # the backend makes none
-        return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined)
+        return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined, compile_apart=apart)
     return DynamicModel(
         inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model, about=program.about,
         background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
-        compile_bound=partial(_bound, origin, options, threads, cache, on_level, instrumentation),
+        compile_bound=partial(_bound, origin, options, threads, cache, on_level, instrumentation), compile_apart=apart,
     )  # fmt: skip
+
+
+def _apart(
+    origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None"
+) -> CompiledModel | DynamicModel:  # fmt: skip
+    """The model in which equal names are no equal sizes. Its symbols have other names, of which hints say nothing."""
+    with typed_errors("compile"):
+        return _compiled(origin, replace(options, same_names=False, size_hints=None), threads, cache, on_level, instrumentation)
 
 
 def _bound(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
+from stepwell.dialects.support.errors import InputError, ModelWarning, StepwellError, UnsupportedError, shown, warn_caller
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.names import printable_keys
 from stepwell.dialects.support.processes import Lock
@@ -17,7 +17,7 @@ from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
 from stepwell.driver.bound import BoundModel
 from stepwell.driver.general import GeneralProgram
-from stepwell.driver.pairs import check_pairs, check_sizes, usual_pairs
+from stepwell.driver.pairs import ContradictionError, check_pairs, check_sizes, usual_pairs
 from stepwell.runtime.about import About
 from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error, unpicklable
@@ -78,11 +78,11 @@ class DynamicModel:
         self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes, Arrays], Made], capacity: int = 8,
         values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
         about: About | None = None, background: InBackground | None = None, why_not_general: str = "",
-        compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None,
+        compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None, compile_apart: Callable[[], Made] | None = None,
     ) -> None:  # fmt: skip
         """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
         do not matter. Where there is no `program`, `why_not_general` may say why. `compile_bound` makes the program for `bind`.
-        `about` is what is told of the program."""
+        `about` is what is told of the program. `compile_apart` makes what runs sizes that contradict the names of dimensions."""
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
         self.inputs = tuple(inputs)
@@ -96,6 +96,10 @@ class DynamicModel:
         self._about = about
         self._background = background
         self._compile_bound = compile_bound
+        self._compile_apart = compile_apart
+        self._apart: Made | None = None
+        self._apart_turn = Lock()
+        self._warned = False
         self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.form or info.name in self.values]
         self._valued = [i for i, info in enumerate(self.inputs) if info.name in self.values]
         self._plain = len(self._keyed) == len(self.inputs) and not self._valued and not self._structured
@@ -221,7 +225,7 @@ class DynamicModel:
     def specialisations(self) -> tuple[Specialisation, ...]:
         """What the last combinations are run by."""
         with self._lock:
-            own = [Specialisation(key[0], "specialised") for key in self._models]
+            own = [Specialisation(key[0], "general" if entry.model is self._apart else "specialised") for key, entry in self._models.items()]
             busy = {key for key, job in self._jobs.items() if job.is_alive}
             others = [
                 Specialisation(key[0], "compiling" if key in busy else "failed" if key in self._failed else "general", self._failed.get(key))
@@ -381,7 +385,10 @@ class DynamicModel:
     def _made(self, shapes: Sequence[Shape], values: Arrays, *, own: bool = False) -> _Entry:
         """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""
         key = (tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued))
-        self.check(shapes)
+        try:
+            self.check(shapes)
+        except ContradictionError as error:
+            return self._told_apart(error, key, shapes, values, own=own)
         for name, array in values.items():
             if array.size > KNOWN_ELEMENTS:
                 most = f"its values must be known, of which at most {KNOWN_ELEMENTS} may be"
@@ -408,6 +415,29 @@ class DynamicModel:
                         self._compiling.pop(key, None)
             self._keep(key, entry)
             self._last = entry
+        return entry
+
+    def _told_apart(self, error: ContradictionError, key: _Key, shapes: Sequence[Shape], values: Arrays, *, own: bool) -> _Entry:
+        """What runs sizes that contradict the names of dimensions, as `_made` gives it: a model in which each dimension has a size of its own.
+
+        The names are wrong if that runs them, which is a ModelWarning once; else the sizes are, which is the error.
+        """
+        if self._compile_apart is None:
+            raise error
+        with self._apart_turn:
+            try:
+                apart = self._apart = self._apart or self._compile_apart()
+                if not isinstance(apart, DynamicModel) or apart.values.keys() != self.values.keys():
+                    raise error
+                entry = apart._made(shapes, values, own=own)
+            except StepwellError as problem:
+                raise error from (None if problem is error else problem)
+        if not self._warned:
+            self._warned = True
+            warn_caller(ModelWarning(f"{error.args[0]}: equal names of dimensions are told apart, and each has a size of its own"))
+        if not own:
+            self._keep(key, self._entry_of(apart))
+        self._last = entry
         return entry
 
     def check(self, shapes: Sequence[Shape]) -> None:

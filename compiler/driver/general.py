@@ -67,7 +67,7 @@ class GeneralProgram:
         self._shapes = [_Shapes(side, general.symbols) for side in (inputs, outputs)]
         sides = [[assumption.left for assumption in general.assumptions], [assumption.right for assumption in general.assumptions]]
         self._sides = [evaluator(side, general.symbols) for side in sides]
-        self._symbolic = [not known(check.sizes) for check in checks]
+        self._symbolic = [not known([*check.sizes, check.count]) for check in checks]
 
     @property
     def valued(self) -> dict[str, str]:

@@ -50,8 +50,14 @@ def check_pairs(pairs: Mapping[str, str], inputs: Sequence[TensorInfo], outputs:
     return found
 
 
+class ContradictionError(InputError):
+    """Sizes that contradict the names, or the expressions, that the model gives its dimensions."""
+
+
 def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = "input") -> None:
-    """Raise InputError if shapes do not fit those of some inputs of a model, of which the message speaks as `kind`, or give one symbol two sizes.
+    """Raise InputError if shapes do not fit those of some inputs of a model, of which the message speaks as `kind`.
+
+    Raises ContradictionError if they give one symbol two sizes.
 
     Those of sequences and optionals are not looked at. A size that is computed from others may be of inputs that are not among these: then it
     must be the same wherever it stands.
@@ -68,7 +74,7 @@ def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = 
             if isinstance(size, str):
                 first, where = bound.setdefault(size, (came, info.name))
                 if first != came:
-                    raise InputError(f"{kind} '{info.name}': expected {size} = {first}, as in {kind} '{where}', got {came}")
+                    raise ContradictionError(f"{kind} '{info.name}': expected {size} = {first}, as in {kind} '{where}', got {came}")
                 if not size.isidentifier():
                     computed.append((info, size, came))
     for info, size, came in computed:
@@ -78,4 +84,4 @@ def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = 
         expected = evaluated(parse(size), {name: bound[name][0] for name in names})
         if came != expected:
             of = " and ".join(dict.fromkeys(f"'{bound[name][1]}'" for name in names))
-            raise InputError(f"{kind} '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")
+            raise ContradictionError(f"{kind} '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")

@@ -23,7 +23,7 @@ from stepwell.importer.deferral import Needs, NeedsError
 from stepwell.importer.hazards import refuse_hazards
 from stepwell.importer.inference import declared_types, infer
 from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
-from stepwell.importer.repairs import repair
+from stepwell.importer.repairs import free_names, repair
 from stepwell.importer.shapes import fix_shapes, fix_values
 from stepwell.importer.source import Source, read_source
 from stepwell.importer.structure import declared_info, fix_structure
@@ -85,12 +85,14 @@ def import_model(
     shapes: Mapping[str, Shape] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
     limits: Limits | None = None,
+    same_names: bool = True,
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
     `shapes` fixes free dimensions of inputs by input name, and says what sequences and optionals consist of: each is then as many inputs that
     are tensors (see `fix_structure`). `constants` turns inputs into constants (for axes, sizes and the like, which must
-    be known). Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
+    be known). Unless `same_names`, free dimensions of one name may have different sizes.
+    Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
     listing every unsupported node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model
     would cost more than `limits` allow. A departure from the standard whose meaning is clear is accepted with a ModelWarning.
     """
@@ -98,7 +100,7 @@ def import_model(
     with foreign_errors("the model cannot be read"):
         read = read_source(source)
     try:
-        return _import(read, context, printable_keys(shapes or {}), printable_keys(constants or {}), budget)
+        return _import(read, context, printable_keys(shapes or {}), printable_keys(constants or {}), budget, same_names=same_names)
     finally:
         for text in read.notices.texts():
             warn_caller(ModelWarning(text))
@@ -126,7 +128,9 @@ def import_for(
             return made, {name: array for name, array in inputs.items() if name not in known}
 
 
-def _import(read: Source, context: ir.Context, shapes: Mapping[str, Shape], constants: Mapping[str, np.ndarray], budget: Budget) -> ImportedModel:
+def _import(
+    read: Source, context: ir.Context, shapes: Mapping[str, Shape], constants: Mapping[str, np.ndarray], budget: Budget, *, same_names: bool
+) -> ImportedModel:
     """Import a model that was read."""
     model, ir_version = read.model, read.model.ir_version
     with foreign_errors("the model cannot be read"):
@@ -134,6 +138,8 @@ def _import(read: Source, context: ir.Context, shapes: Mapping[str, Shape], cons
         adopt_operators(model)
         name_nodes(model.graph.node, read.notices)
         repair(model, read.notices)
+        if not same_names:
+            free_names(model, lambda name: True)
         opsets = opset_versions(model.opset_import)
         functions = local_functions(model, budget.limits)
         check_known_ops(model, functions, opsets)

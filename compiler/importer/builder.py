@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from onnx import GraphProto
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Dim, Size, holds, known
 from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
@@ -199,6 +199,21 @@ class ImportBuilder(GraphBuilder):
         if sizes is None and not said:
             self.require_if_given([value], what)
         return None if said and sizes is not None and any(map(self.symbols.is_of_elements, sizes)) else sizes
+
+    def partial_sizes(self, value: Value) -> list[Dim] | None:
+        """The entries of a list of sizes, None for those that are not known; None if even its length is not.
+
+        Parts of a concatenation may be known where the run computes the others.
+        """
+        length = type_of(value).size
+        found = self.symbolic.value(value)
+        if found is not None or not isinstance(length, int):
+            return None if found is None else list(found.reshape(-1))
+        op = defining_op(value)
+        if op is None or op.name not in ("graph.concat", "graph.reshape", "graph.cast"):
+            return [None] * length
+        parts = [self.partial_sizes(part) or [] for part in op.operands]
+        return [size for part in parts for size in part] if type_of(value).rank == 1 else [None] * length
 
     def known_or_symbolic(self, value: Value, what: str) -> tuple[int | Size, ...]:
         """As `known_sizes`, symbols being taken in any case. Raises NotConstantError, naming the operand as `what`, if it is not known."""

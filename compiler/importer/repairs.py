@@ -1,6 +1,7 @@
 """Puts right, with a warning, what a model's file has against the standard where its meaning is clear all the same."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, defs
@@ -13,6 +14,8 @@ from stepwell.importer.source import nested_nodes, subgraphs
 from stepwell.importer.validation import function_key
 
 IMPLIED_OPSET = 1  # of a model older than imports of opsets
+NO_NAME = re.compile(r"\s*(\?+|\*|-\d+|none|null|nan|dynamic|unknown|unk__\d+)?\s*", re.IGNORECASE)
+"""What exporters write for a free dimension that they have no name for."""
 OPSETS_AHEAD = 100  # of the newest that is known; one further ahead is damage
 FIRST_WITH_OPSETS = 3  # the IR version
 
@@ -24,6 +27,7 @@ def repair(model: ModelProto, notices: Notices) -> None:
     """
     _drop_unused_functions(model)
     _free_negative_sizes(model, notices)
+    free_names(model, lambda name: NO_NAME.fullmatch(name) is not None)
     _date(model, notices)
     for graph in _graphs(model):
         if not graph.name:
@@ -58,6 +62,17 @@ def _drop_unused_functions(model: ModelProto) -> None:
         kept = [function for key, function in functions.items() if key in used]
         del model.functions[:]
         model.functions.extend(kept)
+
+
+def free_names(model: ModelProto, chosen: Callable[[str], bool]) -> None:
+    """Take the names of free dimensions that are `chosen` away, wherever a type is declared: each is a size of its own then."""
+    for graph in _graphs(model):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            if value.type.WhichOneof("value") != "tensor_type":
+                continue
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param and chosen(dim.dim_param):
+                    dim.ClearField("dim_param")
 
 
 def _free_negative_sizes(model: ModelProto, notices: Notices) -> None:

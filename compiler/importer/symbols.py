@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from unicodedata import normalize
 
 from onnx import TensorShapeProto, ValueInfoProto
 
@@ -13,13 +14,15 @@ from stepwell.dialects.support.errors import InferenceError
 
 ELEMENTS = 8
 """The elements that an input has at most for these to be symbols."""
+LONGEST = 1 << 63  # no dimension is as long
 _OTHER = re.compile(r"\W+")
 
 
 class Symbols:
     """Gives each free dimension a symbol.
 
-    ONNX names dimensions by text of any kind (`dim_param`): equal texts get one symbol, whose name is the text as a word. Exporters also write
+    ONNX names dimensions by text of any kind (`dim_param`): equal texts get one symbol, whose name is the text as a word; texts that differ in any
+    letter, however alike they look, get symbols of their own. Exporters also write
     expressions of other dimensions (`past + 1`); they are understood if all names in them are dimensions of inputs by themselves.
     """
 
@@ -53,6 +56,10 @@ class Symbols:
     def are_of_inputs(self, shape: Iterable[Dim]) -> bool:
         """Whether sizes are numbers, or follow from inputs."""
         return all(isinstance(size, int) or (size is not None and all(map(self.origins, size.symbols))) for size in shape)
+
+    def are_of_shapes(self, sizes: Iterable[Dim]) -> bool:
+        """Whether sizes are numbers, or follow from the shapes of inputs alone."""
+        return all(isinstance(size, int) or (size is not None and self._of_inputs.issuperset(size.symbols)) for size in sizes)
 
     def all_origins(self) -> Origins:
         """What gives all symbols of inputs their numbers."""
@@ -94,14 +101,21 @@ class Symbols:
         return self._given[text]
 
     def _expression(self, text: str) -> Size | None:
+        if normalize("NFKC", text) != text:  # Python would read other names
+            return None
         try:
             found = parse(text)
         except InferenceError:
             return None
-        return found if isinstance(found, Size) and not found.is_symbol and set(found.symbols) <= self._plain else None
+        if not isinstance(found, Size) or found.is_symbol or not self._plain.issuperset(found.symbols):
+            return None
+        try:
+            return found if abs(found.value(dict.fromkeys(found.symbols, 1))) < LONGEST else None
+        except ZeroDivisionError:
+            return found
 
 
 def _word(text: str) -> str:
     """A text as a word: what is neither letter nor digit becomes one underscore."""
-    word = _OTHER.sub("_", text).strip("_") or "size"
+    word = _OTHER.sub("_", normalize("NFKC", text)).strip("_") or "size"
     return word if is_name(word) else f"_{word}"

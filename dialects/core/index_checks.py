@@ -35,22 +35,29 @@ class IndexCheck:
     """Whether indices below 0 are out of range."""
     compared: bool = False
     """Whether the code itself compares: the sizes are those of a round of a loop, or of a branch that may not be taken."""
+    count: int | Size = 1
+    """How many indices there are, where there may be none: then any size will do, and the code is 0."""
 
     def at(self, values: Mapping[str, int]) -> "IndexCheck":
         """The check where symbols stand for these numbers; others stay."""
-        return self if self.compared else replace(self, sizes=tuple(evaluated_if_known(size, values) for size in self.sizes))
+        if self.compared:
+            return self
+        sizes = tuple(evaluated_if_known(size, values) for size in self.sizes)
+        return replace(self, sizes=sizes, count=evaluated_if_known(self.count, values))
 
     @property
     def is_late(self) -> bool:
         """Whether its limits depend on sizes that are not known yet."""
-        return not self.compared and not known(self.sizes)
+        return not self.compared and not known([*self.sizes, self.count])
 
     @property
     def limits(self) -> tuple[int, ...]:
         """The codes from which on something is wrong. All sizes must be numbers, unless they are compared by the code."""
         if self.compared:
             return (1,) * len(self.sizes)
-        return tuple(1 if self.exact else size if self.from_start else 2 * size for size in known_sizes(self.sizes))
+        [count] = known_sizes([self.count])
+        least = 0 if count else 1
+        return tuple(1 if self.exact else max(least, size if self.from_start else 2 * size) for size in known_sizes(self.sizes))
 
     def problem(self, codes: Sequence[int]) -> str | None:
         """What is wrong, given the elements of the hidden result; None if nothing is. Sizes as for `limits`."""

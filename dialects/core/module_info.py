@@ -39,7 +39,8 @@ def _checks(attribute: ir.Attribute) -> list[IndexCheck]:
 
 
 def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
-    return ir.ArrayAttr.get([to_attribute({name: v for name, v in vars(check).items() if v is not False}) for check in checks])
+    stated = [{name: v for name, v in vars(check).items() if v != getattr(IndexCheck, name, None)} for check in checks]
+    return ir.ArrayAttr.get([to_attribute({name: str(v) if isinstance(v, Size) else v for name, v in fields.items()}) for fields in stated])
 
 
 def _is_slot(entry: object) -> bool:

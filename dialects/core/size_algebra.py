@@ -12,7 +12,7 @@ from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 Expr = Any  # sympy has no type hints
-MOST_BOUNDS = 16  # that are looked at for the sign of an expression
+MOST_EXTREMES = 4  # maxima and minima whose cases are told apart for the sign of an expression
 
 
 class FloorDiv(sympy.Function):  # type: ignore[misc]
@@ -28,6 +28,8 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
             return sympy.Integer(int(p) // int(q))
         if q == 1:
             return p
+        if q.is_Integer and q < 0:
+            return cls(sympy.expand(-p), -q)
         if isinstance(p, cls) and p.args[1].is_Integer and q.is_Integer:
             return cls(p.args[0], p.args[1] * q)
         if not q.is_Integer:
@@ -50,11 +52,56 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
         least = int(rest.as_coeff_Add()[0]) // divisor  # a constant below 0, say
         if least:
             return taken + least + cls(rest - divisor * least, q)
-        return taken + cls(rest, q, evaluate=False) if taken != 0 else None
+        return taken + cls(rest, q) if taken != 0 else None
 
     def _eval_is_nonnegative(self) -> bool | None:
         p, q = self.args
         return True if q.is_nonnegative and is_above_zero(p, False) else None
+
+
+class _Extreme(sympy.Function):  # type: ignore[misc]
+    """A maximum or a minimum: of at least two sizes, none of which is known to be as far as another, in one order.
+
+    sympy's own take minima of maxima apart, and leave the parts as they come, so that a text would not read back as the expression it is of.
+    """
+
+    is_integer = True
+
+    @classmethod
+    def eval(cls, *args: Expr) -> Expr:
+        flat = [part for arg in args for part in (arg.args if isinstance(arg, cls) else [arg])]
+        kept: list[Expr] = []
+        for size in flat:
+            if not any(cls._reaches(other, size) for other in kept):
+                kept = [*(other for other in kept if not cls._reaches(size, other)), size]
+        kept.sort(key=text)
+        return kept[0] if len(kept) == 1 else None if tuple(kept) == args else cls(*kept, evaluate=False)
+
+    @classmethod
+    def _reaches(cls, a: Expr, b: Expr) -> bool:
+        """Whether `a` is as large as `b`, or as small for a minimum, whatever the symbols are."""
+        return bool(a == b or is_above_zero(sympy.expand(a - b if cls is Max else b - a), False))
+
+    def _sign(self, yes: str, no: str) -> bool | None:
+        """What sizes say of their maximum: that it is what one of them is, or else what all are not; of a minimum the other way round."""
+        one, every = (yes, no) if isinstance(self, Max) else (no, yes)
+        if any(getattr(arg, one) for arg in self.args):
+            return one == yes
+        return every == yes if all(getattr(arg, every) for arg in self.args) else None
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return self._sign("is_nonnegative", "is_negative")
+
+    def _eval_is_positive(self) -> bool | None:
+        return self._sign("is_positive", "is_nonpositive")
+
+
+class Max(_Extreme):
+    """The largest of some sizes."""
+
+
+class Min(_Extreme):
+    """The smallest of some sizes."""
 
 
 def is_whole(expr: Expr) -> bool:
@@ -114,8 +161,7 @@ def is_above_zero(expr: Expr, strictly: bool) -> bool | None:
     """Whether `expr > 0`, or `expr >= 0` unless `strictly`, whatever its symbols are: None where that depends, or cannot be told."""
     yes, no = _signs(expr, strictly)
     if not yes and not no and not expr.is_Symbol:
-        yes = any(_signs(bound, strictly)[0] for bound in lower_bounds(expr))
-        no = any(_signs(-bound, strictly)[1] for bound in lower_bounds(-expr))
+        yes, no = _is_surely_above(expr, strictly), _is_surely_above(-expr, not strictly)
     return True if yes else False if no else None
 
 
@@ -127,13 +173,13 @@ def _signs(expr: Expr, strictly: bool) -> tuple[bool | None, bool | None]:
 @_remembered
 def largest(*exprs: Expr) -> Expr:
     """The normal form of a maximum."""
-    return sympy.expand(sympy.Max(*exprs))
+    return sympy.expand(Max(*exprs))
 
 
 @_remembered
 def smallest(*exprs: Expr) -> Expr:
     """The normal form of a minimum."""
-    return sympy.expand(sympy.Min(*exprs))
+    return sympy.expand(Min(*exprs))
 
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
@@ -163,7 +209,7 @@ def parts(expr: Expr) -> tuple[str, list[Expr]]:
     """The operation that an expression is, and what it is of; a power is a product."""
     if expr.is_Pow:
         return "*", [expr.base] * int(expr.exp)
-    for kind, name in ((sympy.Add, "+"), (sympy.Mul, "*"), (FloorDiv, "//"), (sympy.Max, "max"), (sympy.Min, "min")):
+    for kind, name in ((sympy.Add, "+"), (sympy.Mul, "*"), (FloorDiv, "//"), (Max, "max"), (Min, "min")):
         if isinstance(expr, kind):
             return name, list(expr.args) if name == "//" else sorted(expr.args, key=text)
     raise TypeError(f"{expr} is not the expression of a size")
@@ -183,16 +229,22 @@ def lower_bound(expr: Expr) -> Expr:
     return sympy.expand(found)
 
 
-def lower_bounds(expr: Expr) -> list[Expr]:
-    """Expressions that are never above this one: its `lower_bound`, and for each maximum in the sum (or minimum that is taken away) those with one of
-    the sizes that it is of in its place."""
-    found = [lower_bound(expr)]
-    for bound in found:
-        terms = bound.as_coefficients_dict().items()
-        extreme = next(((term, c) for term, c in terms if isinstance(term, sympy.Max if c > 0 else sympy.Min)), None)
-        if extreme is not None and len(found) < MOST_BOUNDS:
-            found += [lower_bound(bound + extreme[1] * (arg - extreme[0])) for arg in extreme[0].args]
-    return found
+def _is_surely_above(expr: Expr, strictly: bool, extremes: int = MOST_EXTREMES) -> bool:
+    """Whether `expr > 0`, or `expr >= 0` unless `strictly`, is seen by its `lower_bound` and by cases of the maxima and minima in the sum.
+
+    A maximum that is taken away, and a minimum that is added, is one of its sizes, nobody knows which: it must hold with each in its place. A
+    maximum that is added is never below any of its sizes: it is enough if it holds with one.
+    """
+    bound = lower_bound(expr)
+    if _signs(bound, strictly)[0]:
+        return True
+    found = [(term, c) for term, c in bound.as_coefficients_dict().items() if isinstance(term, _Extreme)]
+    if not found or not extremes:
+        return False
+    each = [(term, c) for term, c in found if isinstance(term, Min) == (c > 0)]
+    term, c = (each or found)[0]
+    cases = (_is_surely_above(bound + c * (arg - term), strictly, extremes - 1) for arg in term.args)
+    return all(cases) if each else any(cases)
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]

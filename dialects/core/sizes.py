@@ -11,6 +11,7 @@ from functools import cache, reduce
 from keyword import iskeyword
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
+from unicodedata import normalize
 
 from stepwell.dialects.support.errors import InferenceError, UnsupportedError
 from stepwell.dialects.support.properties import cached_property
@@ -117,13 +118,15 @@ class Size:
         raise UndecidedError(f"a number is needed where the size is {self}, which is known only at run time")
 
 
+MOST_TERMS, MOST_FACTORS = 256, 24  # of the sum of products that a text stands for
+
 Dim: TypeAlias = "int | Size | None"
 """A dimension of a type: a number, an expression of symbols, or None where nothing is known."""
 
 
 def is_name(text: str) -> bool:
-    """Whether a symbol may have that name."""
-    return text.isidentifier() and not iskeyword(text) and text not in ("max", "min")
+    """Whether a symbol may have that name: a word that Python reads as it is written, as types with it in their text are."""
+    return text.isidentifier() and not iskeyword(text) and text not in ("max", "min") and normalize("NFKC", text) == text
 
 
 def symbol(name: str) -> Size:
@@ -137,10 +140,9 @@ def symbol(name: str) -> Size:
 def parse(text: str) -> "int | Size":
     """The size that `text` writes: numbers, words as symbols, `+`, `-`, `*`, `//`, `%`, `max`, `min`. Raises InferenceError for anything else."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise InferenceError(f"expected a size such as '2*n + 1', got '{text}'") from None
-    return _parsed(tree, text)
+        return _parsed(_checked(ast.parse(text.strip(), mode="eval").body, text), text)
+    except _NO_SIZE:
+        raise InferenceError(f"expected a size such as '2*n + 1', got '{_short(text)}'") from None
 
 
 @cache
@@ -148,10 +150,10 @@ def parse_all(text: str) -> tuple[Dim, ...]:
     """The sizes that `text` lists, `?` for one of which nothing is known. Raises InferenceError where one is no size."""
     try:
         tree = ast.parse(f"[{text.replace('?', '...')}]", mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise InferenceError(f"expected sizes such as '2*n + 1, ?', got '{text}'") from None
-    items = tree.elts if isinstance(tree, ast.List) else [tree]
-    return tuple(None if isinstance(item, ast.Constant) and item.value is ... else _parsed(item, text) for item in items)
+        items = tree.elts if isinstance(tree, ast.List) else [tree]
+        return tuple(None if isinstance(item, ast.Constant) and item.value is ... else _parsed(_checked(item, text), text) for item in items)
+    except _NO_SIZE:
+        raise InferenceError(f"expected sizes such as '2*n + 1, ?', got '{_short(text)}'") from None
 
 
 def maximum(*sizes: "int | Size") -> "int | Size":
@@ -273,6 +275,18 @@ def holds(a: Dim, relation: str, b: Dim) -> bool:
     return answer is not False
 
 
+def has_elements(size: Dim, needed: Dim) -> bool:
+    """Whether a dimension has an element, where any is `needed` (how many, or anything that is 0 where none is); else as in `holds`.
+
+    Sizes whose symbols decide that are taken to have one, or to need none.
+    """
+    if size is None or needed is None or always(needed, ">", 0):
+        return holds(size, ">", 0)
+    if size == needed:
+        return True
+    return holds(maximum(size, 1 - needed), ">", 0)
+
+
 def same_sizes(have: Sequence[Dim], want: Sequence[Dim]) -> bool:
     """Whether two shapes are the same; as in `holds`, sizes whose symbols decide that are taken to be."""
     return len(have) == len(want) and all(holds(h, "==", w) for h, w in zip(have, want, strict=True))
@@ -346,16 +360,12 @@ def _size(expr: Any) -> "int | Size":
 
 
 def _extreme(sizes: "Sequence[int | Size]", relation: str) -> "int | Size":
-    """The size that all others have that relation to, whatever the symbols are; else the maximum (or minimum) of those that none is known beyond."""
+    """The maximum of sizes that are to be `<=` it, or the minimum."""
     if all(isinstance(s, int) for s in sizes):
         numbers = [s for s in sizes if isinstance(s, int)]
         return max(numbers) if relation == "<=" else min(numbers)
-    kept: list[int | Size] = []
-    for size in sizes:
-        if not any(always(size, relation, other) for other in kept):
-            kept = [*(other for other in kept if not always(other, relation, size)), size]
     algebra = _algebra()
-    return kept[0] if len(kept) == 1 else _size((algebra.largest if relation == "<=" else algebra.smallest)(*map(_expr, kept)))
+    return _size((algebra.largest if relation == "<=" else algebra.smallest)(*map(_expr, sizes)))
 
 
 def _quotient(a: "int | Size", b: "int | Size") -> "int | Size":
@@ -382,6 +392,43 @@ def _decided(a: "int | Size", relation: str, b: "int | Size") -> bool:
     return answer
 
 
+_NO_SIZE = (SyntaxError, ValueError, MemoryError, RecursionError, ZeroDivisionError)  # what reading a text that is none may raise
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _checked(tree: ast.AST, text: str) -> ast.AST:
+    """An expression whose sum of products, which the normal form is, is not absurdly long. Raises InferenceError for another."""
+    _extent(tree, text)
+    return tree
+
+
+def _extent(tree: ast.AST, text: str) -> tuple[int, float]:
+    """How many terms, and factors in one of them, the sum of products of an expression has at most; a number has one for each byte."""
+    match tree:
+        case ast.Constant(value=int(number)):
+            found = 1, number.bit_length() / 8
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if 0 < power < 10:
+            terms, factors = _extent(left, text)
+            found = terms**power, factors * power
+        case ast.BinOp(left=left, op=op, right=right):
+            (a, b), (c, d) = _extent(left, text), _extent(right, text)
+            found = (a + c, max(b, d)) if isinstance(op, (ast.Add, ast.Sub)) else (a * c, b + d)
+        case ast.UnaryOp(operand=operand):
+            found = _extent(operand, text)
+        case ast.Call(args=args):
+            for arg in args:
+                _extent(arg, text)
+            found = 1, 1
+        case _:
+            found = 1, 1
+    if found[0] > MOST_TERMS or found[1] > MOST_FACTORS:
+        raise InferenceError(f"expected a size of at most {MOST_TERMS} terms of {MOST_FACTORS} factors, got '{_short(text)}'")
+    return found
+
+
 def _parsed(tree: ast.AST, text: str) -> "int | Size":
     match tree:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
@@ -396,7 +443,7 @@ def _parsed(tree: ast.AST, text: str) -> "int | Size":
             return math.prod([_parsed(left, text)] * power)
         case ast.Call(func=ast.Name(id=("max" | "min") as name), args=[_, _, *_] as args, keywords=[]):
             return (maximum if name == "max" else minimum)(*(_parsed(arg, text) for arg in args))
-    raise InferenceError(f"expected a size of words, numbers, +, -, *, //, %, max and min, got '{text}'")
+    raise InferenceError(f"expected a size of words, numbers, +, -, *, //, %, max and min, got '{_short(text)}'")
 
 
 _ARITHMETIC: dict[type, Any] = {

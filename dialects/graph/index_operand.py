@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, product
+from stepwell.dialects.core.types import type_of
 
 
 @dataclass(frozen=True)
@@ -18,3 +20,8 @@ class IndexOperand:
     vectors: bool = False
     from_start: bool = False
     """Whether an index below 0 is out of range."""
+
+    @property
+    def reads(self) -> Dim:
+        """How many indices there are; None if that is not known."""
+        return product(type_of(self.indices).shape)

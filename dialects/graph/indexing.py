@@ -66,7 +66,8 @@ def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, ste
     if step == 0 or (size == -1 and step < 0):
         raise InferenceError(f"the step along dimension {dim} must not be 0, nor negative where the size is -1; got {step}")
     if size == -1:
-        return None if have is None else maximum(-((start - have) // step), 0)
+        count = None if have is None else -((start - have) // step)
+        return count if count is None or start == 0 else maximum(count, 0)  # a dimension has 0 elements or more, whatever it follows from
     last = start + (size - 1) * step
     least, most = (start, last) if step > 0 else (last, start)
     if size != 0 and not (holds(least, ">=", 0) and holds(most + 1, "<=", have)):

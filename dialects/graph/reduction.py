@@ -23,7 +23,7 @@ def without_axes(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> t
 
 def places(size: Dim) -> Range:
     """The range of an index along a dimension of this size."""
-    return (0, size - 1) if size and isinstance(size, int) else ANY
+    return (0, size - 1) if isinstance(size, int) and size else ANY
 
 
 def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attributes: Any) -> int:

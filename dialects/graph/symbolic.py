@@ -1,12 +1,13 @@
 """Values that are sizes: what small integer tensors hold where their elements come from the sizes of dimensions."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Size, UndecidedError, maximum, minimum
+from stepwell.dialects.core.sizes import Size, UndecidedError, always, maximum, minimum
 from stepwell.dialects.core.types import INTEGERS, type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.known import KnownValues
@@ -19,17 +20,21 @@ def _wide(dtype: str) -> bool:
 
 
 def _divided(a: Any, b: Any) -> Any:
-    """The quotient of sizes, which are not negative: then rounding down and towards zero are the same."""
-    if b == 0 or (isinstance(a, int) and isinstance(b, int) and (a < 0) != (b < 0)):
-        raise UndecidedError("a division by 0, or of numbers of different signs")
-    if not (a >= 0 and b > 0 if isinstance(b, int) else a >= 0 and b >= 0):
-        raise UndecidedError("a division of what may be negative")
-    return a // b
+    """The quotient, rounded towards zero: rounded down where neither is negative; of what may be negative, one side or the other is 0."""
+    if b == 0:
+        raise UndecidedError("a division by 0")
+    if b < 0:
+        return -_divided(a, -b)
+    if always(a, ">=", 0):
+        return a // b
+    return maximum(a, 0) // b - maximum(-a, 0) // b
 
 
-def _remainder(a: Any, b: Any) -> Any:
-    """What a quotient leaves, of numbers whose remainder has one sign whichever way it is taken."""
-    return a - _divided(a, b) * b
+def _remainder(a: Any, b: Any, fmod: bool) -> Any:
+    """What a quotient leaves: one rounded towards zero with `fmod`, else one rounded down."""
+    if b == 0:
+        raise UndecidedError("a remainder of a division by 0")
+    return a - (_divided(a, b) if fmod else a // b) * b
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -46,10 +51,11 @@ _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "graph.add": lambda a, b: a + b, "graph.sub": lambda a, b: a - b, "graph.mul": lambda a, b: a * b, "graph.div": _divided,
     "graph.maximum": maximum, "graph.minimum": minimum, "graph.neg": lambda a: -a, "graph.equal": _equal,
     "graph.less": lambda a, b: a < b, "graph.greater": lambda a, b: a > b, "graph.less_equal": lambda a, b: a <= b,
-    "graph.greater_equal": lambda a, b: a >= b, "graph.select": lambda c, a, b: a if c else b, "graph.mod": _remainder,
+    "graph.greater_equal": lambda a, b: a >= b, "graph.select": lambda c, a, b: a if c else b,
     "graph.and": lambda a, b: bool(a) and bool(b), "graph.or": lambda a, b: bool(a) or bool(b), "graph.xor": lambda a, b: bool(a) != bool(b),
     "graph.not": lambda a: not a,
 }  # fmt: skip
+_OTHERS = frozenset({"graph.cast", "graph.mod", "graph.reduce_prod", "graph.reduce_sum"})
 # Ops whose references only move elements, whatever these are.
 _MOVES = frozenset({
     "graph.reshape", "graph.transpose", "graph.slice", "graph.dynamic_slice", "graph.concat", "graph.gather", "graph.expand", "graph.tile",
@@ -93,7 +99,7 @@ class SymbolicValues:
         if not tensor.is_static or tensor.elements > MOST or self.known.value(value) is not None:
             return None
         op = defining_op(value)
-        small = op is not None and (op.name in _ARITHMETIC or op.name in _MOVES or op.name in ("graph.cast", "graph.reduce_prod", "graph.reduce_sum"))
+        small = op is not None and (op.name in _ARITHMETIC or op.name in _MOVES or op.name in _OTHERS)
         return op if small and isinstance(op.opview, GraphOp) else None  # type: ignore[union-attr]
 
     def _leaf(self, value: ir.Value) -> np.ndarray | None:
@@ -130,6 +136,9 @@ class SymbolicValues:
             return arrays[0] if _wide(result) and _wide(view.operand_types()[0].dtype) else None
         if name in _ARITHMETIC:
             return np.asarray(np.frompyfunc(_ARITHMETIC[name], len(arrays), 1)(*arrays), dtype=object)
+        if name == "graph.mod":
+            remainder = partial(_remainder, fmod=view.attribute_values()["fmod"])
+            return np.asarray(np.frompyfunc(remainder, 2, 1)(*arrays), dtype=object)
         if name in ("graph.reduce_prod", "graph.reduce_sum"):
             attributes = view.attribute_values()
             combine = np.multiply if name == "graph.reduce_prod" else np.add

@@ -127,10 +127,13 @@ class _Run:
         """
         rw = Rewriter(self.state)
 
+        def declared(op: Any, result: "list[ir.Value] | NoMatch") -> "list[ir.Value] | NoMatch":
+            return result if isinstance(result, NoMatch) else as_declared(op, result, rw)
+
         def call(op: Any, native: Any) -> bool:
             with native.ip, op.location:
                 for p in candidates:
-                    result = guarded(p, op, lambda p=p: as_declared(op, checked(op, p.rewrite(op, rw)), rw))  # type: ignore[misc]
+                    result = guarded(p, op, lambda p=p: declared(op, checked(op, p.rewrite(op, rw))))  # type: ignore[misc]
                     if not isinstance(result, NoMatch):
                         break
                     self.state.decline(p.name, op, result)
@@ -165,16 +168,24 @@ def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
     return list(values)
 
 
-def as_declared(op: Any, result: "list[ir.Value] | NoMatch", rw: Rewriter) -> "list[ir.Value] | NoMatch":
-    """The replacement with the types that `op` gives, where these differ in how a size is said: by a number, or by a symbol assumed to be it."""
-    if isinstance(result, NoMatch):
-        return result
+def replace_results(op: ir.Operation, values: Sequence[ir.Value], b: GraphBuilder) -> list[ir.Value]:
+    """Have values take the place of an op's results, with the types that those have; returns them. The op stays, and nothing uses it."""
+    with ir.InsertionPoint(op), op.location:
+        made = as_declared(op, values, b)
+    for old, new in zip(op.results, made, strict=True):
+        old.replace_all_uses_with(new)
+    return made
+
+
+def as_declared(op: Any, result: Sequence[ir.Value], b: GraphBuilder) -> list[ir.Value]:
+    """The replacement with the types that `op` gives, where these differ in how a size is said: by a number or a symbol that is assumed to be it, or
+    by another expression that inference has found on another way."""
     values = []
     for value, old in zip(result, op.operation.results, strict=True):
         if value.type != old.type and isinstance(value.type, ir.RankedTensorType) and isinstance(old.type, ir.RankedTensorType):
             given, wanted = type_of(value), type_of(old)
             free = not (given.is_static and wanted.is_static) and None not in (*given.shape, *wanted.shape)
-            values.append(rw.reshape(value, shape=wanted.shape) if free and given.dtype == wanted.dtype else value)
+            values.append(b.reshape(value, shape=wanted.shape) if free and given.dtype == wanted.dtype else value)
         else:
             values.append(value)
     return values

@@ -23,7 +23,7 @@ from stepwell.dialects.graph import (
 )
 from stepwell.dialects.support.extensions import extension
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import program_functions
+from stepwell.passes.framework.rewriting import program_functions, replace_results
 from stepwell.passes.graph.asked_sizes import asked_sizes
 
 Rule: TypeAlias = Callable[[Any, GraphBuilder], "Sequence[ir.Value] | None"]
@@ -91,8 +91,7 @@ class BindSizes(Pass):
         state.count(self.name)
         state.did(self.name, op, "its size is computed in front of it")
         if replaced is not None:
-            for old, new in zip(op.results, replaced, strict=True):
-                old.replace_all_uses_with(new)
+            replace_results(op, replaced, GraphBuilder(state.weights))
             op.erase()
 
 

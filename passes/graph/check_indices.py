@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck, out_of_range, widths
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
@@ -64,7 +65,8 @@ class CheckIndices(Pass):
         inside: dict[str, _Checks] = {}
         outside = {*ModuleInfo(op).symbols, *(name for size in bound_sizes(found["main"]) for name in symbols_of(size))}
         for name in innermost_first(found):
-            checks = inside[name] = _Checks(found[name], GraphBuilder(state.weights), ModuleInfo(op).checks if name == "main" else (), outside)
+            before = ModuleInfo(op).checks if name == "main" else ()
+            checks = inside[name] = _Checks(found[name], GraphBuilder(state.weights), before, outside, ModuleInfo(op).symbols)
             self._check(checks, found[name].regions[0].blocks[0], state)
             for inner in [o.operation for o in found[name].regions[0].blocks[0].operations if o.operation.name in CONTROL]:
                 checks.take_over(inner, found, inside)
@@ -84,7 +86,7 @@ class CheckIndices(Pass):
             asked = index_operand(inner)
             if asked is not None and any(map(is_used, inner.results)):
                 array = stored(asked.indices, state.weights)
-                if array is None:
+                if array is None or checks.may_lack(reach(inner, asked).values()):
                     unknown[inner] = asked
                 else:
                     problems += problem_of(inner, asked, array)
@@ -168,9 +170,11 @@ def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
 class _Checks:
     """Hidden results of a function, and what they are to be."""
 
-    def __init__(self, function: Any, b: GraphBuilder, checks: Sequence[IndexCheck], outside: Container[str]) -> None:
-        """`checks` are there already; `outside` are the symbols that have one number in a run."""
-        self.function, self.b, self.outside = function, b, outside
+    def __init__(
+        self, function: Any, b: GraphBuilder, checks: Sequence[IndexCheck], outside: Container[str], given: Container[str]
+    ) -> None:
+        """`checks` are there already; `outside` are the symbols that have one number in a run, `given` those of them that inputs give it."""
+        self.function, self.b, self.outside, self.given = function, b, outside, given
         self.end = list(function.regions[0].blocks[0].operations)[-1].operation
         self.checks = list(checks)
         self.made: dict[tuple[ir.Value, bool, bool, tuple[Dim, ...]], int] = {}
@@ -180,7 +184,7 @@ class _Checks:
     def add_indices(self, op: ir.Operation, asked: IndexOperand) -> None:
         """Check the indices of an op."""
         sizes = {dim: size for dim, size in reach(op, asked).items() if size is not None}
-        by_column, compared = len(sizes) > 1, self._are_inside(sizes.values())
+        by_column, compared = len(sizes) > 1, self._are_inside(sizes.values()) or self.may_lack(sizes.values())
         source = asked.indices if by_column else same_elements(asked.indices)
         key = (source, by_column, asked.from_start, tuple(sizes.values()) if compared else ())
         if key not in self.made:
@@ -193,11 +197,17 @@ class _Checks:
                 hidden = self.b.reduce_max(codes, axes=axes, keepdims=False)
             self.made[key] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
         of = (nodes_text(op.location), op.name, self.made[key], tuple(sizes), tuple(sizes.values()))
-        self.checks.append(IndexCheck(*of, from_start=asked.from_start, compared=compared))
+        count = 1 if compared or asked.reads is None or always(asked.reads, ">", 0) else asked.reads
+        self.checks.append(IndexCheck(*of, from_start=asked.from_start, compared=compared, count=count))
 
     def _are_inside(self, sizes: Iterable[Dim]) -> bool:
         """Whether some sizes may be others whenever the function is called."""
         return any(name not in self.outside for size in sizes for name in symbols_of(size))
+
+    def may_lack(self, sizes: Iterable[Dim]) -> bool:
+        """Whether this is a branch, or a loop's body, that may be there for the case that sizes of data are not 0: nothing is assumed of them."""
+        doubtful = [size for size in sizes if isinstance(size, Size) and not always(size, ">", 0)]
+        return bool(KernelInfo(self.function).is_region) and any(name not in self.given for size in doubtful for name in size.symbols)
 
     def add_sizes(self, op: ir.Operation) -> None:
         """Check that the operands of an op ask for the sizes that its result has."""

@@ -6,6 +6,7 @@ from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.graph import ConcatOp, GraphBuilder
 from stepwell.dialects.support.errors import PipelineError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import replace_results
 
 
 @register_pass("limit-concats", level="graph")
@@ -36,7 +37,7 @@ class LimitConcats(Pass):
                 while len(values) > 1:
                     parts = [values[i : i + self.max_operands] for i in range(0, len(values), self.max_operands)]
                     values = [part[0] if len(part) == 1 else b.concat(part, axis=axis) for part in parts]
-            inner.results[0].replace_all_uses_with(values[0])
+            replace_results(inner, values, b)
             inner.erase()
             state.count(self.name)
             state.did(self.name, values[0].owner, f"its {total} operands are joined in groups of {self.max_operands}")

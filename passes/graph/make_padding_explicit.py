@@ -14,6 +14,7 @@ from stepwell.dialects.graph.numerics import narrow
 from stepwell.dialects.graph.windows import overhang
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.matching import new_weight
 
 
@@ -45,7 +46,7 @@ class MakePaddingExplicit(Pass):
                 state.decline(self.name, inner, value)
                 continue
             state.did(self.name, inner, f"its padding {list(attributes['pads'])} is an op of its own, of {fill}")
-            inner.results[0].replace_all_uses_with(value)
+            replace_results(inner, [value], GraphBuilder(state.weights))
             inner.erase()
             state.count(self.name)
 

@@ -11,6 +11,7 @@ from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.centred import centred, known_numbers
 from stepwell.passes.graph.integer_products import BYTES, WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest
 from stepwell.passes.graph.matching import new_weight, producer
@@ -79,7 +80,7 @@ class _Separating(ProductRewriting):
                 product = b.conv(widened, rhs, **op.opview.attribute_values())
                 sums = wide.sum(axis=tuple(range(1, wide.ndim))).reshape(-1, *(1,) * (wide.ndim - 2))
             taken = self.taken(b, zero, shift, sums, rhs)
-            op.results[0].replace_all_uses_with(product if taken is None else b.sub(product, taken))
+            replace_results(op, [product if taken is None else b.sub(product, taken)], b)
         self.replaced.append(op)
         return None
 

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math, tensor
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import Dim, has_elements, holds
 from stepwell.dialects.core.types import type_of
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
@@ -101,16 +101,17 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
             holds(size, "==", declared)
     own = [b.index_of(s) for s in b.sizes(x)]
     single = [arith.CmpIOp(_CMP.eq, s, one).result for s in own]
-    sizes: list[OpFoldResult] = []
-    for i, static in enumerate(result.shape):
+    def asked(i: int, static: Dim) -> OpFoldResult:
+        """One size of the result, from the operands."""
         in_x, in_shape = i - (result.rank - rank), i - (result.rank - length)
         if isinstance(static, int):
-            sizes.append(static)
-        elif in_shape < 0:
-            sizes.append(own[in_x])
-        else:
-            asked = b.as_index(b.extract(shape, [b.index(in_shape)]))
-            sizes.append(asked if in_x < 0 else arith.SelectOp(single[in_x], asked, own[in_x]).result)
+            return static
+        if in_shape < 0:
+            return own[in_x]
+        size = b.as_index(b.extract(shape, [b.index(in_shape)]))
+        return size if in_x < 0 else arith.SelectOp(single[in_x], size, own[in_x]).result
+
+    sizes = b.given_all(result.shape) or [asked(i, static) for i, static in enumerate(result.shape)]
 
     def body() -> ir.Value:
         loops = [b.here(result.rank - rank + i) for i in range(rank)]
@@ -149,7 +150,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
             sliced = _normalised(b, start, end, step, size)
             before = places[axis] or (zero, one, size)
             places[axis] = tuple(arith.SelectOp(there, new, old).result for new, old in zip(sliced, before, strict=True))
-    sizes = [
+    sizes = b.given_all(result.shape) or [
         static if isinstance(static, int) else size if place is None else place[2]
         for static, size, place in zip(result.shape, dims, places, strict=True)
     ]
@@ -161,7 +162,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
             if place is not None:
                 loop = arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result
                 if isinstance(result.shape[i], int):
-                    holds(op.operand_types()[0].shape[i], ">", 0)  # there is a last element to read
+                    has_elements(op.operand_types()[0].shape[i], result.size)  # there is a last element to read
                     last = arith.SubIOp(dims[i], one).result
                     loop = arith.MaxSIOp(arith.MinSIOp(loop, last).result, zero).result
             where.append(loop)

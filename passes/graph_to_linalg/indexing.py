@@ -25,7 +25,7 @@ def lower_gather(op: graph.GatherOp, operands: Operands, b: LinalgBuilder) -> ir
 
     def body(index: ir.Value) -> ir.Value:
         before, after = range(axis), range(axis + taken, len(sizes))
-        return b.extract(x, [*map(b.here, before), b.place(index, size), *map(b.here, after)])
+        return b.read(x, [*map(b.here, before), b.place(index, size), *map(b.here, after)])
 
     return b.elementwise([indices], result.dtype, sizes, body, exact=True, loops={0: range(axis, axis + taken)})
 
@@ -39,7 +39,7 @@ def lower_gather_elements(op: graph.GatherElementsOp, operands: Operands, b: Lin
     size = b.size(x, axis)
 
     def body(index: ir.Value) -> ir.Value:
-        return b.extract(x, [b.place(index, size) if i == axis else b.here(i) for i in range(result.rank)])
+        return b.read(x, [b.place(index, size) if i == axis else b.here(i) for i in range(result.rank)])
 
     return b.elementwise([indices], result.dtype, b.sizes(indices), body, exact=True)
 
@@ -57,7 +57,7 @@ def lower_gather_nd(op: graph.GatherNdOp, operands: Operands, b: LinalgBuilder) 
     def body() -> ir.Value:
         vector = [b.here(i) for i in range(outer)]
         places = [b.place(b.extract(indices, [*vector, b.index(i)]), have[batch + i]) for i in range(depth)]
-        return b.extract(x, [*vector[:batch], *places, *(b.here(i) for i in range(outer, len(sizes)))])
+        return b.read(x, [*vector[:batch], *places, *(b.here(i) for i in range(outer, len(sizes)))])
 
     return b.elementwise([], result.dtype, sizes, body, exact=True)
 
@@ -90,12 +90,15 @@ def lower_scatter_nd(op: graph.ScatterNdOp, operands: Operands, b: LinalgBuilder
 def scatter(b: LinalgBuilder, operands: Sequence[ir.Value], dtype: str, reduction: str, places: Any) -> ir.Value:
     """A copy of `x` with each update stored or combined at `places(indices of the update)`; narrow floats are combined in f32."""
     x, _, updates = operands
+    rounds = b.sizes(updates)
+    if b.has_elements is not None:
+        rounds[0] = arith.SelectOp(b.has_elements, b.index_of(rounds[0]), b.index(0)).result  # there is nothing to write to
     if reduction == "none":
 
         def put(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
             return [b.insert_element(b.extract(updates, at), carried[0], places(at))]
 
-        return b.loops(b.sizes(updates), [b.copy(x)], put)[0]
+        return b.loops(rounds, [b.copy(x)], put)[0]
     s = Scalars(b, dtype)
 
     def combine(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
@@ -104,7 +107,7 @@ def scatter(b: LinalgBuilder, operands: Sequence[ir.Value], dtype: str, reductio
         return [b.insert_element(value, carried[0], where)]
 
     start = b.elementwise([x], compute_dtype(dtype), b.sizes(x), lambda v: v)
-    return narrowed(b, b.loops(b.sizes(updates), [start], combine)[0], dtype)
+    return narrowed(b, b.loops(rounds, [start], combine)[0], dtype)
 
 
 @lowering(graph.AtRoundOp)

@@ -44,6 +44,7 @@ class LinalgBuilder:
     def __init__(self, state: PassState) -> None:
         self.state = state
         self._outside: ir.InsertionPoint | None = None  # before the op whose body is being built
+        self.has_elements: ir.Value | None = None  # whether there are elements that indices can mean; None if there are
 
     # -- scalars and sizes
 
@@ -413,6 +414,14 @@ class LinalgBuilder:
     def extract(self, value: ir.Value, places: Sequence[ir.Value]) -> ir.Value:
         """One element of a tensor."""
         return tensor.ExtractOp(value, list(places)).result
+
+    def read(self, value: ir.Value, places: Sequence[ir.Value]) -> ir.Value:
+        """One element of a tensor that indices name; 0 where there is none that they can mean."""
+        if self.has_elements is None:
+            return self.extract(value, places)
+        kind = value.type.element_type
+        none = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
+        return self.branch(self.has_elements, [self._hoisted(kind, none)], lambda: [self.extract(value, places)])[0]
 
     def insert_element(self, element_: ir.Value, into: ir.Value, places: Sequence[ir.Value]) -> ir.Value:
         """A tensor with one element replaced."""

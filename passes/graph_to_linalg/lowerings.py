@@ -1,12 +1,15 @@
 """The registry of lowerings from graph ops to linalg, and their adapter to the conversion driver."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any, TypeAlias, TypeVar
 
-from stepwell.dialects.core.mlir import defining_op, ir, tensor
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.kernel_info import KernelInfo, function_around
+from stepwell.dialects.core.mlir import arith, defining_op, ir, tensor
+from stepwell.dialects.core.module_info import ModuleInfo
+from stepwell.dialects.core.sizes import Size, always, has_elements
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.graph import GatherElementsOp, GatherNdOp, GatherOp, GraphOp, ScatterElementsOp, ScatterNdOp
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.support.errors import PassError, shown
 from stepwell.dialects.support.extensions import extension
@@ -20,6 +23,9 @@ Operands: TypeAlias = Sequence[ir.Value]
 Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Sequence[ir.Value] | NoMatch"]
 L = TypeVar("L", bound=Lowering)
 
+_CMP = arith.CmpIPredicate
+GUARDED = (GatherOp, GatherElementsOp, GatherNdOp, ScatterElementsOp, ScatterNdOp)
+"""What can ask whether there are elements to read, or to write to, while it runs."""
 _LOWERINGS: dict[str, Conversion] = {}
 _FUNCTIONS: dict[str, Any] = {}
 """The functions that these call, by the same names of ops."""
@@ -61,8 +67,9 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
         if len(operands) and all(0 in t.shape and None not in t.shape for t in types):
             answer: Any = [b.empty(t.dtype, b.given_all(t.shape) or []) for t in types]
         else:
-            _assume_elements(op)
-            answer = function(op, [_without_sign(v) for v in operands], b)
+            plain = [_without_sign(v) for v in operands]
+            b.has_elements = _present(op, plain, b)
+            answer = function(op, plain, b)
         if isinstance(answer, NoMatch):
             return answer
         results = list(op.operation.results)
@@ -77,12 +84,37 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
     return lower
 
 
-def _assume_elements(op: Any) -> None:
-    """An index out of range means some element of its dimension (`LinalgBuilder.place`): so there is to be one, or code made for that size."""
+def _present(op: Any, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
+    """Whether the dimensions that an op's indices go along have elements, for the code to ask; None where they do, or are assumed to.
+
+    An index out of range means some element of its dimension (`LinalgBuilder.place`): where there are indices there is to be one, or code made
+    for that size. The code asks where nobody else may: of sizes that data decide, in a branch that may be there for just that, or a loop.
+    """
     asked = op.index_operand() if isinstance(op, GraphOp) else None
-    if asked is not None and 0 not in type_of(asked.indices).shape:
-        for dim in asked.dims:
-            holds(type_of(op.operation.operands[0]).shape[dim], ">", 0)
+    if asked is None:
+        return None
+    shape = type_of(op.operation.operands[0]).shape
+    function: Any = function_around(op.operation)
+    doubtful = {dim: size for dim in asked.dims if isinstance(size := shape[dim], Size) and not always(size, ">", 0)}
+    asks = isinstance(op, GUARDED[:3]) or (isinstance(op, GUARDED) and op.operand_types()[-1].rank > 0)  # that many rounds, or none
+    if asks and doubtful and function is not None and in_region(function):
+        given = ModuleInfo(function.parent.operation).symbols
+        if not all(set(given).issuperset(size.symbols) for size in doubtful.values()):
+            sizes = [b.index_of(b.size(operands[0], dim)) for dim in doubtful]
+            return reduce(lambda x, y: arith.AndIOp(x, y).result, [arith.CmpIOp(_CMP.sgt, size, b.index(0)).result for size in sizes])
+    for dim in asked.dims:
+        has_elements(shape[dim], asked.reads)
+    return None
+
+
+def in_region(function: Any) -> bool:
+    """Whether a function is called in a branch or in a loop's body, or is one."""
+    name = function.attributes["sym_name"]
+    around = [f for f in function.parent.operation.regions[0].blocks[0].operations if f.operation.name in KernelInfo.on and KernelInfo(f).is_region]
+    calls = (inner for f in around for inner in f.operation.regions[0].blocks[0].operations)
+    return bool(KernelInfo(function).is_region) or any(
+        "callee" in call.attributes and ir.FlatSymbolRefAttr(call.attributes["callee"]).value == ir.StringAttr(name).value for call in calls
+    )
 
 
 def _where(function: Lowering, op: Any) -> str:

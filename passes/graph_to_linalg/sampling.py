@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import has_elements
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.sampling import MOST_SAMPLES
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element, lowest
@@ -18,10 +18,10 @@ VECTOR = 8  # channels from which on images are sampled in vectors along them as
 FEW = 2  # channels from which on they are in vectors that are filled up with zeros
 
 
-def assume_pixels(x: TensorType) -> None:
-    """Images have pixels, so that there is one to read where a place is outside; for none there is code of its own."""
+def assume_pixels(x: TensorType, result: TensorType) -> None:
+    """Images that are read have pixels, so that there is one where a place is outside; for none there is code of its own."""
     for size in x.shape[2:]:
-        holds(size, ">", 0)
+        has_elements(size, result.size)
 
 
 @lowering(graph.InterpolateOp)
@@ -32,7 +32,7 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
     image = Image(b, x, [*b.sizes(x)[:2], *b.sizes(places)[1:-1]])
     if 0 in x.type.shape:
         return b.filled(0, dtype, image.sizes)
-    assume_pixels(op.operand_types()[0])
+    assume_pixels(op.operand_types()[0], op.result_types()[0])
     index = "i32" if all(isinstance(size, int) and size < 1 << 31 for size in spatial) else "i64"
     depth, listed = len(spatial), range(len(spatial))[:: -1 if op.attribute_values()["last_first"] else 1]
     *sizes, _ = b.sizes(places)
@@ -155,7 +155,7 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
     regions = Image(b, x, [b.size(boxes, 0), b.size(x, 1), *attributes["sizes"]])
     if 0 in x.type.shape:
         return b.filled(0, result.dtype, regions.sizes)
-    assume_pixels(op.operand_types()[0])
+    assume_pixels(op.operand_types()[0], op.result_types()[0])
     region = ir.AffineExpr.get_dim(0)
     corners = [[region, ir.AffineExpr.get_constant(i)] for i in range(4)]
     greatest = attributes["mode"] == "max"

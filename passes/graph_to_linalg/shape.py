@@ -45,6 +45,8 @@ def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> 
         return reshape_to(b, x, result.static_shape)
     if None not in (*op.operand_types()[0].shape, *result.shape) and result.rank and x.type.rank:
         return reshape_types(b, x, op.operand_types()[0].shape, result.shape)
+    if not result.rank and x.type.rank:  # all of its sizes are taken to be 1
+        return b.reshape(reshape_dynamic(b, x, [1]), [], [])
     if not result.rank or result.shape.count(None) > 1:
         return NoMatch(f"{op.operand_types()[0]} does not say the sizes of {result}")
     known = [s for s in result.shape if isinstance(s, int)]

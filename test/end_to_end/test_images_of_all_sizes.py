@@ -178,3 +178,30 @@ def test_images_of_many_sizes_in_turn(name: str, free: str, threads: int) -> Non
             assert got.shape == want.shape
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4 * np.abs(want).max(initial=1))
     assert len(levels) == compiled_levels, "something was compiled for one of the sizes"
+
+
+@pytest.mark.parametrize("by", ["call", "data"])
+def test_windows_without_padding_at_the_end(by: str) -> None:
+    """Outputs smaller than the input, channels that fill blocks in part: nothing behind them that would hide how types differ."""
+    net = Net(13)
+    x = "x" if by == "call" else net.op("Compress", ["x", "keep"], axis=2)
+    outputs = [
+        net.conv(x, (13, 31), 3, pads=[0] * 4), net.conv(x, (13, 32), 3, pads=[0] * 4), net.conv(x, (13, 21), 3, pads=[0] * 4, strides=[2, 2]),
+        net.conv(x, (13, 21), 2, pads=[0, 1, 0, 0], dilations=[2, 1]), net.conv(net.op("Relu", [net.conv(x, (13, 16), 3, pads=[0] * 4)]), (16, 21)),
+        net.conv(net.op("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2]), (13, 21)), net.op("AveragePool", [x], kernel_shape=[2, 3]),
+        net.op("LpPool", [net.conv(x, (13, 12), 1)], kernel_shape=[3, 1], strides=[3, 1]),
+        net.op("Transpose", [net.conv(x, (13, 21), 3, pads=[0] * 4)], perm=[0, 2, 3, 1]),
+        net.op("ConvTranspose", [x, net.weight(13, 9, 2, 2)], strides=[2, 2], pads=[1, 1, 0, 0]),
+    ]  # fmt: skip
+    source = net.model(outputs[0], FREE["both"] if by == "call" else (False,) * 3)
+    source.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs[1:])
+    if by == "data":
+        source.graph.input.append(helper.make_tensor_value_info("keep", TensorProto.BOOL, FIXED[1:2]))
+    compiled = stepwell.compile(source, specialise="never", threads=1)
+    session = onnxruntime.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+    for n, h, w in ((1, 9, 14), (2, 13, 18), (1, 3, 5)):
+        image = np.random.default_rng(h).standard_normal((n, 13, h, w) if by == "call" else (FIXED[0], 13, *FIXED[1:]), np.float32)
+        feeds = {"x": image} | ({"keep": np.arange(FIXED[1]) < h} if by == "data" else {})
+        got = compiled.run(feeds)
+        for name, want in zip(outputs, session.run(outputs, feeds), strict=True):
+            np.testing.assert_allclose(got[name], want, rtol=1e-4, atol=1e-4, err_msg=f"{name} of {h} x {w}")

@@ -179,14 +179,14 @@ def test_maxima_put_back() -> None:
     back = node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2, 3], strides=[2, 3])
     feeds = images(3, [(2, 4, 6), (1, 2, 3), (0, 6, 3), (3, 6, 9), (1, 8, 3)])
     plain = model([pool, back], IMAGE)
-    check(plain, feeds, by_meaning, others=1)  # no index means an element of no images
+    check(plain, feeds, by_meaning)
     larger = [node("Shape", ["x"], ["shape"]), node("Add", ["shape", "more"], ["s"])]
     back.input.append("s")
 
     def with_a_row(_: ModelProto, feed: Feed) -> Sequence[np.ndarray]:
         return [np.pad(by_meaning(plain, feed)[0], [(0, 0), (0, 0), (0, 1), (0, 0)])]
 
-    check(model([pool, *larger, back], IMAGE, more=np.array([0, 0, 1, 0])), feeds, with_a_row, others=1)
+    check(model([pool, *larger, back], IMAGE, more=np.array([0, 0, 1, 0])), feeds, with_a_row)
 
 
 NORMS: list[dict[str, Any]] = [

@@ -59,7 +59,7 @@ def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | Non
     wanted = b.known_sizes(shape, "the shape")
     if wanted is None:
         one = b.literal(element.reshape(()))
-        types = inferred_reshape(b, type_of(one), type_of(shape).shape)
+        types = inferred_reshape(b, type_of(one), type_of(shape).shape, b.partial_sizes(shape))
         return b.dynamic_expand(one, b.with_shape(shape, (types[0].rank,)), result_types=types)
     if not known(wanted):
         return b.expand(b.literal(element.reshape(())), shape=wanted)

@@ -29,11 +29,19 @@ def filter_window(
     return window(x, kernel, strides, pads, dilations, auto_pad)
 
 
+def with_channels(b: ImportBuilder, x: Value, channels: int) -> Value:
+    """`x` with as many channels as filters say, where its own number is free: it is assumed to be that."""
+    shape = dims_of(x)
+    if isinstance(shape[1], int) or not holds(shape[1], "==", channels):
+        return x
+    return b.with_shape(x, (shape[0], channels, *shape[2:]))
+
+
 def with_bias(b: ImportBuilder, y: Value, bias: Value | None) -> Value:
     """`y` plus one value for each channel."""
     if bias is None:
         return y
-    if type_of(bias).rank != 1 or type_of(bias).shape[0] not in (type_of(y).shape[1], None):
+    if type_of(bias).rank != 1 or not holds(type_of(bias).shape[0], "==", type_of(y).shape[1]):
         raise ModelError(f"the bias must have one value for each of the {size_text(type_of(y).shape[1])} channels, got {type_of(bias)}")
     return b.add(y, b.reshape(bias, shape=(1, -1) + (1,) * (type_of(y).rank - 2)))
 
@@ -54,7 +62,7 @@ def conv(
     group: int = 1,
 ) -> Value:
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
-    image = image_of(b, x, win)
+    image = image_of(b, with_channels(b, x, static_dims(w, "the weights")[1] * group), win)
     return with_bias(b, b.conv(image, w, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group), bias)
 
 
@@ -74,6 +82,7 @@ def conv_integer(
     group: int = 1,
 ) -> Value:
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
+    x = with_channels(b, x, static_dims(w, "the weights")[1] * group)
     image, filters = centred(b, x, x_zero_point, 1), centred(b, w, w_zero_point, 0)  # so that padding equals the zero point
     image = image_of(b, image, win)
     return b.conv(image, filters, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group)
@@ -114,6 +123,7 @@ def conv_transpose(
         edges = tuple(known_sizes(halved([max(total, 0) for total in totals], more_at_end=auto_pad == "SAME_UPPER")))
     if any(e < 0 for e in extra):
         raise UnsupportedError(f"output_padding={extra} is not supported; supported: 0 or more")
+    x = with_channels(b, x, static_dims(w, "the weights")[0])
     known = b.constant_value(w)
     if known is not None and np.isfinite(known).all():
         y = b.conv_transpose(x, w, strides=win.strides, pads=edges, dilations=win.dilations, group=group, output_padding=tuple(extra))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dim
@@ -19,7 +20,7 @@ LEAST_NORM = 1e-30  # what a row is divided by at least, so that a row of zeros 
 def per_feature(b: ImportBuilder, x: Value, numbers: Sequence[Any], what: str, dtype: str) -> Value:
     """One number for each feature (the last dimension of `x`), or one for all. Raises ModelError for another count."""
     kind = type_of(x)
-    if len(numbers) != 1 and (kind.rank == 0 or kind.shape[-1] not in (None, len(numbers))):
+    if len(numbers) != 1 and (kind.rank == 0 or not holds(kind.shape[-1], "==", len(numbers))):
         raise ModelError(f"{what} must have one entry, or one for each feature of {kind}; got {len(numbers)}")
     return b.literal(np.array(numbers).astype(to_numpy(dtype)))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, divides, holds, known, known_sizes, maximum
+from stepwell.dialects.core.sizes import Dim, Size, divides, has_elements, holds, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
@@ -34,7 +34,7 @@ def reshape(b: ImportBuilder, x: Value, shape: Value) -> Value:
 def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero: int = 0) -> Value:
     wanted = b.known_sizes(shape, "the shape")
     if wanted is None:
-        types = inferred_reshape(b, type_of(x), type_of(shape).shape)
+        types = inferred_reshape(b, type_of(x), type_of(shape).shape, reshaped_sizes(b, x, shape, allowzero))
         if not holds(types[0].size, "==", type_of(x).size):
             raise ModelError(f"the model declares {types[0]}, which has another number of elements than the operand {type_of(x)}")
         return b.dynamic_reshape(x, shape if allowzero else with_kept_sizes(b, x, shape), result_types=types)
@@ -45,11 +45,21 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
             if axis >= len(have):
                 raise ModelError(f"shape {list(wanted)} keeps dimension {axis}, but its input is {type_of(x)}")
             sizes.append(have[axis])
-        elif not (allowzero or isinstance(size, int) or have[axis : axis + 1] == (size,)) and not holds(size, "!=", 0):
+        elif not allowzero and isinstance(size, Size) and not has_elements(size, have[axis] if axis < len(have) else 1):  # 0 keeps that of `x`
             raise ModelError(f"shape {list(wanted)} has a size of 0")
         else:
             sizes.append(size)
     return b.with_shape(x, completed(sizes, type_of(x)))
+
+
+def reshaped_sizes(b: ImportBuilder, x: Value, shape: Value, allowzero: int) -> list[Dim] | None:
+    """The sizes of a reshape to a shape that the run computes, as far as it is known; None where its length is not."""
+    have, wanted = dims_of(x), b.partial_sizes(shape)
+    if wanted is None:
+        return None
+    kept = [not allowzero and size == 0 and axis < len(have) for axis, size in enumerate(wanted)]
+    certain = [isinstance(size, int) and (size > 0 or bool(allowzero and size == 0)) for size in wanted]
+    return [have[axis] if keep else size if sure else None for axis, (size, keep, sure) in enumerate(zip(wanted, kept, certain, strict=True))]
 
 
 def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
@@ -120,8 +130,18 @@ def transpose(b: ImportBuilder, x: Value, *, perm: Sequence[int] | None = None) 
 def expand(b: ImportBuilder, x: Value, shape: Value) -> Value:
     wanted = b.known_sizes(shape, "the shape")
     if wanted is None:
-        return b.dynamic_expand(x, shape, result_types=inferred_reshape(b, type_of(x), type_of(shape).shape))
+        return b.dynamic_expand(x, shape, result_types=inferred_reshape(b, type_of(x), type_of(shape).shape, expanded_sizes(b, x, shape)))
     return broadcast_to(b, x, wanted)
+
+
+def expanded_sizes(b: ImportBuilder, x: Value, shape: Value) -> list[Dim] | None:
+    """The sizes of an expansion to a shape that the run computes, as far as it is known: two that are broadcast are equal, or one is 1."""
+    have, wanted = dims_of(x), b.partial_sizes(shape)
+    if wanted is None:
+        return None
+    rank = max(len(have), len(wanted))
+    old, new = [1] * (rank - len(have)) + list(have), [1] * (rank - len(wanted)) + wanted
+    return [h if w == 1 or (isinstance(h, int) and h != 1) else w if h == 1 or isinstance(w, int) else None for h, w in zip(old, new, strict=True)]
 
 
 def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int | Size]) -> Value:
@@ -230,7 +250,7 @@ def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | 
 
 def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int | Size, mode: str) -> Value:
     """Where along a dimension each element of the padded one comes from, of which not all sizes are known before it runs."""
-    holds(size, ">", 0)  # there is something to copy
+    has_elements(size, low + high)  # there is something to copy
     here = counting(b, size + low + high)
     here, length = b.sub(here, size_scalar(b, low, here)), size_scalar(b, size, here)
     zero, one, two = (b.scalar(number, like=here) for number in (0, 1, 2))

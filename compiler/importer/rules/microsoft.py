@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
@@ -143,7 +144,7 @@ def quick_gelu(b: ImportBuilder, x: Value, *, alpha: float = 1.702) -> Value:
 def row_vector(x: Value, vector: Value, what: str) -> Value:
     """A vector with an entry for each element of the last dimension of `x`. Raises ModelError for anything else."""
     kind, last = type_of(vector), type_of(x).shape[-1:]
-    if kind.rank != 1 or not last or (None not in (kind.shape[0], last[0]) and kind.shape[0] != last[0]):
+    if kind.rank != 1 or not last or not holds(last[0], "==", kind.shape[0]):
         raise ModelError(f"{what} must be a vector for the last dimension of {type_of(x)}, got {kind}")
     return vector
 
@@ -154,7 +155,7 @@ def bias_softmax(b: ImportBuilder, x: Value, bias: Value, *, axis: int = 1, is_i
     """The softmax of `x + bias` over all dimensions from `axis` on together. The bias is repeated along inner or along outer dimensions."""
     kind, given = type_of(x), type_of(bias)
     total = b.add(x, bias)
-    if (is_inner_broadcast and given.rank != kind.rank) or type_of(total).shape != kind.shape:
+    if (is_inner_broadcast and given.rank != kind.rank) or not same_sizes(type_of(total).shape, kind.shape):
         raise ModelError(f"its bias {given} does not broadcast to {kind} (is_inner_broadcast={is_inner_broadcast})")
     axis = normalized_axis(axis, kind.rank)
     if axis == kind.rank - 1:

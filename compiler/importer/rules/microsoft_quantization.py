@@ -5,6 +5,7 @@ What is linear is computed on integers, the rest in f32. ONNX Runtime rounds som
 
 from collections.abc import Callable, Sequence
 
+from stepwell.dialects.core.sizes import same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
@@ -291,7 +292,7 @@ def qgemm(
     columns = b.transposed(rhs, (1, 0)) if transB else rhs
     product = matmul_integer(b, rows, columns, number(b, lhs_zero_point, "the zero point of A"), rhs_zero_point)
     total = product if bias is None else b.add(product, bias)
-    if type_of(total).shape != type_of(product).shape:
+    if not same_sizes(type_of(total).shape, type_of(product).shape):
         raise ModelError(f"the bias does not fit the product {type_of(product)}: together they are {type_of(total)}")
     scales = sides(b, rows, number(b, lhs_scale, "the scale of A"), columns, rhs_scale, product)
     if alpha != 1.0:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value
@@ -80,7 +81,7 @@ def beside(b: ImportBuilder, parameter: Value, total: Value, what: str, axis: in
     kind, rank = type_of(parameter), type_of(total).rank
     if is_single(kind):
         return b.with_shape(parameter, ())
-    if axis is not None and kind.rank == 1 and -rank <= axis < rank and type_of(total).shape[axis] in (None, *kind.shape):
+    if axis is not None and kind.rank == 1 and -rank <= axis < rank and holds(type_of(total).shape[axis], "==", kind.shape[0]):
         return b.reshape(parameter, shape=tuple(-1 if i == axis % rank else 1 for i in range(rank)))
     if axis is not None and 1 < kind.rank == rank:
         return parameter  # whether it fits is for the product to say
@@ -92,7 +93,7 @@ def requantized(b: ImportBuilder, total: Value, scales: Sequence[Value], scale: 
     factor = b.div(multiplied(b, scales), b.convert(beside(b, scale, total, "the scale of the result", None), "f32"))
     zero = beside(b, zero_point, total, "the zero point of the result", None)
     made = saturated(b, b.round(b.mul(b.convert(total, "f32"), factor)), zero, type_of(zero_point).dtype)
-    if type_of(made).shape != type_of(total).shape:
+    if not same_sizes(type_of(made).shape, type_of(total).shape):
         raise ModelError(f"its scales broadcast the product {type_of(total)} to {type_of(made)}")
     return made
 

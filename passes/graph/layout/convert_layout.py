@@ -9,7 +9,7 @@ from stepwell.dialects.core.types import to_numpy
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import program_functions
+from stepwell.passes.framework.rewriting import program_functions, replace_results
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, rule_of
 from stepwell.passes.graph.layout.channel_layouts import FILLING
 from stepwell.passes.graph.layout.channel_readers import readers
@@ -71,9 +71,8 @@ class ConvertLayout(Pass):
                     found[operation.results[0]] = blocked
                     continue
                 made.add(blocked.value)
-                plain = layout.unpack(blocked)
+                [plain] = replace_results(operation, [layout.unpack(blocked)], layout)
             found[plain] = blocked
-            operation.results[0].replace_all_uses_with(plain)
             operation.erase()
             state.count(self.name)
 

@@ -18,7 +18,7 @@ from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC, LINE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import program_functions
+from stepwell.passes.framework.rewriting import program_functions, replace_results
 from stepwell.passes.graph.integer_products import fastest, kind_of, multiplies_narrow, widened
 from stepwell.passes.graph.layout.few_bits import FEW_ROWS, Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
@@ -89,7 +89,7 @@ class PackMatmul(Pass):
             apart = "; rows that would meet in few sets of a cache are padded" if reads_padded else ""
             slices = "; rows are multiplied in slices of a byte" if maker is not None and is_sliced(maker) else ""
             state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns{apart}{slices}")
-            operation.results[0].replace_all_uses_with(result)
+            replace_results(operation, [result], GraphBuilder(state.weights))
             replaced.append(operation)
             state.count(self.name)
         erase_unused([*replaced, *(maker for value in layout.packed if (maker := defining_op(value)) is not None)])

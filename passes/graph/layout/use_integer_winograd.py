@@ -22,6 +22,7 @@ from stepwell.dialects.graph.winograd import TAPS
 from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.integer_products import (
     IntegerProductPass,
     ProductRewriting,
@@ -150,7 +151,7 @@ class _Replacing(ProductRewriting):
                 u = w
             group = op.opview.attribute_values()["group"]
             result = cut_back(b.integer_winograd_conv(x, u, tile=tile, group=group, transformed=variant.transformed), whole, b)
-        op.results[0].replace_all_uses_with(result)
+        [result] = replace_results(op, [result], b)
         self.replaced.append(op)
         sink(result, b)
 

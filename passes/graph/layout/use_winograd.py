@@ -12,6 +12,7 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import POINTS, TAPS, error_bound, transformed_filters
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.layout.winograd_cost import Sizes, Variant, best, direct_cost, winograd_cost
 from stepwell.passes.graph.layout.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 from stepwell.passes.graph.matching import deferred_weight, producer, source_of
@@ -66,7 +67,7 @@ class UseWinograd(Pass):
                 state.decline(self.name, inner, result)
                 continue
             state.did(self.name, inner, _told(result))
-            inner.results[0].replace_all_uses_with(result)
+            [result] = replace_results(inner, [result], GraphBuilder(state.weights))
             inner.erase()
             sink(result, GraphBuilder(state.weights))
             state.count(self.name)

@@ -1,5 +1,7 @@
 """The names that free dimensions get, and how far they go: through the types of a whole model, to its outputs and its messages."""
 
+import unicodedata
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,65 @@ def test_an_expression_is_checked_when_the_model_runs() -> None:
     compiled = stepwell.compile(relu(["n"], ["n + 1"]))
     one, two = np.ones(3, np.float32), np.ones(4, np.float32)
     assert [y.shape for y in compiled(one, two)] == [(3,), (4,)]
-    with pytest.raises(stepwell.InputError, match=r"'x1': expected n \+ 1 = 4, as the sizes of 'x0' say, got 5"):
-        compiled(one, np.ones(5, np.float32))
+    with pytest.warns(stepwell.ModelWarning, match=r"'x1': expected n \+ 1 = 4, as the sizes of 'x0' say, got 5: equal names"):
+        assert compiled(one, np.ones(5, np.float32))[1].shape == (5,)
+
+
+def test_names_are_compared_as_they_are_written() -> None:
+    """Python's parser reads some letters as others, by NFKC: types have their symbols in their text, and these must not become one."""
+    alike = ["\uff4e", "n", "\u212a", "K", "\u00b5", "\u03bc", "\uff4d\uff41\uff58", "\uff49\uff46", "\uff4e + 1", "n // 0", "n % 0", "n // (K - K)"]
+    shapes = names(relu(alike, [None, *alike[1:]]))
+    assert len(set(shapes[0])) == len(alike)
+    assert all(str(size).isidentifier() and unicodedata.is_normalized("NFKC", str(size)) for size in shapes[0])
+    assert shapes[0][1::2][:3] == ("n", "K", "\u03bc")
+    assert shapes[1] == ("x1_0", *shapes[0][1:])
+
+
+def test_texts_without_end_are_names() -> None:
+    """Powers of powers, products of sums and long sums: a sum of products would take all memory, or the parser's stack."""
+    power, tower = "9", "n"
+    for _ in range(9):
+        power, tower = f"({power})**9", f"({tower} + 1)**9"
+    texts = [power, tower, "*".join(f"(n + m + {i})" for i in range(40)), "+".join(["n"] * 5000), "(" * 500 + "n" + ")" * 500, "9" * 60 + "*n"]
+    shapes = names(relu(["n", "m"], texts[:3], texts[3:]))
+    assert all(str(size).isidentifier() for shape in shapes[1:3] for size in shape)
+
+
+def test_words_that_are_no_names_stand_for_sizes_of_their_own() -> None:
+    words = ["?", "None", "unk__7", "dynamic", " ", "-1", "*", "unknown"]
+    shapes = names(relu([word for word in words for _ in range(2)], words))
+    assert shapes[0] == tuple(f"x0_{i}" for i in range(2 * len(words)))
+    assert shapes[1] == tuple(f"x1_{i}" for i in range(len(words)))
+    fixed = stepwell.compile(relu(["?", 3], ["?", 3]), shapes={"x0": (2, 3)})
+    assert [info.shape for info in fixed.inputs] == [(2, 3), ("x1_0", 3)]
+
+
+@pytest.mark.parametrize("specialise", ["auto", "always", "never"])
+def test_equal_names_of_sizes_that_differ_are_told_apart(specialise: str) -> None:
+    nodes = [helper.make_node("GlobalMaxPool", ["x"], ["m"]), helper.make_node("Concat", ["v", "w"], ["y"], axis=1)]
+    source = model(nodes, {"x": ["n", 3, "s", "s"], "v": ["n", "k"], "w": ["n", "k + 1"]}, ["m", "y"])
+    compiled = stepwell.compile(source, specialise=specialise, threads=1)
+
+    def check(x: tuple[int, int], v: tuple[int, int], w: tuple[int, int]) -> None:
+        image, *both = (np.random.default_rng(x[0]).standard_normal(shape, np.float32) for shape in ((2, 3, *x), v, w))
+        m, y = compiled(image, *both)
+        np.testing.assert_array_equal(m[:, :, 0, 0], image.max((2, 3)))
+        np.testing.assert_array_equal(y, np.concatenate(both, axis=1))
+
+    with pytest.warns(stepwell.ModelWarning, match="expected s = 4, as in input 'x', got 9: equal names of dimensions are told apart"):
+        check((4, 9), (2, 1), (2, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        for x in ((5, 5), (7, 2), (4, 9), (3, 3)):
+            check(x, (2, 1), (2, 2))
+        check((6, 6), (2, 4), (2, 4))
+        check((6, 6), (1, 3), (1, 4))
+    with pytest.raises(stepwell.InputError, match=r"'w': expected n = 2, as in input 'x', got 3"):
+        check((4, 4), (2, 2), (3, 3))  # which the model itself cannot take
+    shapes = {"x": (2, 3, 8, 9), "v": (2, 1), "w": (2, 2)}
+    assert compiled.specialise(shapes).inputs[0].shape == (2, 3, 8, 9)
+    apart = stepwell.compile(source, specialise=specialise, same_names=False)
+    assert [info.shape for info in apart.inputs] == [("x_0", 3, "x_2", "x_3"), ("v_0", "v_1"), ("w_0", "w_1")]
 
 
 def test_shape_arithmetic_becomes_expressions() -> None:

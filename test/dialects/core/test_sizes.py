@@ -43,7 +43,7 @@ def _combined(children: Any) -> Any:
         pairs.map(lambda p: (p[0][0] * p[1][0], lambda v: p[0][1](v) * p[1][1](v))),
         pairs.map(lambda p: (maximum(p[0][0], p[1][0]), lambda v: max(p[0][1](v), p[1][1](v)))),
         pairs.map(lambda p: (minimum(p[0][0], p[1][0]), lambda v: min(p[0][1](v), p[1][1](v)))),
-        st.tuples(children, st.integers(1, 9)).map(lambda p: (p[0][0] // p[1], lambda v: p[0][1](v) // p[1])),
+        st.tuples(children, st.integers(-3, 9).filter(bool)).map(lambda p: (p[0][0] // p[1], lambda v: p[0][1](v) // p[1])),
         st.tuples(children, st.integers(1, 9)).map(lambda p: (p[0][0] % p[1], lambda v: p[0][1](v) % p[1])),
     )
 
@@ -90,6 +90,9 @@ def test_folding_gives_the_same(pair: Any, values: dict[str, int]) -> None:
         (n * s * 768 // (64 * s), "12*n"),
         (2 * ((h - 1) // 2 + 1), "2*((h + 1) // 2)"), (n % 8, "n - 8*(n // 8)"), (maximum(s - 1, 0), "max(0, s - 1)"),
         ((h * w) // (n * s), "(h*w) // (n*s)"), (n - n + 3, "3"), ((n + s) // 1, "n + s"), (minimum(n, s, 4), "min(4, n, s)"),
+        ((2 * h + h // 2) // 2, "h + h // 4"), (minimum(maximum(minimum(n, s), 3), maximum(s, 0)), "min(max(3, min(n, s)), s)"),
+        ((5 - n) // -2, "(n + 1) // 2 - 3"), (-n // -4, "n // 4"), (minimum(n, s, maximum(n, 3)), "min(n, s)"),
+        (maximum(minimum(maximum(-2, n - 1), n - 1), 0), "max(0, n - 1)"),
     ],
 )  # fmt: skip
 def test_normal_forms(size: Any, text: str) -> None:
@@ -132,6 +135,10 @@ def test_an_extreme_is_known_to_be_beyond_what_it_is_of() -> None:
     assert maximum(-(missing // 2), 0) == 0
     assert n + s - minimum(n, s + 1) + 1 > 0
     assert not always(missing, ">", 0)
+    cut = minimum(n, 9)
+    assert n - cut >= 0
+    assert 2 * n + s - cut - minimum(n, s, 4) >= 0
+    assert not always(n + s - 2 * minimum(n, s + 1), ">=", 0)
     assert not always(20 - minimum(n, 21), ">=", 0)
 
 

@@ -345,3 +345,18 @@ func.func @main(%x: tensor<1x?x6x6xf32, "c">, %w: tensor<16x?x3x3xf32, "c">) -> 
   %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x?x6x6xf32, "c">, tensor<16x?x3x3xf32, "c">) -> tensor<1x16x4x4xf32>
   return %0 : tensor<1x16x4x4xf32>
 }
+
+// -----
+
+// A result keeps the type that the op before had, where inference says a size in other words: the function states it too.
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: -> tensor<?x12x?xf32, "a, max(0, n - 2)">
+// CHECK: "graph.blocked_conv"
+// CHECK: %[[Y:[0-9]+]] = "graph.reshape"({{.*}} -> tensor<?x12x?xf32, "a, max(0, n - 2)">
+// CHECK: return %[[Y]]
+func.func @main(%x: tensor<?x16x?xf32, "a, n">) -> tensor<?x12x?xf32, "a, max(0, n - 2)"> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<12x16x3xf32>} : () -> tensor<12x16x3xf32>
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1>, group = 1 : i64, pads = array<i64: 0, 0>, strides = array<i64: 1>} : (tensor<?x16x?xf32, "a, n">, tensor<12x16x3xf32>) -> tensor<?x12x?xf32, "a, max(0, n - 2)">
+  return %0 : tensor<?x12x?xf32, "a, max(0, n - 2)">
+}
