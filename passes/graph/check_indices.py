@@ -184,7 +184,8 @@ class _Checks:
     def add_indices(self, op: ir.Operation, asked: IndexOperand) -> None:
         """Check the indices of an op."""
         sizes = {dim: size for dim, size in reach(op, asked).items() if size is not None}
-        by_column, compared = len(sizes) > 1, self._are_inside(sizes.values()) or self.may_lack(sizes.values())
+        by_column, empty = len(sizes) > 1, asked.reads != 0 and not all(always(size, ">", 0) for size in sizes.values())
+        compared = self._are_inside([*sizes.values(), *([asked.reads] if empty else [])]) or self.may_lack(sizes.values())
         source = asked.indices if by_column else same_elements(asked.indices)
         key = (source, by_column, asked.from_start, tuple(sizes.values()) if compared else ())
         if key not in self.made:
@@ -197,7 +198,7 @@ class _Checks:
                 hidden = self.b.reduce_max(codes, axes=axes, keepdims=False)
             self.made[key] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
         of = (nodes_text(op.location), op.name, self.made[key], tuple(sizes), tuple(sizes.values()))
-        count = 1 if compared or asked.reads is None or always(asked.reads, ">", 0) else asked.reads
+        count = 1 if compared or not empty or asked.reads is None else asked.reads
         self.checks.append(IndexCheck(*of, from_start=asked.from_start, compared=compared, count=count))
 
     def _are_inside(self, sizes: Iterable[Dim]) -> bool:

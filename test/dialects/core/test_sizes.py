@@ -163,7 +163,8 @@ def test_lists_of_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [*("", "n +", "n / 2", "f(n)", "n ** s", "'n'", "n.real", "max(n)", "[n]", "1.5", "True", "n if s else h"), "__import__('os')"]
+    "text", [*("", "n +", "n / 2", "f(n)", "n ** s", "'n'", "n.real", "max(n)", "[n]", "1.5", "True", "n if s else h"), "__import__('os')",
+             "n // 0", "n % (3 - 3)", "((((9**9)**9)**9)**9)**9", "((((n + 1)**9)**9)**9)**9", "+".join(["n"] * 5000)]
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(InferenceError, match="expected"):
@@ -171,5 +172,6 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_a_name_that_is_no_word_is_refused() -> None:
-    with pytest.raises(InferenceError, match="must be a word, got 'batch size'"):
-        symbol("batch size")
+    for name in ("batch size", "\uff4e", "\u212a", "if", "max", ""):  # among them letters that Python reads as others
+        with pytest.raises(InferenceError, match=f"must be a word, got '{name}'"):
+            symbol(name)
