@@ -201,11 +201,13 @@ class ImportBuilder(GraphBuilder):
         return None if said and sizes is not None and any(map(self.symbols.is_of_elements, sizes)) else sizes
 
     def partial_sizes(self, value: Value) -> list[Dim] | None:
-        """The entries of a list of sizes, None for those that are not known; None if even its length is not.
+        """The entries of a list of sizes, None for those that are not known; None if even its length is not, or no tensor has as many dimensions.
 
         Parts of a concatenation may be known where the run computes the others.
         """
         length = type_of(value).size
+        if isinstance(length, int) and length > MAX_RANK:
+            return None
         found = self.symbolic.value(value)
         if found is not None or not isinstance(length, int):
             return None if found is None else list(found.reshape(-1))
