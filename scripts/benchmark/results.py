@@ -113,8 +113,8 @@ class Comparison:
 
     def ratio(self, network: str, threads: int, of: str, to: str) -> Statistic | None:
         """How many times faster `to` is than `of` (labels): the median of that ratio over the rounds, and its quartiles; None without both."""
-        pairs = zip(self.cell(network, of, threads).rounds, self.cell(network, to, threads).rounds, strict=False)
-        ratios = [self.average(slow) / self.average(fast) for slow, fast in pairs]
+        slow, fast = (self.cells.get((network, label, threads), Cell()).rounds for label in (of, to))
+        ratios = [self.average(a) / self.average(b) for a, b in zip(slow, fast, strict=False)]
         return Statistic(statistics.median(ratios), *quartiles(ratios)) if ratios else None
 
     def best_peer(self, network: str, threads: int) -> str | None:

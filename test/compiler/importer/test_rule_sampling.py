@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import pairs
+from covering import each, pairs
 from every import every
 from importing import Arrays, assert_close, check, floats, ints, model, node, rng
 from native_checks import check_model, natively_together
@@ -33,10 +33,11 @@ def grid_of(theta: np.ndarray, spatial: tuple[int, ...], aligned: int) -> np.nda
     return np.asarray(np.einsum("...k,nrk->n...r", positions, theta.astype(np.float64)))
 
 
+GRIDS = [(1, 4, 5), (2, 3, 1), (1, 1, 1), (0, 2, 3), (2, 0, 3), (1, 2, 3, 4), (2, 1, 3, 2), (3, 2, 2, 1)]
+
+
 @natively_together
-@every("free", [False, True])
-@every("aligned", [0, 1])
-@every("sizes", [(1, 4, 5), (2, 3, 1), (1, 1, 1), (0, 2, 3), (2, 0, 3), (1, 2, 3, 4), (2, 1, 3, 2), (3, 2, 2, 1)])
+@each({"sizes": GRIDS, "aligned": [0, 1], "free": [False, True]})
 def test_affine_grids(sizes: tuple[int, ...], aligned: int, free: bool) -> None:
     """Images and volumes, of one element, of none, a batch of one; sizes that are constants, or those of another input that is free."""
     batch, *spatial = sizes

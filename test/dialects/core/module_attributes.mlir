@@ -56,7 +56,7 @@ module attributes {stepwell.checks = [{ode = "n", op = "o", result = 0 : i64, di
 
 // -----
 
-// expected-error @below {{there is no attribute 'stepwell.input'; expected stepwell.inputs, stepwell.outputs, stepwell.nodes, stepwell.size_hints, stepwell.checks, stepwell.arena}}
+// expected-error @below {{there is no attribute 'stepwell.input'; expected stepwell.inputs, stepwell.outputs, stepwell.any_integers, stepwell.nodes, stepwell.size_hints, stepwell.checks, stepwell.arena}}
 module attributes {stepwell.input = []} {}
 
 // -----

@@ -22,6 +22,7 @@ from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
 from stepwell.dialects.graph.evaluate import Evaluator
+from stepwell.passes.graph.widen_halves import rounds_result
 
 # Ops that round nothing: they move data, choose among it, look at it, or compute on integers.
 EXACT = frozenset((
@@ -67,6 +68,8 @@ class Disturbed(Evaluator):
         name = op.operation.name.removeprefix("graph.")
         if self.absolute and name in ("cast", "matmul"):  # from f64, in which we compute some nodes of narrower types
             return [self.off_by(y, 16 * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in super().results_of(op, values)]
+        if name == "cast" and rounds_result(op.operation):  # what follows may read the wider number (widen-halves)
+            return [self.off(y, ULPS) for y in super().results_of(op, values)]
         if name in CHOOSING:
             return [self.either_zero(y) for y in super().results_of(op, values)]
         if not isinstance(op, GraphOp) or isinstance(op, (FusedOp, IfOp, LoopOp)) or name in EXACT:
