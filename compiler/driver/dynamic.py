@@ -195,8 +195,9 @@ class DynamicModel:
         made = DynamicModel(
             inputs=self.inputs, outputs=self.outputs, compile_shapes=self._compile, capacity=self.capacity, values=self.values,
             by_shape=self.by_shape, program=self._program, about=self._about, background=self._background,
-            why_not_general=self.why_not_general, compile_bound=self._compile_bound,
+            why_not_general=self.why_not_general, compile_bound=self._compile_bound, compile_apart=self._compile_apart,
         )  # fmt: skip
+        made._apart, made._warned = self._apart, self._warned
         with self._lock:
             for table, own in ((self._models, made._models), (self._general, made._general)):
                 for key, entry in table.items():

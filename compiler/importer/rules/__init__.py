@@ -40,7 +40,8 @@ from stepwell.importer.rules import (
 )
 
 __all__ = [
-    "activations", "affine_grid",
+    "activations",
+    "affine_grid",
     "attention",
     "constants",
     "contractions",

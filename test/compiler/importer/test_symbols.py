@@ -1,5 +1,6 @@
 """The names that free dimensions get, and how far they go: through the types of a whole model, to its outputs and its messages."""
 
+import copy
 import unicodedata
 import warnings
 from pathlib import Path
@@ -107,6 +108,8 @@ def test_equal_names_of_sizes_that_differ_are_told_apart(specialise: str) -> Non
             check(x, (2, 1), (2, 2))
         check((6, 6), (2, 4), (2, 4))
         check((6, 6), (1, 3), (1, 4))
+        compiled = copy.copy(compiled)  # which `check` runs from here on
+        check((8, 5), (2, 1), (2, 2))
     with pytest.raises(stepwell.InputError, match=r"'w': expected n = 2, as in input 'x', got 3"):
         check((4, 4), (2, 2), (3, 3))  # which the model itself cannot take
     shapes = {"x": (2, 3, 8, 9), "v": (2, 1), "w": (2, 2)}
