@@ -4,13 +4,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.importer.builder import ImportBuilder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-NARROW, WIDE = ("f16", "bf16"), "f32"
+WIDE = "f32"  # what halves are computed in
 
 
 def rounded_once(rule: Function) -> Function:
@@ -35,12 +36,12 @@ def rounded_once(rule: Function) -> Function:
 
 def narrow_type(inputs: Sequence[Any]) -> str | None:
     """The element type of the first of a node's inputs that is a narrow float; None if none is."""
-    return next((type_of(v).dtype for v in inputs if isinstance(v, ir.Value) and type_of(v).dtype in NARROW), None)
+    return next((type_of(v).dtype for v in inputs if isinstance(v, ir.Value) and type_of(v).dtype in HALVES), None)
 
 
 def widened(b: ImportBuilder, inputs: Sequence[Any]) -> list[Any]:
     """The inputs, those of narrow floats in f32."""
-    return [b.convert(v, WIDE) if isinstance(v, ir.Value) and type_of(v).dtype in NARROW else v for v in inputs]
+    return [b.convert(v, WIDE) if isinstance(v, ir.Value) and type_of(v).dtype in HALVES else v for v in inputs]
 
 
 def narrowed(b: ImportBuilder, results: Sequence[Any], narrow: str, types: Sequence[TensorType | None]) -> tuple[Any, ...]:

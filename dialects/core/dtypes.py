@@ -6,6 +6,8 @@ import numpy as np
 from stepwell.dialects.support.errors import ElementTypeError
 
 FLOATS = ("f16", "bf16", "f32", "f64")
+HALVES = ("f16", "bf16")
+"""Floats of 16 bits: they are computed in f32, and rounded once."""
 SIGNED = ("i8", "i16", "i32", "i64")
 UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
 INTEGERS = SIGNED + UNSIGNED

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, product
 from stepwell.dialects.core.types import is_float, type_of
@@ -150,7 +151,7 @@ def steps_between(b: GraphBuilder, start: ir.Value, limit: ir.Value, step: ir.Va
     dtype = type_of(start).dtype
     zero = b.cast(b.literal(np.array(0)), to=dtype, saturate=True)
     if is_float(dtype):
-        wide = [b.cast(v, to="f32" if dtype in ("f16", "bf16") else dtype, saturate=True) for v in (start, limit, step)]
+        wide = [b.cast(v, to="f32" if dtype in HALVES else dtype, saturate=True) for v in (start, limit, step)]
         steps = b.ceil(b.div(b.sub(wide[1], wide[0]), wide[2]))
         count = b.cast(b.maximum(steps, b.sub(wide[0], wide[0])), to="i64", saturate=True)
     else:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.sizes import product
@@ -16,7 +17,7 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.layout.few_bits import FEW_ROWS
 from stepwell.passes.graph.matching import erase_unused, is_elementwise, is_stored
 
-HALVES, SINGLE = ("f16", "bf16"), "f32"
+SINGLE = "f32"
 COMPUTING = (Fusion.REDUCTION, Fusion.COMPLEX)
 
 

@@ -1,8 +1,9 @@
 """Conversion of one scalar between element types, with defined results for every input."""
 
+from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.core.types import BOOL, is_float, is_unsigned
-from stepwell.passes.graph_to_linalg.linalg_builder import NARROW, LinalgBuilder, element, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element, highest, lowest
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 
@@ -34,7 +35,7 @@ def _integer_to_float(b: LinalgBuilder, x: ir.Value, source: str, target: str) -
     convert = arith.UIToFPOp if is_unsigned(source) else arith.SIToFPOp
     if source == BOOL:
         return arith.SelectOp(x, b.scalar(1, target), b.scalar(0, target)).result
-    if target not in NARROW:
+    if target not in HALVES:
         return convert(element(target), x).result
     if target == "f16" and x.type.width <= 16:
         return b.narrow(convert(element("f32"), x).result, target)
@@ -57,7 +58,7 @@ def _rounded_to_odd(b: LinalgBuilder, x: ir.Value, source: str) -> ir.Value:
 
 def _from_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
     if is_float(target):
-        if source == "f64" and target in NARROW:
+        if source == "f64" and target in HALVES:
             return _round_once(b, x, target)
         wide = b.widen(x)
         if target == "f64":

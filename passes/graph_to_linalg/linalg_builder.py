@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stepwell.dialects.core.attributes import dense, dense_value
+from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.core.sizes import Dim, Size
@@ -17,12 +18,11 @@ from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.passes.framework.registry import PassState
 
 OpFoldResult: TypeAlias = "int | ir.Value"
-NARROW = ("f16", "bf16")
 
 
 def compute_dtype(dtype: str) -> str:
     """The type in which elements of `dtype` are computed and summed: f32 for the narrow floats, else itself."""
-    return "f32" if dtype in NARROW else dtype
+    return "f32" if dtype in HALVES else dtype
 
 
 def element(dtype: str) -> ir.Type:

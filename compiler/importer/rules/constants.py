@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.mlir import defining_op
 from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, from_numpy, is_float, to_numpy, type_of
@@ -95,7 +96,7 @@ def range_(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> Value:
 
 @onnx_rule("Range", since=27)
 def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
-    if stash_type != TensorProto.FLOAT and type_of(start).dtype in ("f16", "bf16"):
+    if stash_type != TensorProto.FLOAT and type_of(start).dtype in HALVES:
         raise UnsupportedError(f"stash_type={stash_type} is not supported for {type_of(start).dtype}; supported: 1 (float)")
     bounds = [b.with_shape(v, ()) for v in (start, limit, delta)]
     if any(b.constant_value(v) is None for v in bounds):
@@ -112,7 +113,7 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
     b.check_size(tensor)
     if count > COUNTED:
         return b.range(*bounds, result_types=[tensor])
-    wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in ("f16", "bf16") else to_numpy(tensor.dtype)
+    wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in HALVES else to_numpy(tensor.dtype)
     return constant_tensor(b, (np.array(first, wide) + np.arange(count).astype(wide) * np.array(step, wide)).astype(to_numpy(tensor.dtype)))
 
 

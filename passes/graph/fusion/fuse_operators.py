@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import create_operation, defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim
@@ -21,13 +22,12 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_from_start, read_in_slices, read_once, read_turned
-from stepwell.passes.graph.integer_products import HALF, SINGLE
+from stepwell.passes.graph.integer_products import SINGLE
 from stepwell.passes.graph.matching import has_one_use, is_used, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow, read_shared
 
 NAME = "fuse-operators"
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
-HALVES = ("f16", HALF)  # floats of 16 bits
 COPYING = (ConcatOp, ScatterElementsOp, ScatterNdOp, OverwriteOp)  # ops that copy their operands, or one of them
 _COPIED = {ConcatOp: slice(None), OverwriteOp: slice(1, 2)}  # which ones; of others the first
 
