@@ -30,6 +30,7 @@ LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
 ImportGraph = Callable[[GraphProto, Sequence[Any]], tuple[Any, ...]]  # values as in sequences.py, tensors and others
 Attempt = Callable[[Callable[[], Any]], Any]
+ImportBranches = Callable[[Sequence[tuple[ir.Block, GraphProto]]], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class NodeContext:
     import_graph: ImportGraph
     attempt: Attempt
     """Calls a function, and gives what it returns, or None if it failed or some node inside was not imported: then nothing is left of it."""
+    import_branches: ImportBranches
+    """As `import_graph` for each of two graphs, at the end of its block: the values, or, of one, why it cannot be valid where the other can."""
 
     @property
     def output_count(self) -> int:
@@ -92,7 +95,7 @@ class ImportBuilder(GraphBuilder):
         self.symbolic = SymbolicValues(self.known_values, partial(_elements_of, symbols, self.inputs, self.elements))  # no cycle
         self._bound: dict[tuple[ir.Block, Value], tuple[Size, ...]] = {}
         self.origins = OriginFinder(self.known_values, self.symbols.origins)
-        self.node = NodeContext(0, (), (), lambda graph, arguments: (), lambda build: build())
+        self.node = NodeContext(0, (), (), lambda graph, arguments: (), lambda build: build(), lambda branches: [() for _ in branches])
 
     @contextmanager
     def at(self, node: NodeContext) -> Iterator[None]:
@@ -251,6 +254,15 @@ class ImportBuilder(GraphBuilder):
             return int(number) if not isinstance(number, float) or number.is_integer() else None
         found = self.symbolic.value(value)
         return None if found is None or found.size != 1 else found.reshape(-1)[0]
+
+    def uniform_value(self, value: Value) -> Any:
+        """The number that all elements of a tensor are, whatever its sizes, as one that ConstantOfShape makes; None if that is not known."""
+        while (array := self.constant_value(value)) is None:
+            op = defining_op(value)
+            if op is None or op.name not in ("graph.expand", "graph.dynamic_expand", "graph.reshape", "graph.dynamic_reshape", "graph.tile"):
+                return None
+            value = op.operands[0]
+        return array.flat[0].item() if array.size and (array == array.flat[0]).all() else None
 
     def require_if_given(self, values: Sequence[Value], what: str) -> None:
         """Raise NotConstantError if some values are not known, but would be if those of a few numbers were that are inputs, or sizes of inputs."""

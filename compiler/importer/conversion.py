@@ -385,6 +385,7 @@ class Conversion:
             tuple(frame.inferred(name) for name in node.output),
             lambda graph, arguments: self._import_graph(graph, arguments, node, frame),
             self._attempt,
+            lambda branches: self._import_branches(branches, node, frame),
         )
         with self.builder.at(context):
             return rule.apply(self.builder, available, {a.name: attribute_value(a) for a in node.attribute})
@@ -444,6 +445,48 @@ class Conversion:
         if len(values) != len(results):
             raise _ReportedError("a result of a graph inside the node is unavailable")
         return values
+
+    def _import_branches(self, branches: Sequence[tuple[ir.Block, GraphProto]], node: NodeProto, frame: Frame) -> list[Any]:
+        """The values of each branch of a conditional, built at the end of its block; instead of those of one, a text, if it cannot be valid.
+
+        What is wrong with that branch is then no problem of the model, in which the other one may be all that is ever taken.
+        """
+        made: list[Any] = []
+        wrong: list[list[str] | None] = []
+        states = []
+        for block, graph in branches:
+            states.append((deepcopy(self.problems), replace(self.needs, values=dict(self.needs.values))))
+            try:
+                with ir.InsertionPoint(block):
+                    made.append(self._import_graph(graph, (), node, frame))
+            except (InferenceError, ModelError, UnsupportedError, _ReportedError) as error:
+                made.append(error)
+            wrong.append(self._wrong(made[-1], states[-1][0]))
+        for i, texts in enumerate(wrong):
+            if texts and wrong[1 - i] == []:
+                before, needs = states[i]
+                self.problems, self.needs = before, needs
+                made[i] = "; ".join(texts)
+                what = f"'{branches[i][1].name}', a branch of {node.op_type} '{node.name}', cannot be valid here, and is an error where it is taken"
+                self.source.notices.add("branch", f"{what}: {made[i]}")
+                return made
+        for values in made:
+            if isinstance(values, Exception):
+                raise values
+        return made
+
+    def _wrong(self, made: Any, before: Problems) -> list[str] | None:
+        """What is wrong in a branch that was imported, or failed, since `before`; None if it may be right for all that is known."""
+        found = {about: text for about, text in self.problems.malformed.items() if about not in before.malformed}
+        others = self.problems.unsupported.keys() - before.unsupported.keys()
+        if others - self.problems.provisional:
+            return None
+        own = [text for about, text in found.items() if about not in self.problems.provisional]
+        if isinstance(made, (ModelError, InferenceError)) and not isinstance(made, ElementTypeError):
+            own.append(str(made.args[0]))
+        if own or not (found or others or isinstance(made, Exception)):
+            return own
+        return None
 
     def _attempt(self, build: Callable[[], Any]) -> Any:
         """What `build` returns; None, with nothing left of it, if it raises an error about the model or reports a problem of a node inside."""

@@ -18,6 +18,7 @@ from stepwell.importer.validation import foreign_errors, foreign_text
 
 LONG_VECTOR = 4096
 ABOUT_ELEMENT_TYPES = ("TypeInferenceError", "inconsistent type", "unsupported type")  # what ONNX's inference says of these
+_CONSEQUENCE = re.compile(r"\[TypeInferenceError\] Input \d+ expected to have type but instead is null")  # of a node, behind one that failed
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def infer(model: ModelProto, notices: Notices) -> Inferred:
         try:
             found = _strictly(bare)
         except shape_inference.InferenceError as error:
-            if any(words in str(error) for words in ABOUT_ELEMENT_TYPES) and not _about_a_body(str(error)):
+            if any(words in _CONSEQUENCE.sub("", str(error)) for words in ABOUT_ELEMENT_TYPES) and not _about_a_body(str(error)):
                 raise
             return Inferred(bare, foreign_text(error))
         return Inferred(_with_fitting(model, bare, found, first, notices))

@@ -38,6 +38,9 @@ class IndexCheck:
     count: int | Size = 1
     """How many indices there are, where there may be none: then any size will do, and the code is 0."""
 
+    reason: str = ""
+    """What to say of a code that is not 0, where it is about no index and no size."""
+
     def at(self, values: Mapping[str, int]) -> "IndexCheck":
         """The check where symbols stand for these numbers; others stay."""
         if self.compared:
@@ -63,6 +66,8 @@ class IndexCheck:
         """What is wrong, given the elements of the hidden result; None if nothing is. Sizes as for `limits`."""
         for code, limit, dim, size in zip(codes, self.limits, self.dims, self.sizes, strict=True):
             if code >= limit:
+                if self.reason:
+                    return f"{self.node}: {self.reason}"
                 if self.compared:
                     number = signed(code - 1) if self.from_start else decoded(code - 1)
                     what = f"the data ask for {number:+} elements" if self.exact else f"index {number} is out of range"

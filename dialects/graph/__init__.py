@@ -7,7 +7,7 @@ from stepwell.dialects.graph.bordered_conv import BorderedConvOp
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
-from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, YieldOp
+from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, RequireOp, YieldOp
 from stepwell.dialects.graph.data_sizes import BindSizesOp, FirstOp, KeepOp, KeptBoxesOp, NonZeroPlacesOp, OrderRowsOp
 from stepwell.dialects.graph.elementwise import (
     AbsOp,
@@ -151,5 +151,5 @@ __all__ = [  # noqa: RUF022 (by family)
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
     "VersionedWinogradConvOp", "IntegerWinogradConvOp", "PackedMatmulOp", "PackedMatmulOfBitsOp", "YieldOp", "FusedOp",
-    "IfOp", "LoopOp",
+    "IfOp", "LoopOp", "RequireOp",
 ]  # fmt: skip

@@ -1,10 +1,21 @@
-"""Operations with regions: fused groups, conditionals and loops, and their terminator."""
+"""Operations with regions: fused groups, conditionals and loops, their terminator, and what stands for a branch that cannot be valid."""
 
 from stepwell.dialects.core.attribute_kinds import TEXT
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, TensorType, type_of
-from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, Pure, Region, VariadicOperand, VariadicResult, compatible
+from stepwell.dialects.graph.base import (
+    Fusion,
+    GraphOp,
+    InferredTypes,
+    Operand,
+    Pure,
+    Region,
+    VariadicOperand,
+    VariadicResult,
+    compatible,
+)
+from stepwell.dialects.graph.inference import no_arithmetic
 from stepwell.dialects.support.errors import InferenceError
 
 
@@ -93,6 +104,27 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
             if own != results[: len(carried)]:  # a size that only one of them knows may change from round to round
                 problem = f"carries {spell(own)} through its body, but its results are {spell(results)}"
         return report(self, problem)
+
+
+class RequireOp(GraphOp, name="require"):
+    """The run ends with an error, which says the `problem`, unless the boolean scalar `condition` is `value`.
+
+    It stands where a branch of a conditional cannot be valid: the other branch is computed in its place. `check-indices` makes a check of it.
+    """
+
+    fusion = Fusion.FREE
+
+    condition: Operand
+    value: ir.BoolAttr
+    problem: ir.StringAttr
+
+    @staticmethod
+    def infer(condition: TensorType, *, value: bool, problem: str) -> InferredTypes:
+        if condition != TensorType(BOOL, ()):
+            raise InferenceError(f"operand 'condition' must be tensor<i1>, got {condition}")
+        return ()
+
+    flops = staticmethod(no_arithmetic)
 
 
 def report(op: GraphOp, problem: str | None) -> bool:

@@ -18,7 +18,7 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.flow.boxes import Boxes, BoxOp, UnboxOp
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
-from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
+from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, RequireOp
 from stepwell.dialects.graph.data_sizes import BindSizesOp, KeepOp
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ModelError, StepwellError
 
@@ -123,6 +123,11 @@ class Evaluator:
         if isinstance(op, BindSizesOp):
             return self.bind_sizes(op, groups[0])
         if isinstance(op, KeepOp):
+            return []
+        if isinstance(op, RequireOp):
+            required = op.attribute_values()
+            if bool(groups[0]) != required["value"]:
+                raise IndexRangeError(f"{nodes_text(op.location)}: {required['problem']}")
             return []
         if isinstance(op, BoxOp):
             return [self.boxes.box(groups[0])]

@@ -94,7 +94,7 @@ class ScheduleError(PassError):
 
 
 class IndexRangeError(StepwellError):
-    """An index that only a run has is out of range, or a size is not the declared one: names the node and what was expected."""
+    """What only a run has does not fit: an index, a size that is declared, or the branch that is taken. Names the node and what was expected."""
 
     code = "SW010"
 

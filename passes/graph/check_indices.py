@@ -17,6 +17,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.flow.control import CONTROL, called_by
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.base import GraphOp, IndexOperand
+from stepwell.dialects.graph.control import RequireOp
 from stepwell.dialects.graph.numerics import first_out_of_range
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import ModelError
@@ -54,6 +55,10 @@ class CheckIndices(Pass):
 
     rewrite: return y  ->  return y, reduce_max(select(zigzag(indices) < limit, 0, zigzag(indices) + 1))
 
+    A branch that cannot be valid is never taken: what `graph.require` asks for is checked like indices.
+
+    rewrite: require(c) {value = true}; return y  ->  return y, select(c, 0, 1)
+
     Indices that are in range for any data are left alone (results of argmax, top-k, clip, remainders, narrow types). If they are not
     checked, an index out of range means some other element of its dimension: no index ever reads or writes other memory.
     """
@@ -79,6 +84,11 @@ class CheckIndices(Pass):
                 if inner.name in SIZED and is_used(inner.results[0]) and _is_declared(inner):
                     checks.add_sizes(inner)
                     state.count(f"{self.name}.sizes")
+        for inner in [o.operation for o in block.operations if isinstance(o, RequireOp)]:
+            if self.at_run_time:
+                checks.add_required(inner)
+                state.count(f"{self.name}.branches")
+            inner.erase()
         ops = [o.operation for o in block.operations]  # the ops that compute the asked sizes are checked too
         problems: list[str] = []
         unknown: dict[ir.Operation, IndexOperand] = {}
@@ -219,6 +229,14 @@ class _Checks:
                 codes = compared_with(self.b, codes, [1] * len(sizes))
             place = self._hide(codes, f"sizes of {nodes_text(op.location)}")
         self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True, compared=compared))
+
+    def add_required(self, op: ir.Operation) -> None:
+        """Check that a condition is what a `graph.require` asks for."""
+        required, nodes = op.opview.attribute_values(), nodes_text(op.location)
+        with ir.InsertionPoint(op), op.location:
+            right, wrong = (self.b.literal(np.array(code, np.uint64)) for code in (0, 1))
+            code = self.b.select(op.operands[0], *((right, wrong) if required["value"] else (wrong, right)))
+        self.checks.append(IndexCheck(nodes, op.name, self._hide(code, f"branch of {nodes}"), (0,), (1,), compared=True, reason=required["problem"]))
 
     def _hide(self, value: ir.Value, name: str) -> int:
         """Add a hidden result; its number."""

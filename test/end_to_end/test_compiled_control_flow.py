@@ -228,6 +228,30 @@ def test_indices_along_what_each_round_has_more_or_less_of(op: str) -> None:
             compiled.run(given)
 
 
+def test_bags_of_embeddings() -> None:
+    """As torch writes EmbeddingBag: the bounds of a slice are slices by the round, of which only the run tells that they have an element."""
+    nodes = [
+        node("Add", ["i", "one"], ["next"]), node("Unsqueeze", ["i", "axis"], ["first"]), node("Unsqueeze", ["next", "axis"], ["last"]),
+        node("Slice", ["starts", "first", "last", "axis"], ["start"]), node("Slice", ["ends", "first", "last", "axis"], ["end"]),
+        node("Slice", ["words", "start", "end", "axis"], ["bag"]), node("Gather", ["table", "bag"], ["rows"], axis=0),
+        node("ReduceMean", ["rows"], ["mean"], axes=[0], keepdims=0), node("Identity", ["go"], ["going"]),
+    ]  # fmt: skip
+    body = graph(nodes, [("i", INT, []), ("go", BOOL, [])], [("going", BOOL, []), ("mean", FLOAT, None)], one=np.array(1), axis=np.array([0]))
+    outer = [
+        node("Shape", ["starts"], ["shape"]), node("Squeeze", ["shape"], ["count"]), node("Shape", ["words"], ["length"]),
+        node("Slice", ["starts", "from", "far", "zero"], ["rest"]), node("Concat", ["rest", "length"], ["ends"], axis=0),
+        node("Loop", ["count", ""], ["y"], body=body),
+    ]  # fmt: skip
+    weights = {name: np.array([number]) for name, number in (("from", 1), ("far", 2**31), ("zero", 0))}
+    weights["table"] = np.random.default_rng(4).standard_normal((20, 6), np.float32)
+    source = model(outer, [("words", INT, ["k"]), ("starts", INT, ["bags"])], [("y", FLOAT, None)], **weights)
+    words = np.random.default_rng(5).integers(0, 20, 9)
+    for specialise in ("never", "auto"):
+        compiled = stepwell.compile(source, cache=False, specialise=specialise)
+        for starts in ([0, 4], [0, 4, 5], [0]):
+            check(source, compiled, {"words": words, "starts": np.array(starts)})
+
+
 def endless() -> ModelProto:
     body = graph(
         [node("Mul", ["v", "v"], ["v2"]), node("Identity", ["go"], ["go2"])],

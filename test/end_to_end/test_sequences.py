@@ -183,6 +183,46 @@ def test_splits(split: str, axis: int) -> None:
                 assert_same(got, want)
 
 
+def test_splits_by_sizes_of_the_run() -> None:
+    """A list of any length, as torch writes `repeat_interleave` with one of ones, and one that is computed; sizes that do not fit are an error."""
+    of_any_length = model("""g (float[n, 3] x, int64[k] p) => (seq(float) s, float[a, 3] y, int64 l) {
+      s = SplitToSequence <axis = 0> (x, p)
+      y = ConcatFromSequence <axis = 0> (s)
+      l = SequenceLength (s) }""")
+    computed = model("""g (float[n, 3] x, int64[2] u) => (seq(float) s) { p = Abs (u)
+      s = SplitToSequence <axis = 0> (x, p) }""")
+    repeated = model("""g (float[n, 3] x, int64[n] times) => (float[a, 3] y) {
+      shape = Shape (times)
+      ones = ConstantOfShape <value = int64[1] {1}> (shape)
+      parts = SplitToSequence <axis = 0> (x, ones)
+      counts = SplitToSequence <axis = 0> (times, ones)
+      count = Squeeze (shape)
+      yes = Constant <value = bool {1}> ()
+      start = SequenceEmpty <dtype = 1> ()
+      s = Loop (count, yes, start) <body = b (int64 i, bool go, seq(float[p, 3]) si) => (bool go2, seq(float[q, 3]) so) {
+        go2 = Identity (go)
+        one = SequenceAt (parts, i)
+        number = SequenceAt (counts, i)
+        columns = Constant <value_ints = [3]> ()
+        sizes = Concat <axis = 0> (number, columns)
+        more = Expand (one, sizes)
+        so = SequenceInsert (si, more)
+      }>
+      y = ConcatFromSequence <axis = 0> (s) }""")
+    x = np.random.default_rng(3).standard_normal((6, 3)).astype(np.float32)
+    lists = [np.array(numbers) for numbers in ([1, 2, 3], [6], [0, 2, 0, 4], [2, 1])]
+    cases = [(of_any_length, [(x[: numbers.sum()], numbers) for numbers in lists])]
+    cases += [(computed, [(x, np.array([-2, 4])), (x, np.array([5, -1]))])]
+    cases += [(repeated, [(x[: len(numbers)], numbers) for numbers in lists[::3]])]
+    for proto, calls in cases:
+        compiled = stepwell.compile(proto, specialise="never")
+        for given in calls:
+            for got, want in zip(compiled(*given), expected(proto, given), strict=True):
+                assert_same(got, want)
+    with pytest.raises(stepwell.IndexRangeError, match="the data ask for the size 7, where n is 6"):
+        stepwell.compile(of_any_length, specialise="never")(x, np.array([3, 4]))
+
+
 PICKED = model("g (seq(float[n, 3]) s, int64 k, float[n, 3] x) => (float[a, 3] e, seq(float[c, 3]) t, float[d, 3] y, int64 l) {"
                "e = SequenceAt (s, k)\n t = SequenceInsert (s, x, k)\n y = ConcatFromSequence <axis = 0> (t)\n l = SequenceLength (s) }")  # fmt: skip
 

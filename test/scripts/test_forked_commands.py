@@ -79,12 +79,17 @@ def test_tests_end_as_they_should(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 def test_no_command_outlives_lit(number: signal.Signals, tmp_path: Path) -> None:
     write_suite(tmp_path, {"hangs": CASES["hangs"]}, limit=600)
-    process = subprocess.Popen([LIT, "-q", tmp_path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([LIT, "-q", tmp_path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=heed_interrupts)
     pid = tmp_path / "pid"
     wait_until(lambda: pid.exists() and pid.read_text() != "", "the command has not started")
     process.send_signal(number)
     process.wait(60)
     wait_until(lambda: not is_running(int(pid.read_text())), "the command still runs")
+
+
+def heed_interrupts() -> None:
+    """A shell has what it starts in the background ignore interrupts, and so has all that these start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def is_running(pid: int) -> bool:

@@ -38,10 +38,11 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     # bindings crash if a detached op outlives the owner of its operands.
     holder = ir.Operation.create("graph.if", operands=[condition], results=[], regions=2)
     types: list[list[TensorType]] = []
-    given: list[tuple[AnyValue, ...]] = []
-    for region, graph in zip(holder.regions, (then_branch, else_branch), strict=True):
-        with ir.InsertionPoint(region.blocks.append()):
-            given.append(b.node.import_graph(graph, ()))
+    graphs = zip(holder.regions, (then_branch, else_branch), strict=True)
+    given = b.node.import_branches([(region.blocks.append(), graph) for region, graph in graphs])
+    for i, wrong in enumerate(given):
+        if isinstance(wrong, str):
+            return only_branch(b, condition, holder, 1 - i, given[1 - i], wrong)
     if len(given[0]) != len(given[1]):
         raise ModelError(f"its branches return {len(given[0])} and {len(given[1])} values")
     try:
@@ -68,6 +69,17 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
         old.blocks[0].append_to(new)
     b.erase(holder)
     return regrouped(given[0], made.results)
+
+
+def only_branch(
+    b: ImportBuilder, condition: Value, holder: ir.Operation, branch: int, values: tuple[AnyValue, ...], wrong: str
+) -> tuple[AnyValue, ...]:
+    """The values of the one branch (0 or 1) of a conditional that can be valid, computed whatever the condition is, which must choose it."""
+    for op in list(holder.regions[branch].blocks[0].operations):
+        op.operation.move_before(holder)
+    b.erase(holder)
+    b.require(b.with_shape(condition, ()), value=branch == 0, problem=f"the branch that is taken cannot be valid here: {wrong}", result_types=[])
+    return values
 
 
 @onnx_rule("Loop", since=1)

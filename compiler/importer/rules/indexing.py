@@ -28,6 +28,7 @@ def slice_by_attributes(b: ImportBuilder, x: Value, *, starts: Sequence[int], en
 
 @onnx_rule("Slice", since=10)
 def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None) -> Value:
+    starts, ends = (of_known_length(b, v, axes) for v in (starts, ends))
     known = [None if v is None else b.constant_value(v) for v in (axes, steps)]
     first, last = (b.known_sizes(v, "starts and ends") for v in (starts, ends))
     count = type_of(starts).shape[0]
@@ -48,6 +49,16 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
     ]
     operands = [b.convert(v, "i64") for v in (starts, ends, *rest)]
     return b.dynamic_slice(x, *operands, result_types=types)
+
+
+def of_known_length(b: ImportBuilder, bounds: Value, axes: Value | None) -> Value:
+    """Bounds of a slice as a list of as many as there are axes, which the run checks where it is the one that computes how many they are."""
+    count = None if axes is None else type_of(axes).shape[0]
+    if not isinstance(count, int) or isinstance(type_of(bounds).shape[0], int):
+        return bounds
+    if not holds(dims_of(bounds)[0], "==", count):
+        raise ModelError(f"bounds of the type {type_of(bounds)} must be as many as its {count} axes")
+    return b.with_shape(bounds, (count,))
 
 
 def sizes_after_slice(b: ImportBuilder, x: Value, count: int, axes: Value | None, declared: TensorType | None) -> list[Dim]:

@@ -67,7 +67,9 @@ def concat_from_sequence(b: ImportBuilder, sequence: SequenceValue, *, axis: int
 def split_to_sequence(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0, keepdims: int = 1) -> SequenceValue:
     axis = normalized_axis(axis, type_of(x).rank)
     if split is not None and type_of(split).rank > 0:
-        parts = split_axis(b, x, axis, parts_that_fit(b.known_or_symbolic(split, "the sizes of the parts"), x, axis))
+        if not isinstance(type_of(split).shape[0], int):
+            return parts_of_sizes(b, x, axis, split)
+        parts = split_axis(b, x, axis, parts_that_fit(b.bound_sizes(split, "the sizes of the parts"), x, axis))
     else:
         chunk = 1 if split is None else int(b.known_scalar(split, "the size of the parts"))
         if chunk < 1:
@@ -98,6 +100,24 @@ def free_parts(b: ImportBuilder, x: Value, axis: int, chunk: int, *, squeezed: b
 
     count = b.with_shape(b.sizes(values=((size + chunk - 1) // chunk,)), ())
     return boxed_by(b, count, part)[0]
+
+
+def parts_of_sizes(b: ImportBuilder, x: Value, axis: int, split: Value) -> SequenceValue:
+    """Parts of `x` of the sizes in a vector whose length only the run tells; they must sum to the size of the axis, or the run ends with an error."""
+    size, (count,) = dims_of(x)[axis], dims_of(split)
+    sizes = b.convert(split, "i64")
+    b.bind_sizes(b.reduce_sum(sizes, axes=(0,), keepdims=True), sizes=(size,))
+    if b.uniform_value(split) == 1:
+        return free_parts(b, x, axis, 1, squeezed=False)
+    starts = b.cumsum(sizes, axis=0, exclusive=True, reverse=False)
+
+    def part(number: Value) -> list[Value]:
+        start, own = b.symbols.fresh("start"), b.symbols.fresh("part")
+        both = [b.with_shape(b.at_round(vector, number, axis=0, backwards=False), (1,)) for vector in (starts, sizes)]
+        b.bind_sizes(b.concat(both, axis=0), sizes=(start, own))
+        return [slice_axis(b, x, axis, start, own)]
+
+    return boxed_by(b, size_scalar(b, count, like=sizes), part)[0]
 
 
 @onnx_rule("SequenceMap", since=17)

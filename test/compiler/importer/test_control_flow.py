@@ -11,7 +11,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.sizes import symbol
-from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.support.errors import IndexRangeError, ModelError, ModelWarning, UnsupportedError
 from stepwell.importer import ImportedModel, import_model
 
 X = floats(2, 3)
@@ -87,6 +88,70 @@ def test_problems_inside_are_reported_with_those_outside(monkeypatch: pytest.Mon
     assert '"if/noise"' in lines[1]
     assert '"if/coin"' in lines[2]
     assert '"det"' in lines[3]
+
+
+def fitting(*sizes: int) -> tuple[list[NodeProto], list[NodeProto], dict[str, np.ndarray]]:
+    """Branches that are valid for so many columns each."""
+    branches = [[node("MatMul", ["x", f"w{size}"], ["r"], name=f"times{size}")] for size in sizes]
+    return branches[0], branches[1], {f"w{size}": floats(size, 4, seed=size) for size in sizes}
+
+
+@pytest.mark.parametrize("fits", [0, 1])
+def test_a_branch_that_cannot_be_valid_is_an_error_where_it_is_taken(fits: int) -> None:
+    """A conditional on the rate of the samples, say, whose branches take different numbers of them."""
+    then, other, weights = fitting(*((3, 5) if fits == 0 else (5, 3)))
+    made = model([choice(then, other)], {"x": X, "c": np.array(True)}, {"y": X}, weights)
+    with pytest.warns(ModelWarning, match=r"'inner', a branch of If 'if', cannot be valid here, and is an error where it is taken: MatMul .*times5"):
+        compiled = stepwell.compile(made, cache=False)
+    right = {"x": X, "c": np.array(fits == 0)}
+    np.testing.assert_allclose(compiled.run(right)["y"], X @ weights["w3"], rtol=1e-5, atol=1e-6)
+    wrong = {**right, "c": ~right["c"]}
+    lowered = stepwell.lower(made, "graph")
+    for run in (compiled.run, lambda given: evaluate(lowered.module, lowered.weights, given)):
+        with pytest.raises(IndexRangeError, match=r'if: the branch that is taken cannot be valid here: MatMul "if/times5"'):
+            run(wrong)
+
+
+def test_sizes_decide_which_branch_can_be_valid() -> None:
+    """Where ONNX's own inference objects too, for each of the sizes."""
+    made = choice([node("Squeeze", ["x", "rows"], ["r"])], [node("Squeeze", ["x", "columns"], ["r"])])
+    proto = model([made], {"x": X, "c": np.array(True)}, {"y": floats(3)}, {"rows": ints(0), "columns": ints(1)})
+    for name, dim in zip("nm", proto.graph.input[0].type.tensor_type.shape.dim, strict=True):
+        dim.dim_param = name
+    compiled = stepwell.compile(proto, cache=False)
+    for x, c in ((floats(1, 5), True), (floats(4, 1), False)):
+        np.testing.assert_array_equal(compiled.run({"x": x, "c": np.array(c)})["y"], x.reshape(-1))
+        with pytest.raises(IndexRangeError, match=r"name dimensions of .* whose size is not 1"):
+            compiled.run({"x": x, "c": np.array(not c)})
+
+
+def test_branches_that_cannot_be_valid_in_other_regions() -> None:
+    """Inside a branch that is not taken nothing is wrong; in a loop the first round that takes it is enough."""
+    then, other, weights = fitting(3, 5)
+    inner = choice(then, other)
+    rest = graph([node("Neg", ["z"], ["r"])], [], [("r", FLOAT, None)])
+    outer = node("If", ["d"], ["y"], then_branch=graph([inner], [], [(inner.output[0], FLOAT, None)]), else_branch=rest)
+    looped = choice(then, other)
+    looped.input[0], looped.output[0] = "b", "part"
+    nodes = [node("Less", ["i", "last"], ["b"]), looped, node("Identity", ["go"], ["on"])]
+    inside = graph(nodes, [("i", INT64, []), ("go", BOOL, [])], [("on", BOOL, []), ("part", FLOAT, None)], last=ints(2).reshape(()))
+    given = {"x": X, "z": floats(2, 4), "c": np.array(False), "d": np.array(False), "n": np.array(2)}
+    made = model([outer, node("Loop", ["n", ""], ["s"], body=inside)], given, {"y": X, "s": floats(1, 2, 4)}, weights)
+    compiled = stepwell.compile(made, cache=False)
+    found = compiled.run(given)
+    np.testing.assert_array_equal(found["y"], -given["z"])
+    np.testing.assert_allclose(found["s"], [X @ weights["w3"]] * 2, rtol=1e-5, atol=1e-6)
+    for wrong in ({"d": np.array(True)}, {"n": np.array(4)}):
+        with pytest.raises(IndexRangeError, match="the branch that is taken cannot be valid"):
+            compiled.run({**given, **wrong})
+
+
+def test_branches_that_are_both_wrong_are_an_error() -> None:
+    then, other, weights = fitting(4, 5)
+    made = model([choice(then, other)], {"x": X, "c": np.array(True)}, {"y": X}, weights)
+    with pytest.raises(ModelError) as error:
+        import_model(made, context())
+    assert "times4" in str(error.value)
 
 
 def body(

@@ -27,6 +27,7 @@ NO_REFERENCE = {
     "yield": "hands over the values of a region",
     "bind_sizes": "tells the evaluator what symbols stand for",
     "keep": "gives nothing",
+    "require": "ends the run, or gives nothing",
 }
 
 
@@ -42,7 +43,7 @@ def test_every_op_says_what_it_means(mnemonic: str) -> None:
     cls = OURS[mnemonic]
     assert cls.__doc__ not in (None, cls.__mro__[1].__doc__), "it has no docstring of its own"
     assert (cls.reference is None) == (mnemonic in NO_REFERENCE)
-    assert (cls.infer is None) == (mnemonic in NO_REFERENCE and mnemonic not in ("bind_sizes", "keep"))
+    assert (cls.infer is None) == (mnemonic in NO_REFERENCE and mnemonic not in ("bind_sizes", "keep", "require"))
     assert getattr(graph, cls.__name__) is cls, "it is not exported"
 
 
@@ -66,7 +67,7 @@ def test_operands_and_results_are_no_attributes() -> None:
     # With `from __future__ import annotations` the bindings take every field for an attribute.
     for cls in OURS.values():
         assert not {"x", "lhs", "rhs", "result", "inputs"} & set(attribute_names(cls))
-        assert result_fields(cls) or cls.mnemonic() in ("yield", "bind_sizes", "keep")
+        assert result_fields(cls) or cls.mnemonic() in ("yield", "bind_sizes", "keep", "require")
     for path in Path(stepwell.dialects.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.module == "__future__"), path

@@ -82,4 +82,4 @@ def test_reference_leaves_its_operands_alone(mnemonic: str) -> None:
 
 def test_every_op_with_inference_has_cases() -> None:
     ours = {m: cls for m, cls in op_classes().items() if cls.__module__.startswith("stepwell.dialects.")}
-    assert {m for m, cls in ours.items() if cls.infer is not None} == set(ours) - set(LEFT_OUT) | {"bind_sizes", "keep"}
+    assert {m for m, cls in ours.items() if cls.infer is not None} == set(ours) - set(LEFT_OUT) | {"bind_sizes", "keep", "require"}

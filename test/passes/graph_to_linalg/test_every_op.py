@@ -19,6 +19,7 @@ STRUCTURAL = {
     "parameter": "pack-weights gives it its place", "fused": "outline-kernels makes a function of it", "yield": "ends a region",
     **dict.fromkeys(("non_max_suppression", "non_zero", "unique"), "bind-sizes makes other ops of it"),
     "bind_sizes": "outline-kernels makes an op of the flow dialect of it", "keep": "outline-regions removes it",
+    "require": "check-indices makes a check of it",
     **dict.fromkeys(("if", "loop"), "outline-regions makes a call of it"),
 }  # fmt: skip
 LOWERED = sorted(set(op_classes()) - set(STRUCTURAL))
