@@ -252,6 +252,31 @@ def test_bags_of_embeddings() -> None:
             check(source, compiled, {"words": words, "starts": np.array(starts)})
 
 
+@pytest.mark.parametrize("is_endless", [False, True])
+def test_a_first_round_that_changes_the_rank(is_endless: bool) -> None:
+    """What is carried is of another rank before the first round, as where a variable is declared by what it does not hold yet."""
+    nodes = [
+        node("ReduceMax", ["v"], ["most"], keepdims=0), node("Mul", ["x", "most"], ["product"]), node("Unsqueeze", ["product", "axis"], ["w"]),
+        node("ReduceSum", ["w"], ["part"], keepdims=0), node("Add", ["i", "one"], ["next"]), node("Less", ["next", "rounds"], ["going"]),
+    ]  # fmt: skip
+    state: list[Value] = [("i", INT, []), ("go", BOOL, []), ("v", FLOAT, None)]
+    body = graph(nodes, state, [("going", BOOL, []), ("w", FLOAT, None), ("part", FLOAT, None)], axis=np.array([0]), one=np.array(1))
+    outer = [
+        node("ReduceSum", ["x"], ["sum"], keepdims=0), node("Cast", ["sum"], ["whole"], to=INT), node("Mul", ["whole", "none"], ["nothing"]),
+        node("Add", ["nothing", "n"], ["rounds"]), node("Greater", ["rounds", "none"], ["any"]),
+        node("Loop", ["" if is_endless else "rounds", "any", "start"], ["y", "parts"], body=body),
+    ]  # fmt: skip
+    start = np.random.default_rng(2).uniform(1, 2, (2, 5)).astype(np.float32)
+    inputs: list[Value] = [("x", FLOAT, ["rows", 3]), ("n", INT, [])]
+    source = model(outer, inputs, [("y", FLOAT, None), ("parts", FLOAT, None)], start=start, none=np.array(0))
+    compiled = stepwell.compile(source, cache=False, specialise="never")
+    x = np.random.default_rng(3).uniform(0.5, 1.5, (4, 3)).astype(np.float32)
+    for rounds in (1, 2, 4):
+        check(source, compiled, {"x": x, "n": np.array(rounds)})
+    with pytest.raises(stepwell.IndexRangeError, match="no round of the loop takes place"):
+        compiled.run({"x": x, "n": np.array(0)})
+
+
 def endless() -> ModelProto:
     body = graph(
         [node("Mul", ["v", "v"], ["v2"]), node("Identity", ["go"], ["go2"])],

@@ -16,7 +16,7 @@ from stepwell.importer.branches import BranchesDifferError
 from stepwell.importer.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis, static_dim
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.boxed_sequences import BoxedSequence
-from stepwell.importer.rules.loops import joined, loop_of, none_of
+from stepwell.importer.rules.loops import ENDLESS, TypeChangesError, is_endless, joined, loop_of, none_of
 from stepwell.importer.rules.sequence_forms import Form, first_form, formed, met, parts_of, regrouped
 from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
 from stepwell.importer.sequences import AnyValue, tensors
@@ -111,7 +111,7 @@ def loop(
 
 def bounds(b: ImportBuilder, trip_count: Value | None, condition: Value | None) -> tuple[Value, Value]:
     """How many rounds a loop has at most, and whether there is a first one, as scalars."""
-    limit = b.literal(np.array(np.iinfo(np.int64).max)) if trip_count is None else b.with_shape(trip_count, ())
+    limit = b.literal(np.array(ENDLESS)) if trip_count is None else b.with_shape(trip_count, ())
     return limit, b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
 
 
@@ -171,13 +171,43 @@ def rolled_loop(
     """The results of a graph.loop with the body as its region, and the op.
 
     Of a sequence whose length stays the same each element is carried by itself, others in boxes: the body is built until what is known of
-    their elements holds in every round.
+    their elements holds in every round. Where the first round makes values of other types, it is written out before the loop of the others.
     """
+    try:
+        return rolled_from(b, 0, limit, condition, initial, body)
+    except TypeChangesError as error:
+        peeled = b.node.attempt(lambda: behind_first_round(b, limit, condition, initial, body))
+        if peeled is None:
+            raise error from None
+        return typed(tuple[tuple[AnyValue, ...], ir.Operation], peeled)
+
+
+def behind_first_round(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
+) -> tuple[tuple[AnyValue, ...], ir.Operation]:
+    """As `rolled_loop`, for a loop whose values are of other types before the first round than behind it: the run must have that round."""
+    any_rounds = b.and_(b.less(b.scalar(0, like=limit), limit), condition)
+    what = ", ".join(str(type_of(value)) for value in initial if isinstance(value, ir.Value))
+    b.require(any_rounds, value=True, problem=f"no round of the loop takes place, for whose results ({what}) no code is made", result_types=[])
+    state = as_declared(b, [b.literal(np.array(0, np.int64)), b.literal(np.array(True))], body)
+    goes, *results = b.node.import_graph(body, (*state, *initial))
+    again, *ends = tensors([goes, *results[len(initial) :]], _NOT_CARRIED)
+    rest = limit if is_endless(b, limit) else b.sub(limit, b.scalar(1, like=limit))
+    others, made = rolled_from(b, 1, rest, b.with_shape(again, ()), results[: len(initial)], body)
+    collected = tensors(others[len(initial) :], _NOT_CARRIED)
+    joined = [b.concat([with_new_axes(b, end, [0]), more], axis=0) for end, more in zip(ends, collected, strict=True)]
+    return (*others[: len(initial)], *joined), made
+
+
+def rolled_from(
+    b: ImportBuilder, first: int, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
+) -> tuple[tuple[AnyValue, ...], ir.Operation]:
+    """As `rolled_loop`, of the rounds from `first` on."""
     forms = [first_form(b, value, body, i) for i, value in enumerate(initial)]
     while True:
         start = formed(b, initial, forms)
         try:
-            return _rolled(b, limit, condition, start, body)
+            return _rolled(b, first, limit, condition, start, body)
         except _OtherFormsError as error:
             forms = error.forms
 
@@ -191,12 +221,13 @@ class _OtherFormsError(Exception):
 
 
 def _rolled(
-    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
+    b: ImportBuilder, first: int, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
-    """As `rolled_loop`, for carried values in their forms. Raises _OtherFormsError if the body gives them others."""
+    """As `rolled_from`, for carried values in their forms. Raises _OtherFormsError if the body gives them others."""
     taken: list[Form] = [value.kind if isinstance(value, BoxedSequence) else None for value in initial]
 
     def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
+        number = b.add(number, b.scalar(first, like=number)) if first else number
         state = as_declared(b, [number, going_on], body)
         again, *results = b.node.import_graph(body, (*state, *regrouped(initial, carried)))
         forms = [met(b, one, other, "carried values that are") for one, other in zip(initial, results[: len(initial)], strict=True)]

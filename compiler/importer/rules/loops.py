@@ -13,6 +13,13 @@ from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes
 from stepwell.passes.graph.outline_regions import captured_by
 
+ENDLESS = np.iinfo(np.int64).max
+"""The trip count of a loop that has none."""
+
+
+class TypeChangesError(UnsupportedError):
+    """A round of a loop gives a carried value another element type or rank than it took."""
+
 
 def none_of(b: ImportBuilder, part: TensorType) -> Value:
     """Values of a type, none of them, along a new first dimension."""
@@ -46,7 +53,7 @@ def loop_of(
     if count is None and parts:
         names = list(b.node.output_names)
         count = b.symbols.fresh(f"{names[len(own)] if len(names) > len(own) else 'rounds'}_0")
-    if parts and _is_endless(b, limit) and all(b.symbols.are_of_inputs(kind.shape) for kind in parts):
+    if parts and is_endless(b, limit) and all(b.symbols.are_of_inputs(kind.shape) for kind in parts):
         b.erase(holder)
         return appended(b, limit, condition, initial, rounds, parts, growing)
     outside = {name for kind in (*own, *map(type_of, captured_by(holder))) for size in kind.shape if isinstance(size, Size) for name in size.symbols}
@@ -75,10 +82,10 @@ def appended(
     return loop_of(b, limit, condition, [*initial, *(none_of(b, kind) for kind in parts)], longer, growing)
 
 
-def _is_endless(b: ImportBuilder, limit: Value) -> bool:
+def is_endless(b: ImportBuilder, limit: Value) -> bool:
     """Whether a loop has no trip count."""
     count = b.constant_value(limit)
-    return count is not None and int(count) == np.iinfo(np.int64).max
+    return count is not None and int(count) == ENDLESS
 
 
 def _body(
@@ -105,7 +112,7 @@ def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Op
     """How many rounds there are, if that is known."""
     count, first = b.constant_value(limit), b.constant_value(condition)
     goes = np.array(True) if going_on == holder.regions[0].blocks[0].arguments[1] else b.constant_value(going_on)
-    if count is None or first is None or goes is None or not goes.all() or _is_endless(b, limit):
+    if count is None or first is None or goes is None or not goes.all() or is_endless(b, limit):
         return None
     return max(int(count), 0) if first.all() else 0
 
@@ -113,12 +120,12 @@ def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Op
 def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequence[Value]) -> list[TensorType]:
     """`types`, of carried values that are of the types `own` at first, without the sizes that a round changes.
 
-    A size that is another one in `types` than in `own` is a symbol that covers any. Raises UnsupportedError where more than sizes change.
+    A size that is another one in `types` than in `own` is a symbol that covers any. Raises TypeChangesError where more than sizes change.
     """
     after = [type_of(v) for v in made[1 : len(types) + 1]]
     if any((kind.dtype, kind.rank) != (new.dtype, new.rank) for kind, new in zip(types, after, strict=True)):
         shown = [", ".join(map(str, kinds)) for kinds in (types, after)]
-        raise UnsupportedError(f"carried values that change their type ({shown[0]} to {shown[1]}) are not supported; supported: one type each")
+        raise TypeChangesError(f"carried values that change their type ({shown[0]} to {shown[1]}) are not supported; supported: one type each")
     return [
         kind.with_shape([a if a != first or a == new else None for first, a, new in zip(start.shape, kind.shape, end.shape, strict=True)])
         for start, kind, end in zip(own, types, after, strict=True)
