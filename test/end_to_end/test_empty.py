@@ -116,3 +116,15 @@ def test_a_negative_size_is_a_free_one(size: int) -> None:
     for rows in (2, 5, 0):
         x = floats(rows, 3)
         np.testing.assert_array_equal(compiled.run({"x": x})["y"], np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("specialise", ["never", "auto", "always"])
+def test_an_absurd_size_beside_none(specialise: str) -> None:
+    """An array without elements may have any size, and loops over it would go on for days."""
+    proto = model([node("Softmax", ["x"], name="soft")], {"x": floats(2, 3)}, {"y": floats(2, 3)})
+    for name, dim in zip("nm", proto.graph.input[0].type.tensor_type.shape.dim, strict=True):
+        dim.dim_param = name
+    compiled = stepwell.compile(proto, cache=False, specialise=specialise)
+    assert compiled.run({"x": np.empty((1000, 0), np.float32)})["y"].shape == (1000, 0)
+    with pytest.raises(stepwell.LimitError, match="value_bytes"):
+        compiled.run({"x": np.empty((10**15, 0), np.float32)})
