@@ -40,6 +40,7 @@ class CompileFields(TypedDict, total=False):
     specialise: str
     size_hints: Mapping[str, int] | None
     same_names: bool
+    same_data_sizes: bool
     bind: Mapping[str, str] | None
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
@@ -74,6 +75,8 @@ class CompileOptions:
     """About how large free dimensions are, by their symbols: what code for all sizes is chosen by where it cannot suit all of them alike."""
     same_names: bool = True
     """Whether free dimensions of one name have one size. Otherwise each is a size of its own: a call whose sizes contradict the names is run so."""
+    same_data_sizes: bool = True
+    """Whether sizes that only data tell are one size where values of them are broadcast. Otherwise each may be 1: a run in which one is 1 is run so."""
     bind: Mapping[str, str] | None = None
     """Inputs, each with the output that the next call takes for it, by name: what `bind` of a model compiles for; `lower` shows its IR."""
     pipeline: "PipelineSource | None" = None

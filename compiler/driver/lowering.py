@@ -167,8 +167,9 @@ def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedMod
     load_installed()
     clock = stopwatch()
     imported = import_model(
-        source, make_context(), shapes=options.shapes, constants=options.values, limits=options.limits, same_names=options.same_names
-    )
+        source, make_context(), shapes=options.shapes, constants=options.values, limits=options.limits, same_names=options.same_names,
+        same_data_sizes=options.same_data_sizes,
+    )  # fmt: skip
     check_hints(options.size_hints or {}, symbols_of(imported.inputs))
     return imported, clock()
 

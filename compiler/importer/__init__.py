@@ -26,6 +26,7 @@ from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
 from stepwell.importer.repairs import free_names, repair
 from stepwell.importer.shapes import fix_shapes, fix_values
 from stepwell.importer.source import Source, read_source
+from stepwell.importer.stretching import StretchingBuilder
 from stepwell.importer.structure import declared_info, fix_structure
 from stepwell.importer.symbols import Symbols
 from stepwell.importer.tensors import onnx_tensor_type
@@ -86,12 +87,14 @@ def import_model(
     constants: Mapping[str, np.ndarray] | None = None,
     limits: Limits | None = None,
     same_names: bool = True,
+    same_data_sizes: bool = True,
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
     `shapes` fixes free dimensions of inputs by input name, and says what sequences and optionals consist of: each is then as many inputs that
     are tensors (see `fix_structure`). `constants` turns inputs into constants (for axes, sizes and the like, which must
-    be known). Unless `same_names`, free dimensions of one name may have different sizes.
+    be known). Unless `same_names`, free dimensions of one name may have different sizes; unless `same_data_sizes`, each
+    of the sizes that data tell may be 1 where they are broadcast.
     Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
     listing every unsupported node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model
     would cost more than `limits` allow. A departure from the standard whose meaning is clear is accepted with a ModelWarning.
@@ -100,7 +103,8 @@ def import_model(
     with foreign_errors("the model cannot be read"):
         read = read_source(source)
     try:
-        return _import(read, context, printable_keys(shapes or {}), printable_keys(constants or {}), budget, same_names=same_names)
+        given = printable_keys(shapes or {}), printable_keys(constants or {})
+        return _import(read, context, *given, budget, same_names=same_names, same_data_sizes=same_data_sizes)
     finally:
         for text in read.notices.texts():
             warn_caller(ModelWarning(text))
@@ -129,8 +133,9 @@ def import_for(
 
 
 def _import(
-    read: Source, context: ir.Context, shapes: Mapping[str, Shape], constants: Mapping[str, np.ndarray], budget: Budget, *, same_names: bool
-) -> ImportedModel:
+    read: Source, context: ir.Context, shapes: Mapping[str, Shape], constants: Mapping[str, np.ndarray], budget: Budget, *, same_names: bool,
+    same_data_sizes: bool,
+) -> ImportedModel:  # fmt: skip
     """Import a model that was read."""
     model, ir_version = read.model, read.model.ir_version
     with foreign_errors("the model cannot be read"):
@@ -152,7 +157,7 @@ def _import(
         inferred = infer(model, read.notices)
         if structures:
             _raise_needs(read, inferred.model.graph, structures)
-    conversion = Conversion(inferred.model, read, functions, context, budget, declared)
+    conversion = Conversion(inferred.model, read, functions, context, budget, declared, ImportBuilder if same_data_sizes else StretchingBuilder)
     try:
         module = conversion.run()
     except NeedsError as error:

@@ -63,6 +63,7 @@ class Conversion:
     context: ir.Context
     budget: Budget
     declared: Mapping[str, TensorType]  # what the main graph says of the values that its nodes make
+    builder_class: type[ImportBuilder] = ImportBuilder
     weights: WeightTable = field(default_factory=WeightTable)
     problems: Problems = field(default_factory=Problems)
     needs: Needs = field(default_factory=Needs)
@@ -75,7 +76,7 @@ class Conversion:
 
     def __post_init__(self) -> None:
         inputs = [value for value in self.model.graph.input if value.name not in self.source.initializers]
-        self.builder = ImportBuilder(self.weights, self.budget, Symbols(inputs))
+        self.builder = self.builder_class(self.weights, self.budget, Symbols(inputs))
         self.nodes.extend(node.name for node in self.model.graph.node)
         self._names = dict.fromkeys(self.nodes, 0)
         self._around: list[tuple[NodeProto, Frame]] = []
