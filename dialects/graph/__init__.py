@@ -71,6 +71,7 @@ from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, PackedMa
 from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.quantization import DequantizeOp, FakeQuantizeOp, QuantizeOp
+from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp
 from stepwell.dialects.graph.random_bits import RandomBitsOp
 from stepwell.dialects.graph.recurrence import GruOp, LstmOp, RnnOp
 from stepwell.dialects.graph.reduction import (
@@ -140,7 +141,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "CumprodOp", "SoftmaxOp",
     "LogSoftmaxOp", "TopKOp",
     "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp", "DetOp", "PairwiseCouplingOp",
-    "LstmOp", "GruOp", "RnnOp",
+    "LstmOp", "GruOp", "RnnOp", "QuantizedLstmOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "SizesOp", "RangeOp",

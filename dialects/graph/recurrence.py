@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, OptionalOperand, Pure, Result
 from stepwell.dialects.graph.inference import (
@@ -77,6 +78,21 @@ class RecurrentOp(GraphOp):
     functions = 0  # activation functions of one direction
 
     @classmethod
+    def hidden_size(cls, projected: TensorType, weights: TensorType) -> Dim:
+        """How many units of a state the weights are for. Raises InferenceError for types that do not fit together."""
+        expect_dtype("projected", projected, FLOATS)
+        expect_same_dtype(projected=projected, weights=weights)
+        expect_rank("weights", weights, 5)
+        return weights.shape[3]
+
+    @classmethod
+    def matrices(cls, weights: Array, hidden: int) -> Array:
+        """The weights as (directions, gates, hidden, hidden), in the type that they are multiplied in."""
+        directions, gates, panels, _, width = weights.shape
+        # (directions, gates, panels, hidden, width) -> (directions, gates, hidden, panels * width)
+        return np.moveaxis(wide(weights), 2, 3).reshape(directions, gates, hidden, panels * width)[..., :hidden]
+
+    @classmethod
     def check(
         cls,
         projected: TensorType,
@@ -91,15 +107,13 @@ class RecurrentOp(GraphOp):
         clip: float,
     ) -> tuple[TensorType, TensorType]:
         """The types of `y` and of a state. Raises InferenceError for operands (`others` by name) and attributes that do not fit."""
-        expect_dtype("projected", projected, FLOATS)
-        expect_same_dtype(projected=projected, weights=weights)
+        hidden = cls.hidden_size(projected, weights)
         expect_rank("projected", projected, 3)
-        expect_rank("weights", weights, 5)
         expect_choice("direction", direction, list(DIRECTIONS))
         directions = len(DIRECTIONS[direction])
         expect_dim("weights", weights, 0, directions, f"one for each direction of '{direction}'")
         expect_dim("weights", weights, 1, cls.gates, "one for each gate")
-        hidden, batch = weights.shape[3], projected.shape[1]
+        batch = projected.shape[1]
         if hidden is not None:
             expect_dim("projected", projected, 2, directions * cls.gates * hidden, f"directions x gates x hidden size of 'weights' ({weights})")
         if lengths is not None:
@@ -116,7 +130,8 @@ class RecurrentOp(GraphOp):
         for name, given in others.items():
             if given is not None:
                 expect_same_dtype(projected=projected, **{name: given})
-                expected = {"peepholes": (directions, 3, hidden), "hidden_bias": (directions, hidden)}.get(name, state.shape)
+                shapes = {"peepholes": (directions, 3, hidden), "hidden_bias": (directions, hidden), "scales": (directions, cls.gates, hidden)}
+                expected = shapes.get(name, state.shape)
                 expect_rank(name, given, len(expected))
                 for axis, size in enumerate(expected):
                     expect_dim(name, given, axis, size, f"as operands 'projected' ({projected}) and 'weights' ({weights}) give")
@@ -185,18 +200,9 @@ class LstmOp(RecurrentOp, name="lstm", traits=[Pure]):
         **attributes: Any,
     ) -> tuple[Array, ...]:
         def step(x: Array, r: Array, states: list[Array], functions: list[Function], direction: int) -> list[Array]:
-            h, c = states
-            f, g, out = functions
-            sums = [x[:, number] + h @ r[number] for number in range(4)]
-
-            def gate(number: int, hole: int, c: Array) -> Array:
-                total = sums[number] if peepholes is None else sums[number] + wide(peepholes[direction, hole]) * c
-                return f(clipped(total, attributes["clip"]))
-
-            entering = gate(0, 0, c)
-            kept = 1 - entering if input_forget else gate(2, 2, c)
-            c = kept * c + entering * g(clipped(sums[3], attributes["clip"]))
-            return [gate(1, 1, c) * out(c), c]
+            totals = [x[:, number] + states[0] @ r[number] for number in range(4)]
+            holes = None if peepholes is None else wide(peepholes[direction])
+            return lstm_step(totals, states[1], holes, functions, input_forget, attributes["clip"])
 
         return recurrence(LstmOp, projected, weights, lengths, [initial_h, initial_c], step, **attributes)
 
@@ -289,6 +295,22 @@ def clipped(x: Array, clip: float) -> Array:
     return np.clip(x, x.dtype.type(-clip), x.dtype.type(clip))
 
 
+def lstm_step(totals: list[Array], c: Array, holes: Array | None, functions: list[Function], input_forget: bool, clip: float) -> list[Array]:
+    """The states of an LSTM after a step, `c` being the cell state before it.
+
+    `totals` are what inputs and state count for each gate, (batch, hidden) each, and `holes` the peepholes (3, hidden).
+    """
+    f, g, out = functions
+
+    def gate(number: int, hole: int, c: Array) -> Array:
+        return f(clipped(totals[number] if holes is None else totals[number] + holes[hole] * c, clip))
+
+    entering = gate(0, 0, c)
+    kept = 1 - entering if input_forget else gate(2, 2, c)
+    c = kept * c + entering * g(clipped(totals[3], clip))
+    return [gate(1, 1, c) * out(c), c]
+
+
 def recurrence(
     cls: type[RecurrentOp],
     projected: Array,
@@ -308,10 +330,10 @@ def recurrence(
     `step` takes what a step has of `projected` as (batch, gates, hidden), the weights as (gates, hidden, hidden), the states, of which the first
     is what the layer gives, the activation functions, and the number of the direction, and returns the next states.
     """
-    dtype, (steps, batch, _), (directions, gates, panels, hidden, width) = projected.dtype, projected.shape, weights.shape
+    dtype, (steps, batch, columns), (directions, gates) = projected.dtype, projected.shape, weights.shape[:2]
+    hidden = columns // (directions * gates)
+    r = cls.matrices(weights, hidden)
     x = wide(projected).reshape(steps, batch, directions, gates, hidden)
-    # (directions, gates, panels, hidden, width) -> (directions, gates, hidden, panels * width)
-    r = np.moveaxis(wide(weights), 2, 3).reshape(directions, gates, hidden, panels * width)[..., :hidden]
     y = np.zeros((steps, directions, batch, hidden), x.dtype)
     last = [np.zeros((directions, batch, hidden), x.dtype) if v is None else wide(v).copy() for v in initial]
     for d, backward in enumerate(DIRECTIONS[direction]):

@@ -153,3 +153,17 @@ def rate(left: str, right: str, target: Target | None, result: str | None = None
 def speed(intrinsic: Intrinsic) -> float:
     """Products for each instruction."""
     return intrinsic.products / intrinsic.instructions
+
+
+def read_as(weights: str, target: Target | None) -> tuple[str, int]:
+    """The type that the left operand of a product is best made in, where it holds numbers of ui8 plus some shift, and the shift.
+
+    That is what the target's fastest intrinsic for `weights`, a narrow type, reads: bytes of either sign, or 16 bits.
+    """
+    best = max(BYTES, key=lambda dtype: rate(kind_of(dtype), kind_of(weights), target))
+    shift = -128 if best == "i8" else 0
+    chosen = fastest(kind_of(best), kind_of(weights), target)
+    order = None if chosen is None else chosen.takes(kind_of(best), kind_of(weights))
+    if chosen is None or order is None:
+        return best, shift
+    return next(dtype for dtype in NARROW if kind_of(dtype) == chosen.operands[order.index(0)]), shift

@@ -16,6 +16,7 @@ from stepwell.passes.graph_to_linalg import (
     ordering,
     pack_weights,
     pooling,
+    quantized_recurrence,
     random_bits,
     recurrence,
     reduction,
@@ -33,5 +34,5 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 __all__ = [
     "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "data_sizes",
     "dynamic_shape", "elementwise", "few_bits", "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights",
-    "pooling", "random_bits", "recurrence", "reduction", "resize", "sampling", "shape", "text", "top_k", "trees", "winograd",
+    "pooling", "quantized_recurrence", "random_bits", "recurrence", "reduction", "resize", "sampling", "shape", "text", "top_k", "trees", "winograd",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from stepwell.dialects.core.sizes import known, known_sizes, maximum
 from stepwell.dialects.graph.windows import window_sizes
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.rewriting import NoMatch
+from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
@@ -30,16 +31,22 @@ def contract(
     sizes: Sequence[OpFoldResult],
     reductions: int,
     part: int = 0,
+    kinds: Sequence[str] = (),
 ) -> ir.Value:
     """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
 
     Narrow floats are multiplied and summed in f32 and rounded once at the end. Of more products than `part`, if it is not 0, so many are added up
-    at once.
+    at once. `kinds` are the element types of `lhs` and `rhs` where these are integers narrower than `dtype`.
     """
     s = Scalars(b, dtype)
     out = b.filled(0, s.dtype, sizes)
     maps = [lhs_map, rhs_map, dims(*range(len(sizes)))]
-    total = b.generic([lhs, rhs], out, maps, reductions, lambda x, y, acc: s.multiply_accumulate(b.widen(x), b.widen(y), acc))
+
+    def body(x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
+        left, right = (cast(b, v, kind, dtype, False) for v, kind in zip((x, y), kinds, strict=True)) if kinds else (b.widen(x), b.widen(y))
+        return s.multiply_accumulate(left, right, total)
+
+    total = b.generic([lhs, rhs], out, maps, reductions, body)
     if part:
         ScheduleInfo(total.owner).part = part
     return narrowed(b, total, dtype)

@@ -59,9 +59,11 @@ class Piece:
 
 
 class Layer:
-    """A layer being lowered: its sizes, and its operands as its steps read them."""
+    """A layer being lowered: its sizes, and its operands as its steps read them. If it is `divisible`, sequences do not depend on each other."""
 
-    def __init__(self, op: RecurrentOp, projected: ir.Value, weights: ir.Value, lengths: ir.Value | None, b: LinalgBuilder) -> None:
+    def __init__(
+        self, op: RecurrentOp, projected: ir.Value, weights: ir.Value, lengths: ir.Value | None, b: LinalgBuilder, *, divisible: bool = True
+    ) -> None:
         self.b, self.attributes = b, op.attribute_values()
         self.dtype = op.result_types()[0].dtype
         self.s = Scalars(b, self.dtype)
@@ -71,7 +73,7 @@ class Layer:
         self.gates, self.functions_of_one = type(op).gates, type(op).functions
         sizes: list[OpFoldResult] = [self.steps, self.batch, len(self.directions) * self.gates, self.hidden]
         self.projected = b.reshape(projected, [[0], [1], [2, 3]], sizes)
-        self.weights, self.lengths = weights, lengths
+        self.weights, self.lengths, self.divisible = weights, lengths, divisible
 
     def functions(self, direction: OpFoldResult) -> list[Function]:
         """The activation functions of a direction, each of one element; all directions have the same where it is not known which it is."""
@@ -89,9 +91,9 @@ class Layer:
     def run(self, initial: Sequence[ir.Value | None], step: Callable[["Step"], list[ir.Value]]) -> list[ir.Value]:
         """The results of the layer: what the steps give, and the last states.
 
-        `step` builds the ops of one step and returns the states after it, then what it gives. Directions and sequences do not depend on each
-        other. Where that pays, each direction, or a part of the batch, goes through all steps on a thread of its own; else one direction
-        follows the other, and large ops of a step run on threads by themselves.
+        `step` builds the ops of one step and returns the states after it, then what it gives. Directions do not depend on each other, nor do
+        sequences of a layer that is `divisible`. Where that pays, each direction, or a part of the batch, goes through all steps on a thread of its
+        own; else one direction follows the other, and large ops of a step run on threads by themselves.
         """
         b, numbers = self.b, range(len(self.directions))
         results = [b.empty(self.dtype, [self.steps, len(numbers), self.batch, self.hidden])]
@@ -114,8 +116,8 @@ class Layer:
         """How many chunks the batch is cut into in each of so many directions that go on threads of their own; 0 if none do."""
         if not isinstance(self.steps, int) or not isinstance(self.batch, int):
             return 0
-        bits = element_bits(self.weights.type.element_type)
-        return chunks_on_threads(self.steps, directions, self.batch, self.weights.type.shape[1:], bits, self.b.state.machine)
+        weights, bits = self.weights.type.shape[1:], element_bits(self.weights.type.element_type)
+        return chunks_on_threads(self.steps, directions, self.batch, weights, bits, self.b.state.machine, self.divisible)
 
     def _piece(self, number: ir.Value, directions: Sequence[int], chunks: int) -> Piece:
         """One of the pieces that these directions make with the batch in so many chunks: the first direction's chunks, then the next one's."""
@@ -200,8 +202,12 @@ class Step:
         weights = b.part(layer.weights, [self.piece.direction, first, 0, 0, 0], [count, panels, depth, width])
         row, gate, panel, column, summed = dims(0, 1, 2, 3, 4)
         sizes: list[OpFoldResult] = [self.piece.rows, count, panels, width]
-        total = contract(b, state, [row, summed], weights, [gate, panel, summed, column], layer.s.dtype, sizes, 1)
-        whole = b.reshape(total, [[0], [1], [2, 3]], [self.piece.rows, count, panels * width])
+        return self.by_gate(contract(b, state, [row, summed], weights, [gate, panel, summed, column], layer.s.dtype, sizes, 1))
+
+    def by_gate(self, products: ir.Value) -> list[Read]:
+        """Products (rows, gates, panels, columns of a panel) as an operand for each gate, without what fills up the last panel."""
+        layer, b, (_, count, panels, width) = self.layer, self.layer.b, products.type.shape
+        whole = b.reshape(products, [[0], [1], [2, 3]], [self.piece.rows, count, panels * width])
         return of_gates(whole if panels * width == layer.hidden else b.first(whole, [self.piece.rows, count, layer.hidden]))
 
     def of_units(self, value: ir.Value, places: Sequence[Sequence[int]]) -> list[Read]:
@@ -254,35 +260,51 @@ def objection(op: RecurrentOp) -> NoMatch | None:
     return NoMatch(f"its units and weights must have static sizes, got {projected}, {weights}")
 
 
+@dataclass(frozen=True)
+class Products:
+    """What the state counts in a step."""
+
+    reads: Sequence[Read]
+    """Operands of the step's last op."""
+    totals: Callable[..., Sequence[ir.Value]]
+    """What an element of each of these makes for each gate."""
+
+
+def lstm_step(products: Callable[[Step], Products], peepholes: ir.Value | None, at: Step) -> list[ir.Value]:
+    """One step of an LSTM: what `products` makes of its state, and one element-wise op from that to the next states."""
+    layer, s = at.layer, at.layer.s
+    f, g, out = at.functions()
+    held = [] if peepholes is None else at.of_units(peepholes, [[gate] for gate in range(3)])
+    counted = products(at)
+    own = len(counted.reads)
+
+    def body(*values: ir.Value) -> list[ir.Value]:
+        in_, output, forget, cell = (s.add(x, y) for x, y in zip(counted.totals(*values[:own]), values[own : own + 4], strict=True))
+        *held, _, c = values[own + 4 :]
+
+        def seen(total: ir.Value, gate: int, c: ir.Value) -> ir.Value:
+            return s.multiply_accumulate(held[gate], c, total) if held else total
+
+        entering = f(layer.clipped(seen(in_, 0, c)))
+        kept = s.sub(s.const(1), entering) if layer.attributes["input_forget"] else f(layer.clipped(seen(forget, 2, c)))
+        c = s.multiply_accumulate(entering, g(layer.clipped(cell)), s.mul(kept, c))
+        return [s.mul(f(layer.clipped(seen(output, 1, c))), out(c)), c]
+
+    return at.end([*counted.reads, *at.inputs(0, 4), *held], body)
+
+
 @lowering(graph.LstmOp)
 def lower_lstm(op: graph.LstmOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
     """A loop over the steps; in it one product for all gates, and one element-wise op from its result to the next states."""
     if (reason := objection(op)) is not None:
         return reason
     projected, weights, lengths, initial_h, initial_c, peepholes = present(op, operands)
-    layer, coupled = Layer(op, projected, weights, lengths, b), op.attribute_values()["input_forget"]
-    s = layer.s
+    layer = Layer(op, projected, weights, lengths, b)
 
-    def step(at: Step) -> list[ir.Value]:
-        f, g, out = at.functions()
-        held = [] if peepholes is None else at.of_units(peepholes, [[gate] for gate in range(3)])
-        reads = [*at.products(at.states[0], 0, 4), *at.inputs(0, 4), *held]
+    def products(at: Step) -> Products:
+        return Products(at.products(at.states[0], 0, 4), lambda *totals: totals)
 
-        def body(*values: ir.Value) -> list[ir.Value]:
-            in_, output, forget, cell = (s.add(x, y) for x, y in zip(values[:4], values[4:8], strict=True))
-            *held, _, c = values[8:]
-
-            def seen(total: ir.Value, gate: int, c: ir.Value) -> ir.Value:
-                return s.multiply_accumulate(held[gate], c, total) if held else total
-
-            entering = f(layer.clipped(seen(in_, 0, c)))
-            kept = s.sub(s.const(1), entering) if coupled else f(layer.clipped(seen(forget, 2, c)))
-            c = s.multiply_accumulate(entering, g(layer.clipped(cell)), s.mul(kept, c))
-            return [s.mul(f(layer.clipped(seen(output, 1, c))), out(c)), c]
-
-        return at.end(reads, body)
-
-    return layer.run([initial_h, initial_c], step)
+    return layer.run([initial_h, initial_c], partial(lstm_step, products, peepholes))
 
 
 @lowering(graph.GruOp)

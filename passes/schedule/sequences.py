@@ -12,12 +12,14 @@ ROWS = 2  # of a product that take as long as reading the weights from that cach
 FAR_ROWS = 4  # the same for weights that come from the last cache
 
 
-def chunks_on_threads(steps: int, directions: int, batch: int, weights: Sequence[int], bits: int, target: Target) -> int:
+def chunks_on_threads(
+    steps: int, directions: int, batch: int, weights: Sequence[int], bits: int, target: Target, divisible: bool = True
+) -> int:  # fmt: skip
     """How many chunks the batch of a recurrent layer is cut into, each of which goes through all steps on a thread of its own in each direction.
 
     0 if it costs less to start threads in each step, for the products alone, or to start none. `weights` are the sizes of what a state is
     multiplied by in each direction, of so many bits an element. A chunk is at least so large that two chunks take no longer on one thread
-    than both at once: code is made for any number of threads.
+    than both at once: code is made for any number of threads. A batch that is not `divisible` stays one chunk.
     """
     size = prod(weights)
     least = ROWS if size * bits // 8 <= ROOM * target.caches.l2 else FAR_ROWS
@@ -29,6 +31,7 @@ def chunks_on_threads(steps: int, directions: int, batch: int, weights: Sequence
         return FORK + -(-directions * chunks // target.cores) * steps * step(batch // chunks)
 
     together = directions * steps * min(step(batch), step(batch) / target.cores + FORK)
-    legal = [n for n in range(1, batch + 1) if batch % n == 0 and (n == 1 or batch // n >= least) and directions * n > 1]
+    counts = range(1, (batch if divisible else min(batch, 1)) + 1)
+    legal = [n for n in counts if batch % n == 0 and (n == 1 or batch // n >= least) and directions * n > 1]
     best = min(legal, key=apart, default=0)
     return best if best and apart(best) < together else 0

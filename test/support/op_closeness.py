@@ -18,7 +18,7 @@ SUMS = (
     "conv", "conv_transpose", "blocked_conv", "bordered_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum",
     "avg_pool", "col2im",
 )  # fmt: skip
-RECURRENT = ("gru", "lstm", "rnn")
+RECURRENT = ("gru", "lstm", "rnn", "quantized_lstm")
 ADDS_UP = (
     *SUMS, *RECURRENT, "winograd_conv", "versioned_winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
     "cumprod", "det", "resize", "interpolate", "roi_align",
@@ -83,9 +83,12 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
     if mnemonic in RECURRENT:
         # An error of a state is one of the next product: it may grow with each step by as much as the weights of a unit add up to, and by what
         # an unbounded activation makes of it.
-        steps, hidden = operands[0].shape[0], operands[1].shape[3]
-        growth = (1 + float(np.abs(operands[1].astype(np.float64)).sum(axis=3).max(initial=0))) ** (steps - 1)
-        return Bound(steps * (hidden + 16) * growth, 1, max(np.abs(finite(result)).max(initial=1), 1), stored=1)
+        steps, hidden, weights, terms = operands[0].shape[0], result.shape[3], np.abs(operands[1].astype(np.float64)), 0.0
+        if mnemonic == "quantized_lstm":  # a rounding of a state may move its number by one, from the second step on
+            weights = np.moveaxis(weights, 5, 4).sum(axis=3) * float(np.abs(operands[2]).max(initial=0))
+            terms = (2 / 255) / float(np.finfo(np.float32).eps) if steps > 1 else 0.0
+        growth = (1 + float(weights.sum(axis=3).max(initial=0))) ** (steps - 1)
+        return Bound(steps * (hidden + 16 + terms) * growth, 1, max(np.abs(finite(result)).max(initial=1), 1), stored=1)
     if mnemonic == "log_softmax":  # the logarithm of a sum near 1 is off by as much as the sum
         return Bound(operands[0].shape[attributes["axis"]] + 16, 1, np.abs(finite(result)).max(initial=1))
     if mnemonic == "cumprod":

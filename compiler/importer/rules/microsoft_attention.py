@@ -123,16 +123,33 @@ def attention(
         past_sequence_length=past_sequence_length, do_rotary=do_rotary, rotary_embedding_dim=rotary_embedding_dim,
         past_present_share_buffer=past_present_share_buffer,
     )  # fmt: skip
-    dims = dims_of(x)
-    if len(dims) != 3 or type_of(weights).rank != 2:
+    sizes = divided(x, weights, num_heads, qkv_hidden_sizes)
+    projected = rounded_once(queries_keys_values)(b, x, weights, bias, sizes)
+    mask = Masks(mask_index, bool(unidirectional), mask_filter_value)
+    return attended(b, projected, num_heads, mask, past, attention_bias, scale)
+
+
+def divided(x: Value, weights: Value, heads: int, given: Sequence[int] = ()) -> list[int]:
+    """The columns of queries, keys and values in one matrix of weights for `x`: those given, or a third each.
+
+    Raises ModelError if they do not fit.
+    """
+    if type_of(x).rank != 3 or type_of(weights).rank != 2:
         raise ModelError(f"its input must be (batch, sequence, hidden) and its weights a matrix, got {type_of(x)} and {type_of(weights)}")
     columns = static_dim(weights, 1, "the weights")
-    sizes = list(qkv_hidden_sizes) or [columns // 3] * 3
+    sizes = list(given) or [columns // 3] * 3
     if len(sizes) != 3 or sum(sizes) != columns or sizes[0] != sizes[1]:
         raise ModelError(f"the weights {type_of(weights)} do not divide into queries, keys and values of sizes {sizes}")
-    check_heads(num_heads, *sizes)
-    projected = rounded_once(queries_keys_values)(b, x, weights, bias, sizes)
-    q, k, v = (heads_apart(b, part, num_heads) for part in projected)
+    check_heads(heads, *sizes)
+    return sizes
+
+
+def attended(
+    b: ImportBuilder, projected: Sequence[Value], heads: int, mask: Masks, past: Value | None, attention_bias: Value | None, scale: float
+) -> tuple[Value, ...]:
+    """Attention of queries, keys and values (batch, sequence, hidden), these two behind those of before, which are given as they are then, too."""
+    batch, queries, _ = dims_of(projected[0])
+    q, k, v = (heads_apart(b, part, heads) for part in projected)
     present: tuple[Value, ...] = ()
     if past is not None:
         if type_of(past).rank != 5 or not holds(dims_of(past)[0], "==", 2):
@@ -141,8 +158,8 @@ def attention(
         k, v = extended(b, old[0], k), extended(b, old[1], v)
     if b.node.output_count > 1:
         present = (b.concat([with_new_axes(b, k, [0]), with_new_axes(b, v, [0])], axis=0),)
-    mask = Masks(mask_index, bool(unidirectional), mask_filter_value).added(b, dims[0], dims[1], dims_of(k)[2], type_of(q).dtype)
-    return heads_together(b, attend(b, q, k, v, [mask, attention_bias], scale)), *present
+    added = mask.added(b, batch, queries, dims_of(k)[2], type_of(q).dtype)
+    return heads_together(b, attend(b, q, k, v, [added, attention_bias], scale)), *present
 
 
 @onnx_rule("MultiHeadAttention", since=1, domain=MICROSOFT)

@@ -1,5 +1,8 @@
 """Rules for layer normalisations of com.microsoft, alone and with the sums and embeddings that they are fused with."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
@@ -95,26 +98,55 @@ def embed_layer_normalization(
     """The sum of the embeddings of words, positions and segments, normalised; how many tokens the mask keeps; the sum itself."""
     if word_embedding is None or position_embedding is None or gamma is None or beta is None:
         raise ModelError("word_embedding, position_embedding, gamma and beta must all be given")
+    dtype = type_of(word_embedding).dtype
+
+    def table(rows: Value) -> Table:
+        return Table(rows, lambda found: b.convert(found, wide_type(dtype)))
+
+    segments = None if segment_embedding is None else table(segment_embedding)
+    tables = table(word_embedding), table(position_embedding), segments
+    total, kept = embedded(b, input_ids, segment_ids, *tables, mask, position_ids, mask_index_type)
+    return normalised_rows(b, total, gamma, beta, epsilon, dtype)[0], kept, b.convert(total, dtype)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of embeddings, one in each row."""
+
+    rows: Value
+    read: Callable[[Value], Value]
+    """Makes of some rows what is summed."""
+
+
+def embedded(
+    b: ImportBuilder,
+    input_ids: Value,
+    segment_ids: Value | None,
+    words: Table,
+    positions: Table,
+    segments: Table | None,
+    mask: Value | None,
+    position_ids: Value | None,
+    mask_index_type: int,
+) -> tuple[Value, Value]:
+    """The sums of the embeddings of words, positions and segments; how many tokens of each sequence the mask keeps."""
     kind = type_of(input_ids)
     if kind.rank != 2:
         raise ModelError(f"input_ids must be (batch, sequence), got {kind}")
-    if (segment_ids is None) != (segment_embedding is None):
+    if (segment_ids is None) != (segments is None):
         raise ModelError("segment_ids and segment_embedding must be given together")
     if mask_index_type not in (0, 1):
         raise UnsupportedError(f"mask_index_type={mask_index_type} is not supported; supported: 0, 1")
-    dtype = type_of(word_embedding).dtype
-    wide = wide_type(dtype)
-    total = b.convert(b.gather(word_embedding, input_ids, axis=0), wide)
+    total = words.read(b.gather(words.rows, input_ids, axis=0))
     if position_ids is not None:
-        positions = b.gather(position_embedding, position_ids, axis=0)
+        places = b.gather(positions.rows, position_ids, axis=0)
     else:
         length = kind.shape[1]
         if length is None:
             raise UnsupportedError("a sequence of unknown length without position_ids is not supported; supported: a static length")
-        positions = slice_axis(b, position_embedding, 0, 0, length)
-    total = b.add(total, b.convert(positions, wide))
-    if segment_ids is not None and segment_embedding is not None:
-        total = b.add(total, b.convert(b.gather(segment_embedding, segment_ids, axis=0), wide))
-    y = normalised_rows(b, total, gamma, beta, epsilon, dtype)[0]
+        places = slice_axis(b, positions.rows, 0, 0, length)
+    total = b.add(total, positions.read(places))
+    if segment_ids is not None and segments is not None:
+        total = b.add(total, segments.read(b.gather(segments.rows, segment_ids, axis=0)))
     kept = b.less(input_ids, input_ids) if mask is None else b.equal(mask, b.scalar(1, like=mask))  # none without a mask
-    return y, reduce_sum(b, b.convert(kept, "i32"), (1,), False), b.convert(total, dtype)
+    return total, reduce_sum(b, b.convert(kept, "i32"), (1,), False)

@@ -216,9 +216,13 @@ class Layer:
         x = b.transposed(self.x, (1, 0, 2)) if self.batch_first else self.x
         steps, batch, _ = dims_of(x)
         rows = b.with_shape(x, (steps * batch, self.inputs))
-        product = b.matmul(rows, b.transposed(b.with_shape(self.w, (columns, self.inputs)), (1, 0)))
+        product = self.multiplied(rows, b.transposed(b.with_shape(self.w, (columns, self.inputs)), (1, 0)))
         total = product if bias is None else b.add(product, b.with_shape(bias, (columns,)))
         return b.with_shape(total, (steps, batch, columns))
+
+    def multiplied(self, rows: Value, weights: Value) -> Value:
+        """The product of the inputs of all steps and sequences with the weights (inputs, directions * gates * hidden)."""
+        return self.b.matmul(rows, weights)
 
     def weights(self) -> Value:
         """The recurrent weights with a matrix for each direction and gate, which is one panel."""

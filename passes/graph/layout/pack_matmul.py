@@ -14,12 +14,13 @@ from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, in_blocks, in_groups, in_panels
+from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp
 from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC, LINE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
-from stepwell.passes.graph.integer_products import fastest, kind_of, multiplies_narrow, widened
+from stepwell.passes.graph.integer_products import NARROW, fastest, holds, kind_of, multiplies_narrow, read_as, widened
 from stepwell.passes.graph.layout.few_bits import FEW_ROWS, Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 from stepwell.passes.schedule.cost_model import ROOMY
@@ -69,8 +70,9 @@ class PackMatmul(Pass):
         layout = _PackedMatmuls(state, self.width, self.integers, self.slices)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
             view = operation.opview
-            if isinstance(view, RecurrentOp) and not self.integers:
-                self._pack_recurrent(view, layout, state)
+            if isinstance(view, RecurrentOp):
+                if isinstance(view, QuantizedLstmOp) == self.integers:
+                    self._pack_recurrent(view, layout, state)
                 continue
             if len(operation.results) != 1:
                 continue
@@ -97,11 +99,11 @@ class PackMatmul(Pass):
     def _pack_recurrent(self, op: RecurrentOp, layout: "_PackedMatmuls", state: PassState) -> None:
         """Replace the weights of a recurrent layer by packed ones."""
         with ir.InsertionPoint(op), op.location:
-            weights = layout.recurrent_weights(op)
+            weights = layout.recurrent_numbers(op) if self.integers else layout.recurrent_weights(op)
         if isinstance(weights, NoMatch):
             state.decline(self.name, op.operation, weights)
             return
-        _, _, panels, _, width = type_of(weights).static_shape
+        _, _, panels, _, width, *_ = type_of(weights).static_shape
         state.did(self.name, op.operation, f"the weights of each gate lie in {panels} panel{'s' * (panels != 1)} of {width} columns")
         op.operation.operands[1] = weights
         state.count(self.name)
@@ -113,6 +115,7 @@ class PackIntegerProducts(PackMatmul):
     """Pack constant right-hand sides of products of narrow integers into panels, in the groups that the target's dot products read.
 
     rewrite: matmul(cast(x), cast(w))     -> reshape(packed_matmul(cast(x), cast(w packed now)))
+    rewrite: quantized_lstm(x, r, …)      -> quantized_lstm(x, r packed now, …)
     rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
 
     It runs after `narrow-products`, which decides on the types, and otherwise does as `pack-matmul`.
@@ -263,6 +266,23 @@ class _PackedMatmuls(GraphBuilder):
                 yield from in_panels(matrix[:, :depth], width)
 
         return deferred_weight(self, op.weights, (directions, gates, -(-depth // width), depth, width), packed)
+
+    def recurrent_numbers(self, op: Any) -> "ir.Value | NoMatch":
+        """The integer weights of a recurrent layer in panels and groups, as bytes if they fit; or why not."""
+        numbers, rows = self.known(op.weights), likely_elements(type_of(op.projected).shape[1:2], hints_around(op.operation))
+        if numbers is None or not numbers.size:
+            return NoMatch(f"its weights, {type_of(op.weights)}, are not a constant, or nothing is multiplied")
+        directions, gates, panels, hidden, columns, depth = numbers.shape
+        stored = next(dtype for dtype in NARROW if dtype[0] == "i" and holds(dtype, numbers.min().item(), numbers.max().item()))
+        chosen = fastest(kind_of(read_as(stored, self.target)[0]), kind_of(stored), self.target)
+        if chosen is None:
+            return NoMatch(f"the target has no instruction for products of bytes and {stored}")
+        if panels * depth != 1 or not rows or hidden < chosen.lanes // 2:
+            return NoMatch(f"its weights are in panels already, or {rows} rows by {hidden} columns do not fill a vector of {chosen.lanes}")
+        width = self.width or panel_width(hidden, chosen.lanes, REGISTERS_OF_A_STEP if rows == 1 else REGISTERS)
+        filled = np.pad(numbers.astype(to_numpy(stored)).reshape(-1, hidden, columns), ((0, 0), (0, -hidden % chosen.depth), (0, 0)))
+        packed = np.stack([in_groups(matrix, chosen.depth, width) for matrix in filled])
+        return new_weight(self, op.weights, packed.reshape(directions, gates, *packed.shape[1:]))
 
     def pack_at_run_time(self, matrix: ir.Value, width: int) -> ir.Value:
         """A matrix (K, N) as (panels, K, width), with zeros after its last column; see `in_panels`."""

@@ -45,6 +45,7 @@ ALONE = {
     "pairwise_coupling": "a part of SVMClassifier, which compiler/importer/test_rule_linear_models.py compares with ONNX Runtime",
     "random_bits": "no such op in ONNX: end_to_end/test_random_values.py tests what is made of it by its statistics",
     "fake_quantize": "QuantizeLinear and DequantizeLinear: passes/graph/quantization/test_fake_quantize.py compares it with these",
+    "quantized_lstm": "ONNX Runtime's own: compiler/importer/test_rule_microsoft_quantized_layers.py compares its operator",
     "attention": "several ops in ONNX: passes/graph_to_linalg/test_attention.py compares it with these",
 }
 ONLY = {

@@ -61,3 +61,22 @@ def gru(r: Random) -> Case:
 def rnn(r: Random) -> Case:
     first, attributes, _ = operands(r, "rnn")
     return Case(first, attributes)
+
+
+@case("quantized_lstm")
+def quantized_lstm(r: Random) -> Case:
+    """Weights as importers make them, or in panels with neighbours side by side, as for dot products."""
+    projected, weights, lengths, initial = (made := operands(r, "quantized_lstm"))[0]
+    directions, gates, panels, hidden, width = weights.shape
+    depth = r.choice((1, 2, 4))
+    kind = r.choice(("i8", "i16"))
+    numbers = np.rint(weights.astype(np.float64) * r.choice((200, 254))).astype(to_numpy(kind))
+    filled = np.pad(numbers, ((0, 0),) * 3 + ((0, -hidden % depth), (0, 0)))
+    # (directions, gates, panels, groups, depth, width) -> (directions, gates, panels, groups, width, depth)
+    grouped = np.swapaxes(filled.reshape(directions, gates, panels, -(-hidden // depth), depth, width), 4, 5)
+    columns = numbers.astype(np.int32).sum(axis=3).reshape(directions, gates, panels * width)[..., :hidden]
+    scales = r.within("f32", columns.shape, 0.001, 0.004)
+    batch = projected.shape[1]
+    cell = r.choice([None, r.within("f32", (directions, batch, hidden), -1, 1)])
+    peepholes = r.choice([None, r.within("f32", (directions, 3, hidden), -0.5, 0.5)])
+    return Case([projected, grouped, scales, columns.astype(np.int32), lengths, initial, cell, peepholes], {**made[1], "input_forget": r.boolean()})

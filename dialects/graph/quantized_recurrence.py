@@ -1,0 +1,125 @@
+"""LSTM layers with quantised weights, whose state is quantised anew in each step: ONNX Runtime's DynamicQuantizeLSTM."""
+
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.base import InferredTypes, Operand, OptionalOperand, Pure, Result
+from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank
+from stepwell.dialects.graph.quantization import QuantizeOp
+from stepwell.dialects.graph.recurrence import Function, RecurrentOp, lstm_step, recurrence
+from stepwell.dialects.support.errors import InferenceError
+
+Array = np.ndarray
+
+
+class QuantizedLstmOp(RecurrentOp, name="quantized_lstm", traits=[Pure]):
+    """An `lstm` whose state is multiplied by its weights as integers.
+
+    In each step the state h of the whole batch, that of sequences which have ended too, is quantised to ui8 by one scale s and one zero point z, as
+    ONNX's DynamicQuantizeLinear does: its range, with 0 in it, becomes that of ui8. With q for these numbers, h r is
+    (q weights - z * sums) * (s * scales), integers in i32 and the rest in f32. `weights` are integers without a zero point, and `sums` (directions,
+    gates, hidden) are those of their columns: of what all elements of the state count for one unit of a gate. `scales` has the same shape.
+
+    `weights` (directions, gates, panels, groups, width, depth) are those of `lstm` with each `depth` neighbours of a column side by side. Zeros fill
+    up the last group.
+    """
+
+    gates = 4
+    functions = 3
+
+    projected: Operand
+    weights: Operand
+    scales: Operand
+    sums: Operand
+    lengths: OptionalOperand
+    initial_h: OptionalOperand
+    initial_c: OptionalOperand
+    peepholes: OptionalOperand
+    y: Result
+    last_h: Result
+    last_c: Result
+    direction: ir.StringAttr
+    activations: ir.ArrayAttr
+    alphas: ir.ArrayAttr
+    betas: ir.ArrayAttr
+    clip: ir.FloatAttr
+    input_forget: ir.BoolAttr
+
+    @classmethod
+    def hidden_size(cls, projected: TensorType, weights: TensorType) -> Dim:
+        expect_dtype("projected", projected, ("f32",))
+        expect_dtype("weights", weights, ("i8", "i16"))
+        expect_rank("weights", weights, 6)
+        expect_rank("projected", projected, 3)
+        columns, directions, groups, depth = projected.shape[2], weights.shape[0], weights.shape[3], weights.shape[5]
+        if not isinstance(columns, int) or not isinstance(directions, int) or not directions:
+            return None
+        hidden = columns // (directions * cls.gates)
+        if isinstance(groups, int) and isinstance(depth, int) and not hidden <= groups * depth < hidden + max(depth, 1):
+            raise InferenceError(f"operand 'weights' ({weights}) must have groups for the {hidden} units of operand 'projected' ({projected})")
+        return hidden
+
+    @classmethod
+    def matrices(cls, weights: Array, hidden: int) -> Array:
+        directions, gates, panels, groups, width, depth = weights.shape
+        # (directions, gates, panels, groups, width, depth) -> (directions, gates, groups * depth, panels * width)
+        rows = weights.transpose(0, 1, 3, 5, 2, 4).reshape(directions, gates, groups * depth, panels * width)
+        return rows[..., :hidden, :hidden].astype(np.int64)
+
+    @staticmethod
+    def infer(
+        projected: TensorType,
+        weights: TensorType,
+        scales: TensorType,
+        sums: TensorType,
+        lengths: TensorType | None,
+        initial_h: TensorType | None,
+        initial_c: TensorType | None,
+        peepholes: TensorType | None,
+        *,
+        input_forget: bool,
+        **attributes: Any,
+    ) -> InferredTypes:
+        others = {"scales": scales, "initial_h": initial_h, "initial_c": initial_c, "peepholes": peepholes}
+        y, state = QuantizedLstmOp.check(projected, weights, lengths, others, **attributes)
+        expect_dtype("sums", sums, ("i32",))
+        expect_rank("sums", sums, 3)
+        for axis, size in enumerate(scales.shape):
+            expect_dim("sums", sums, axis, size, f"as operand 'scales' ({scales}) has")
+        return y, state, state
+
+    @staticmethod
+    def reference(
+        projected: Array,
+        weights: Array,
+        scales: Array,
+        sums: Array,
+        lengths: Array | None,
+        initial_h: Array | None,
+        initial_c: Array | None,
+        peepholes: Array | None,
+        *,
+        input_forget: bool,
+        **attributes: Any,
+    ) -> tuple[Array, ...]:
+        def step(x: Array, r: Array, states: list[Array], functions: list[Function], direction: int) -> list[Array]:
+            numbers, scale, zero = dynamically_quantized(states[0])
+            products = np.stack([numbers.astype(np.int64) @ r[gate] for gate in range(4)], axis=1)
+            whole = (products - zero.astype(np.int64) * sums[direction]).astype(np.int32)  # which wraps
+            totals = x + whole.astype(np.float32) * (scale * scales[direction])
+            holes = None if peepholes is None else peepholes[direction]
+            return lstm_step([totals[:, gate] for gate in range(4)], states[1], holes, functions, input_forget, attributes["clip"])
+
+        return recurrence(QuantizedLstmOp, projected, weights, lengths, [initial_h, initial_c], step, **attributes)
+
+
+def dynamically_quantized(x: Array) -> tuple[Array, Array, Array]:
+    """Floats in f32 as numbers of ui8, with their scale and zero point: ONNX's DynamicQuantizeLinear. The scale is 1 where all are 0."""
+    low, high = x.min(initial=0), x.max(initial=0)
+    scale = np.asarray(1 if low == high else (high - low) / np.float32(255), np.float32)
+    zero = QuantizeOp.reference(np.asarray(-low), scale, np.zeros((), np.uint8))
+    return QuantizeOp.reference(x, scale, zero), scale, zero
