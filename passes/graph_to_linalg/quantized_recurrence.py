@@ -85,7 +85,7 @@ def _quantized(b: LinalgBuilder, x: ir.Value, sizes: Sequence[OpFoldResult], sto
         return s.select(s.compare("eq", low, high), s.const(1), s.div(s.sub(high, low), s.const(255)))
 
     def zero_of(low: ir.Value, scale: ir.Value) -> ir.Value:
-        return rounded(b, s, s.div(s.neg(s.minimum(low, s.const(0))), scale), QUANTISED, None)
+        return rounded(b, s, s.div(s.neg(low), scale), QUANTISED, None)  # 0 of a low above 0
 
     def number(v: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
         found = rounded(b, s, s.div(v, scale), QUANTISED, zero)
