@@ -76,7 +76,7 @@ class CompileOptions:
     same_names: bool = True
     """Whether free dimensions of one name have one size. Otherwise each is a size of its own: a call whose sizes contradict the names is run so."""
     same_data_sizes: bool = True
-    """Whether sizes that only data tell are one size where values of them are broadcast. Otherwise each may be 1: a run in which one is 1 is run so."""
+    """Whether sizes that only data tell are one size where values of them are broadcast. Otherwise each may be 1: a run in which one is is run so."""
     bind: Mapping[str, str] | None = None
     """Inputs, each with the output that the next call takes for it, by name: what `bind` of a model compiles for; `lower` shows its IR."""
     pipeline: "PipelineSource | None" = None
