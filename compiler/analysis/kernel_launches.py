@@ -9,14 +9,13 @@ from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import IRError
 from stepwell.passes.bufferize.kernels import memref_bytes
+from stepwell.passes.bufferize.program import REGION_MEMORY
 from stepwell.passes.framework.rewriting import find_function, functions
 
 _PLAIN = (
     "func.call", "memref.view", "memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape",
     "builtin.unrealized_conversion_cast", "arith.constant", "func.return",
 )  # fmt: skip
-REGION_MEMORY = 4
-"""The last operands of a function of a region: weights, its workspace, that of @main, and the table."""
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,13 @@ class Replay:
 
     def __init__(
         self, launches: Sequence[KernelLaunch], objects: Mapping[str, bytes], *, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
-        weights: np.ndarray, workspace_bytes: int, threads: int,
+        weights: np.ndarray, workspace_bytes: int, threads: int, located: np.ndarray | None = None,
     ) -> None:  # fmt: skip
+        """`weights` is their arena; `located` is the table that the code of `main` takes instead, if it looks them up."""
         self.launches = tuple(launches)
         self.inputs, self.outputs, self.weights, self.workspace = tuple(inputs), tuple(outputs), weights, aligned_empty(workspace_bytes)
         self.arrays = (*self.inputs, *self.outputs, weights, self.workspace)
+        self._located = weights if located is None else located
         self.threads = threads
         self._code = load(objects, exports=list(objects))
         addresses = [address(array) for array in self.arrays]
@@ -56,8 +58,8 @@ class Replay:
         # Outputs and workspace of its own, so that the replay cannot find there what it fails to compute.
         outputs = [*map(np.zeros_like, want.values()), *model.checks.parts(model.checks.buffer())]
         return Replay(
-            launches_of(model.ir("affine")), model.objects, inputs=given, outputs=outputs, weights=model.weights,
-            workspace_bytes=model.memory.workspace_bytes, threads=threads or model.threads,
+            launches_of(model.ir("affine")), model.objects, inputs=given, outputs=outputs, weights=model.weights.arena(),
+            workspace_bytes=model.workspace_bytes, threads=threads or model.threads, located=model.executable.weights,
         )  # fmt: skip
 
     @contextmanager
@@ -116,7 +118,7 @@ class Replay:
 
     def main(self) -> Runner:
         """A function that runs all of `@main`, in memory of its own."""
-        arrays = [*self.inputs, *map(np.zeros_like, self.outputs), self.weights, aligned_empty(self.workspace.nbytes)]
+        arrays = [*self.inputs, *map(np.zeros_like, self.outputs), self._located, aligned_empty(self.workspace.nbytes)]
         function, addresses = self._code.packed_function("main", len(arrays)), [address(array) for array in arrays]
 
         def run() -> None:

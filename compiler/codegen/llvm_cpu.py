@@ -54,7 +54,7 @@ class LLVMOnCPU(Backend):
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
         units = self.units(lowered, reached)
         objects, keys = _objects(units, lowered.target, store)
-        return Code(objects, len(objects) - 1, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None})
+        return Code(objects, len(objects) - 1, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None}, lowered.info.located)
 
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
         """What the objects of a model are compiled from, one for each function."""

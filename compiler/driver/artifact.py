@@ -23,6 +23,7 @@ from stepwell.runtime.about import About
 from stepwell.runtime.infos import OutputGroup, TensorInfo
 from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel
+from stepwell.runtime.weights import Places, WeightPool, Weights, unshared
 
 Infos = Sequence[TensorInfo]
 
@@ -52,6 +53,8 @@ class Artifact:
     """Set if sizes become known while it runs."""
     groups: Sequence[OutputGroup] = ()
     """The outputs that `outputs`, the results of the code, form, where some are sequences or optionals."""
+    places: Places = ()
+    """Where weights lie in the arena, if the code reads from a table where each one does."""
 
     @property
     def described(self) -> Infos:
@@ -75,8 +78,12 @@ class Signature:
     """Whether code is made for shapes, of all inputs."""
 
 
-def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
+def assemble(
+    artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float],
+    pool: WeightPool | None = None,
+) -> CompiledModel:  # fmt: skip
     """Load the code of a model and make it ready to run. `snapshots` has its IR by level; the listings of its backend are added.
+    The `pool` has the weights of other programs of the model, which it shares.
 
     The time is added to the last of the `timings`.
     """
@@ -84,34 +91,44 @@ def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str,
         free = ", ".join(f"'{info.name}' {info}" for info in artifact.inputs)
         raise UnsupportedError(f"a program for all sizes ({free}) from IR is not supported; supported: from the ONNX model, or IR with sizes")
     begin = time.perf_counter()
-    backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact)
-    load = partial(backend.load, artifact, weights, count)
+    backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact, pool)
+    load = partial(backend.load, artifact, _taken(artifact, weights), count)
     executable = made_by(artifact.backend, "load", load, "an Executable", lambda made: hasattr(made, "run"))
     make = _maker(artifact, weights, _about(artifact, snapshots, timings, time.perf_counter() - begin))
     return make(inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, workspace_bytes=artifact.workspace_bytes)
 
 
 def assemble_general(
-    artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]
-) -> GeneralProgram | None:
+    artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float],
+    pool: WeightPool | None = None,
+) -> GeneralProgram | None:  # fmt: skip
     """As `assemble`, for code for all sizes; None if the backend makes none."""
     begin = time.perf_counter()
-    backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact)
-    load = partial(backend.load_sized, artifact, weights, count)
+    backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact, pool)
+    load = partial(backend.load_sized, artifact, _taken(artifact, weights), count)
     sized = made_by(artifact.backend, "load_sized", load, "a function of a table and bytes, or None", lambda made: made is None or callable(made))
     if sized is None or artifact.general is None:
         return None
     about = _about(artifact, snapshots, timings, time.perf_counter() - begin)
     return GeneralProgram(
-        artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, _maker(artifact, weights, about), about
+        artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, _maker(artifact, weights, about), about, weights
     )  # fmt: skip
 
 
-def _weights_of(artifact: Artifact) -> np.ndarray:
-    return artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
+def _weights_of(artifact: Artifact, pool: WeightPool | None) -> Weights:
+    memory = artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
+    if pool is None:
+        return unshared(memory, artifact.places)
+    artifact.weights = np.empty(0, np.uint8)  # the pool gives back parts of that memory
+    return pool.place(memory, artifact.places)
 
 
-def _maker(artifact: Artifact, weights: np.ndarray, about: About) -> Callable[..., CompiledModel]:
+def _taken(artifact: Artifact, weights: Weights) -> np.ndarray:
+    """What the code takes for its weights."""
+    return weights.table() if artifact.places else weights.arena()
+
+
+def _maker(artifact: Artifact, weights: Weights, about: About) -> Callable[..., CompiledModel]:
     """Makes a CompiledModel of its inputs, outputs, executable and workspace."""
     return partial(CompiledModel, weights=weights, about=about, objects=artifact.objects, checks=artifact.checks, groups=artifact.groups)
 
@@ -132,7 +149,7 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
         record["code"] = {
             "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
             "kernels": made.kernels, "backend": made.backend, "checks": [_check_to_json(check) for check in made.checks],
-            "lines": made.lines,
+            "lines": made.lines, "places": list(made.places),
         }  # fmt: skip
         if made.groups:
             record["code"]["groups"] = [[group.info.to_json(), group.held, group.count] for group in made.groups]
@@ -191,6 +208,7 @@ def _made(store: Cache, record: Mapping[str, Any]) -> Artifact | Signature | Non
         code["backend"], code["lines"], record["warnings"], _general(code["general"]) if "general" in code else None,
         LateSizes.from_json(code["late"], [(info.shape, info.dtype) for info in outputs]) if "late" in code else None,
         [OutputGroup(TensorInfo.from_json(info), held, count) for info, held, count in code.get("groups", ())],
+        [(offset, size) for offset, size in code["places"]],
     )  # fmt: skip
 
 

@@ -28,6 +28,8 @@ class Code:
     """The cache keys of objects that the backend has stored itself; the driver stores the others."""
     lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """For each object that numbers ONNX nodes by itself, the indices of its nodes in the model, for listings."""
+    located: bool = False
+    """Whether it reads from a table where each weight lies, which `load` is then given instead of the arena (`locate-weights`)."""
 
 
 class Backend:
@@ -62,7 +64,10 @@ class Backend:
         raise NotImplementedError
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
-        """Load the code of `artifact`, which may come from the cache, to run with the arena `weights` on at most `threads` threads."""
+        """Load the code of `artifact`, which may come from the cache, to run with the arena `weights` on at most `threads` threads.
+
+        If `Code.located` said so, `weights` is the table of where they lie (`runtime.weights`): programs of one model then share weights.
+        """
         raise NotImplementedError
 
     def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized | None:

@@ -23,7 +23,7 @@ from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.runner import Instrumentation
-from stepwell.runtime.buffers import arena_chunks, pack_arena
+from stepwell.runtime.buffers import arena_chunks, arena_places, pack_arena
 from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel
@@ -89,7 +89,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         reached(lowered, backend.levels[-1], clock(), on_level)
         clock = stopwatch()
 
-    info = lowered.info
+    info, places = lowered.info, arena_places(lowered.weights, lowered.info.arena)
     artifact = Artifact(
         inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],
         outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
@@ -110,6 +110,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_the_last_level)
     code = made_by(*how, "Code", lambda made: isinstance(made, Code))
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
+    artifact.places = places if code.located else ()
     artifact.weights, artifact.object_keys = packing.result(), code.keys
     if store is not None and isinstance(artifact.weights, Kept):  # else the model is not stored
         artifact.weights_key = artifact.weights.key

@@ -38,6 +38,7 @@ from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.levels import LEVELS, OUTLINED, PACKED
 from stepwell.runtime.infos import Shape, TensorInfo
 from stepwell.runtime.model import CompiledModel
+from stepwell.runtime.weights import WeightPool
 
 if TYPE_CHECKING:
     from stepwell.driver.lowered import Lowered
@@ -73,41 +74,48 @@ def compile(
 
 
 def _compiled(
-    origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None"
+    origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None",
+    pool: WeightPool | None = None,
 ) -> CompiledModel | DynamicModel:  # fmt: skip
-    """As `compile`, of a model that was perhaps read before. Raises ModelError too if it has changed since."""
+    """As `compile`, of a model that was perhaps read before. Raises ModelError too if it has changed since.
+
+    The `pool` has the weights of other programs of the model, if there are any.
+    """
     request, store, made, timings = _made(origin, options, cache, on_level, instrumentation)
     snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
-    combined = partial(_combined, origin, options, threads, cache, on_level, instrumentation)
-    apart = partial(_apart, origin, options, threads, cache, on_level, instrumentation) if options.same_names else None
+    if isinstance(made, Artifact) and made.general is None:
+        return assemble(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool)
+    pool = WeightPool() if pool is None else pool
+    combined = partial(_combined, origin, options, threads, cache, on_level, instrumentation, pool)
+    apart = partial(_apart, origin, options, threads, cache, on_level, instrumentation, pool) if options.same_names else None
     if isinstance(made, Signature):
         return DynamicModel(
             inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
-            by_shape=made.by_shape, why_not_general=made.why_not_general, compile_apart=apart,
+            by_shape=made.by_shape, why_not_general=made.why_not_general, compile_apart=apart, pool=pool,
         )  # fmt: skip
-    if made.general is None:
-        return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
-    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
+    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool)
     if program is None:  # the backend makes none
-        return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined, compile_apart=apart)
+        return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined, compile_apart=apart, pool=pool)
     return DynamicModel(
         inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model, about=program.about,
-        background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
-        compile_bound=partial(_bound, origin, options, threads, cache, on_level, instrumentation), compile_apart=apart,
+        background=_in_background(request, threads, store, pool) if options.specialise == "auto" and instrumentation is None else None,
+        compile_bound=partial(_bound, origin, options, threads, cache, on_level, instrumentation, pool), compile_apart=apart, pool=pool,
+        weights=program.weights,
     )  # fmt: skip
 
 
 def _apart(
-    origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None"
+    origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None",
+    pool: WeightPool,
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """The model in which equal names are no equal sizes. Its symbols have other names, of which hints say nothing."""
     with typed_errors("compile"):
-        return _compiled(origin, replace(options, same_names=False, size_hints=None), threads, cache, on_level, instrumentation)
+        return _compiled(origin, replace(options, same_names=False, size_hints=None), threads, cache, on_level, instrumentation, pool)
 
 
 def _bound(
     origin: Origin, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
-    instrumentation: "Instrumentation | None", pairs: Mapping[str, str],
+    instrumentation: "Instrumentation | None", pool: WeightPool, pairs: Mapping[str, str],
 ) -> GeneralProgram | None:  # fmt: skip
     """The program in which these inputs and outputs share memory, as far as they can; None if there is none."""
     own = replace(options, bind=pairs, specialise="never")
@@ -116,7 +124,7 @@ def _bound(
     if isinstance(made, Signature) or made.general is None:
         return None
     snapshots = Snapshots(LEVELS[0], request.start, own.backend).by_level()
-    return assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
+    return assemble_general(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool)
 
 
 def _made(
@@ -148,12 +156,13 @@ def _made(
 
 def _combined(
     origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None,
-    instrumentation: "Instrumentation | None", shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], *, by_shape: bool = True,
+    instrumentation: "Instrumentation | None", pool: WeightPool, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], *,
+    by_shape: bool = True,
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """The model for the shapes of all inputs, or of those with `values` only."""
     own = _fixed(options, shapes, values, "always" if by_shape else options.specialise)
     with _naming(values), typed_errors("compile"):
-        return _compiled(origin, own, threads, cache, on_level, instrumentation)
+        return _compiled(origin, own, threads, cache, on_level, instrumentation, pool)
 
 
 def _fixed(options: CompileOptions, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], specialise: str) -> CompileOptions:
@@ -163,7 +172,7 @@ def _fixed(options: CompileOptions, shapes: Mapping[str, Shape], values: Mapping
     return replace(options, shapes={**(options.shapes or {}), **shapes}, values=given or None, specialise=specialise, size_hints=hints)
 
 
-def _in_background(request: "_Request", threads: int, store: Cache | None) -> InBackground:
+def _in_background(request: "_Request", threads: int, store: Cache | None, pool: WeightPool) -> InBackground:
     """What compiles for the combinations that come often."""
 
     def job(
@@ -174,7 +183,7 @@ def _in_background(request: "_Request", threads: int, store: Cache | None) -> In
 
         def finish(reached: OnLevel) -> None:
             with _naming(values), typed_errors("compile"):
-                done(_compiled(request.origin, own, threads, store is not None, reached, None))
+                done(_compiled(request.origin, own, threads, store is not None, reached, None, pool))
 
         return Job(request_for(compile, request.origin.source, own, threads, cached=store is not None), finish, failed)
 

@@ -20,7 +20,7 @@ linalg(
 scheduled(func.func(assign-schedules)),
 affine(bufferize, func.func(lower-to-affine), merge-versions, skip-joined, canonicalize, cse),
 llvm(
-  bare-arguments,
+  locate-weights, bare-arguments,
   per-function(
     expand-math, select-bounds, round-in-conversion, lower-affine, boolean-vectors, select-bf16, bf16-as-integers,
     convert-scf-to-openmp, choose-threads, guide-loops,

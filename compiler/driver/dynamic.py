@@ -3,13 +3,13 @@
 import collections
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.support.errors import InputError, ModelWarning, StepwellError, UnsupportedError, shown, warn_caller
+from stepwell.dialects.support.errors import InputError, LimitError, ModelWarning, StepwellError, UnsupportedError, shown, warn_caller
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.names import printable_keys
 from stepwell.dialects.support.processes import Lock
@@ -21,6 +21,7 @@ from stepwell.driver.pairs import ContradictionError, check_pairs, check_sizes, 
 from stepwell.runtime.about import About
 from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error, unpicklable
+from stepwell.runtime.weights import WeightPool, Weights, beyond
 
 Shapes = Mapping[str, Shape]
 Made: TypeAlias = "CompiledModel | DynamicModel"
@@ -30,6 +31,8 @@ AFTER = 3
 """The call with a combination at which code of its own is asked for."""
 REMEMBERED = 64
 """Combinations that the program for all sizes has run and that are counted, the last ones."""
+LEAST_BYTES = 64 << 20
+"""Of weights that combinations with code of their own may hold, by default: those of small models cannot be shared."""
 
 
 @dataclass
@@ -55,6 +58,8 @@ class Specialisation:
     state: str
     error: Exception | None = None
     """Why there is no code of its own, if it failed."""
+    own_weights_bytes: int = 0
+    """Of the weights of that code, those that no other program of the model reads."""
 
 
 InBackground: TypeAlias = Callable[[Shapes, Arrays, Callable[[Made], None], Callable[[Exception], None]], Job]
@@ -65,8 +70,9 @@ class DynamicModel:
     """The interface of a `CompiledModel`, over one such model for each combination of input shapes.
 
     `compile_shapes` compiles for the shapes of all inputs and the arrays of those in `values`, both by name. What it returns takes the other
-    inputs, and may be a DynamicModel again. At most `capacity` models are kept; the least recently
-    used one is dropped first. Safe to call from several threads; a call waits for a combination that another thread is compiling.
+    inputs, and may be a DynamicModel again. At most `capacity` models are kept, and at most
+    `capacity_bytes` of weights that they hold beside those of the program for all combinations; the least recently used one is dropped first. Safe to
+    call from several threads; a call waits for a combination that another thread is compiling.
 
     With a `program` for all combinations, that is what new ones are run by, if it can; and with `background`, code of its own is compiled for
     one that is called for the third time, and takes its place when it is there.
@@ -79,15 +85,25 @@ class DynamicModel:
         values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
         about: About | None = None, background: InBackground | None = None, why_not_general: str = "",
         compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None, compile_apart: Callable[[], Made] | None = None,
+        capacity_bytes: int | None = None, pool: WeightPool | None = None, weights: Weights | None = None,
     ) -> None:  # fmt: skip
         """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
         do not matter. Where there is no `program`, `why_not_general` may say why. `compile_bound` makes the program for `bind`.
-        `about` is what is told of the program. `compile_apart` makes what runs sizes that contradict the names of dimensions."""
+        `about` is what is told of the program. `compile_apart` makes what runs sizes that contradict the names of dimensions. `pool` has
+        the weights of all its programs, `weights` those of the program for all combinations; `capacity_bytes` is by default as many bytes, at least
+        `LEAST_BYTES`, and unbounded where there is no such program.
+        """
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
+        if capacity_bytes is not None and (not isinstance(capacity_bytes, int) or capacity_bytes < 0):
+            raise InputError(f"capacity_bytes: expected a number of bytes from 0, got {shown(capacity_bytes)}")
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.capacity = capacity
+        self.capacity_bytes = max(weights.nbytes, LEAST_BYTES) if capacity_bytes is None and weights is not None else capacity_bytes
+        """How many bytes of weights combinations with code of their own may hold beside those of the program for all; None for any number."""
+        self._pool = WeightPool() if pool is None else pool
+        self._weights = weights
         self.values = dict(values or {})
         self.by_shape = by_shape
         self.why_not_general = why_not_general
@@ -196,7 +212,9 @@ class DynamicModel:
             inputs=self.inputs, outputs=self.outputs, compile_shapes=self._compile, capacity=self.capacity, values=self.values,
             by_shape=self.by_shape, program=self._program, about=self._about, background=self._background,
             why_not_general=self.why_not_general, compile_bound=self._compile_bound, compile_apart=self._compile_apart,
+            pool=self._pool, weights=self._weights,
         )  # fmt: skip
+        made.capacity_bytes = self.capacity_bytes
         made._apart, made._warned = self._apart, self._warned
         with self._lock:
             for table, own in ((self._models, made._models), (self._general, made._general)):
@@ -226,7 +244,7 @@ class DynamicModel:
     def specialisations(self) -> tuple[Specialisation, ...]:
         """What the last combinations are run by."""
         with self._lock:
-            own = [Specialisation(key[0], "general" if entry.model is self._apart else "specialised") for key, entry in self._models.items()]
+            own = [_specialisation(key, entry, self._apart) for key, entry in self._models.items()]
             busy = {key for key, job in self._jobs.items() if job.is_alive}
             others = [
                 Specialisation(key[0], "compiling" if key in busy else "failed" if key in self._failed else "general", self._failed.get(key))
@@ -257,6 +275,11 @@ class DynamicModel:
     @property
     def memory(self) -> Memory:
         return self._latest().memory
+
+    @property
+    def weights_bytes(self) -> int:
+        """The bytes of memory that the weights of all its programs take; those that several read count once."""
+        return self._pool.held_bytes
 
     def ir(self, level: str) -> str:
         """The text of the most recently used model, or else of the program, at `level`."""
@@ -336,7 +359,13 @@ class DynamicModel:
         def done(model: Made) -> None:
             owner = here()
             if owner is not None:
-                owner._keep(key, owner._entry_of(model))
+                entry = owner._entry_of(model)
+                held = owner._beyond([entry])
+                if held:
+                    most = f"more than {owner.capacity_bytes} (capacity_bytes of the model)"
+                    failed(LimitError(f"code of its own has {held} bytes of weights beside those of the program for all sizes, {most}"))
+                else:
+                    owner._keep(key, entry)
 
         def failed(error: Exception) -> None:
             owner = here()
@@ -369,11 +398,18 @@ class DynamicModel:
                 self._last = entry
             self._models[key] = entry
             self._models.move_to_end(key)
-            while len(self._models) > self.capacity:
+            while len(self._models) > self.capacity or (len(self._models) > 1 and self._beyond(self._models.values())):
                 gone, _ = self._models.popitem(last=False)
                 self._dropped[gone] = min(self._dropped.pop(gone, 0) + 1, 20)
                 while len(self._dropped) > REMEMBERED:
                     self._dropped.popitem(last=False)
+
+    def _beyond(self, entries: Iterable[_Entry]) -> int:
+        """The bytes of weights of combinations with code of their own, if they are more than may be; else 0."""
+        if self.capacity_bytes is None:
+            return 0
+        held = beyond((weights for entry in entries if entry.model is not self._apart for weights in _weights_of(entry.model)), self._weights)
+        return held if held > self.capacity_bytes else 0
 
     def _entry_of(self, model: Made) -> _Entry:
         places = {info.name: i for i, info in enumerate(self.inputs)}
@@ -444,6 +480,20 @@ class DynamicModel:
     def check(self, shapes: Sequence[Shape]) -> None:
         """Raise InputError if shapes, of all inputs, do not fit the model's, or give one symbol two sizes."""
         check_sizes(self.inputs, shapes)
+
+
+def _specialisation(key: _Key, entry: _Entry, apart: "Made | None") -> Specialisation:
+    own = sum(weights.own_bytes for weights in _weights_of(entry.model))
+    return Specialisation(key[0], "general" if entry.model is apart else "specialised", own_weights_bytes=own)
+
+
+def _weights_of(model: Made) -> Iterator[Weights]:
+    """The weights of a model, and of all that are kept in it."""
+    if isinstance(model, CompiledModel):
+        yield model.weights
+    else:
+        for entry in list(model._models.values()):
+            yield from _weights_of(entry.model)
 
 
 def _cancel(jobs: Mapping[_Key, Job]) -> None:

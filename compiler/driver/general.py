@@ -15,6 +15,7 @@ from stepwell.runtime.about import About
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
+from stepwell.runtime.weights import Weights
 
 Sized = Callable[[np.ndarray, int], Executable]
 """What a backend loads of such a program: from the table of sizes and offsets, and the bytes of workspace, it makes what runs for them."""
@@ -58,10 +59,11 @@ class GeneralProgram:
 
     def __init__(
         self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, checks: Sequence[IndexCheck], sized: Sized,
-        make: Callable[..., CompiledModel], about: About,
+        make: Callable[..., CompiledModel], about: About, weights: Weights,
     ) -> None:  # fmt: skip
         """`checks` are for any sizes. `make` makes a CompiledModel of infos, checks, an executable and the bytes of its workspace."""
         self.inputs, self.outputs, self.general, self.checks, self.about = inputs, outputs, general, checks, about
+        self.weights = weights
         self._sized, self._make = sized, make
         self._layout = Layout(general.layout, general.symbols, general.joined)
         self._shapes = [_Shapes(side, general.symbols) for side in (inputs, outputs)]

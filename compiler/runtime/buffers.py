@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,35 @@ def aligned_empty(size: int) -> np.ndarray:
     with contextlib.suppress(OSError):  # a kernel without them
         block.madvise(mmap.MADV_HUGEPAGE, start, whole)
     return raw[start : start + size]
+
+
+def can_give_back(array: np.ndarray) -> bool:
+    """Whether pages of an array can go back to the system while the rest of it stays: of a large one that `aligned_empty` has made."""
+    return hasattr(mmap, "MADV_DONTNEED") and _mapped(array) is not None
+
+
+def give_back(array: np.ndarray) -> int:
+    """Give the whole pages of an array that nobody reads any more back to the system; returns how many bytes these are, 0 where it takes none."""
+    block = _mapped(array)
+    if block is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return 0
+    begin = address(array) - address(np.frombuffer(block, np.uint8))
+    first, end = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if first >= end:
+        return 0
+    try:
+        block.madvise(mmap.MADV_DONTNEED, first, end - first)
+    except OSError:  # pages that are locked, say
+        return 0
+    return end - first
+
+
+def _mapped(array: np.ndarray) -> mmap.mmap | None:
+    """The mapping that an array is a part of."""
+    base: Any = array
+    while isinstance(base, (np.ndarray, memoryview)):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def address(array: np.ndarray) -> int:
@@ -70,6 +99,14 @@ def dense(array: np.ndarray) -> np.ndarray:
             part[fastest], part[-1] = slice(start, start + _BLOCK[0]), slice(last, last + _BLOCK[1])
             out[tuple(part)] = array[tuple(part)]
     return out
+
+
+def arena_places(weights: "WeightTable", offsets: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Each offset at which weights begin in the arena, in ascending order, and the bytes of the weight there."""
+    places: dict[int, int] = {}
+    for name, offset in offsets.items():
+        places[offset] = max(places.get(offset, 0), weights.entry(name).nbytes if name in weights else 0)
+    return sorted(places.items())
 
 
 def pack_arena(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> np.ndarray:

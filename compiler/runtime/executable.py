@@ -31,7 +31,7 @@ class Executable(Protocol):
 
 
 class NativeExecutable:
-    """Native code. Its `main` takes an array of pointers: for each input and each output, then the weight arena and the workspace.
+    """Native code. Its `main` takes an array of pointers: for each input and each output, then the weights and the workspace.
 
     Code for all sizes takes one more, the `table` of sizes and offsets; what runs it for other sizes may share `workspaces`.
     """
@@ -47,7 +47,8 @@ class NativeExecutable:
         self.main = code.packed_function("main", arguments + 2 + (table is not None))
         self.threads = threads
         self.workspace_bytes = workspace_bytes
-        self._weights = weights  # keeps the memory alive that the address points to
+        self.weights = weights
+        """What `main` takes for them: the arena, or a table of where each lies."""
         self._weights_address = address(weights)
         self._openmp = openmp()
         self._table = table  # as with the weights

@@ -19,6 +19,7 @@ from stepwell.runtime.about import About
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.infos import OutputGroup, TensorInfo, gathered
+from stepwell.runtime.weights import Weights
 
 Arrays = dict[str, np.ndarray]
 
@@ -28,8 +29,11 @@ class Memory:
     """The memory of a model, in bytes."""
 
     weights_bytes: int
+    """Of all weights that it reads."""
     workspace_bytes: int
     """Per concurrent call."""
+    own_weights_bytes: int
+    """Of the weights that no other program reads of those that were compiled of the model for other sizes."""
 
 
 class CompiledModel:
@@ -44,7 +48,7 @@ class CompiledModel:
         inputs: Sequence[TensorInfo],
         outputs: Sequence[TensorInfo],
         executable: Executable,
-        weights: np.ndarray,
+        weights: Weights,
         workspace_bytes: int,
         about: About,
         objects: Mapping[str, bytes] | None = None,
@@ -60,7 +64,7 @@ class CompiledModel:
         """What it tells of its code."""
         self.objects = dict(objects or {})
         """The object of each function, `main` and kernels, so that one can be linked and called alone."""
-        self.memory = Memory(weights.nbytes, workspace_bytes)
+        self.workspace_bytes = workspace_bytes
         self._names = tuple(info.name for info in self.inputs)
         self._results = tuple(outputs)
         self._out_names = frozenset(info.name for info in outputs)
@@ -72,7 +76,7 @@ class CompiledModel:
         self._numbered = [(i, info.name) for i, info in enumerate(self.outputs)]
         self._escaped = any("\\" in name for _, name in self._numbered)
         self.weights = weights
-        """The arena of all weights, read-only."""
+        """Its weights, and where they lie."""
         self.checks = IndexChecks(checks)
         """The checks after each run."""
         self._checked = bool(checks)
@@ -135,6 +139,11 @@ class CompiledModel:
         return ByName(found) if self._escaped else found
 
     @property
+    def memory(self) -> Memory:
+        """What it holds of memory."""
+        return Memory(self.weights.nbytes, self.workspace_bytes, self.weights.own_bytes)
+
+    @property
     def timings(self) -> dict[str, float]:
         """The seconds it took to reach each level."""
         return dict(self.about.timings)
@@ -166,7 +175,7 @@ class CompiledModel:
             told = self._execute(given, every)
             results = every[: len(results)]
         except MemoryError as error:
-            sizes = f"{sum(binding.nbytes for binding in self._outs)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
+            sizes = f"{sum(binding.nbytes for binding in self._outs)} bytes of outputs and {self.workspace_bytes} of workspace"
             raise ResourceError(f"the run: out of memory, for {sizes}") from error
         self.checks.raise_any(hidden, told)
         return results

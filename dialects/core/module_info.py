@@ -6,6 +6,7 @@ from typing import Any
 from stepwell.dialects.core.attribute_kinds import (
     COUNT,
     COUNTS,
+    FLAG,
     PAIRS,
     SIZES,
     TEXT,
@@ -138,6 +139,8 @@ class ModuleInfo(Carrier):
     """The checks of @main's hidden results, which come after the outputs."""
     arena: Carried[Mapping[str, int]] = Carried("stepwell.arena", COUNTS, {})
     """The offset in bytes of each weight in the arena."""
+    located: Carried[bool] = Carried("stepwell.located", FLAG, False)
+    """Whether code reads from a table where each weight lies, and not at these offsets."""
     weights_bytes: Carried[int] = Carried("stepwell.weights_bytes", COUNT, 0)
     """The size of all weights together."""
     workspace_bytes: Carried[int] = Carried("stepwell.workspace_bytes", COUNT, 0)
@@ -160,6 +163,11 @@ class ModuleInfo(Carrier):
 
     table_entries: Carried[int] = Carried("stepwell.table_entries", COUNT, 0)
     """How many numbers the table of a run has in which code calls the runtime; 0 if it does not."""
+
+    @property
+    def weight_offsets(self) -> list[int]:
+        """Where weights begin in the arena, in ascending order; one without bytes may share its offset with the next."""
+        return sorted(set(self.arena.values()))
 
     @property
     def symbols(self) -> list[str]:

@@ -68,7 +68,7 @@ def test_a_weight_that_cannot_be_computed_is_told() -> None:
 def test_the_last_step_is_divided_without_loss() -> None:
     stage = Pipeline.default().stage("llvm")
     assert (*stage.whole, *stage.per_function) == stage.steps
-    assert [step.name for step in stage.whole] == ["bare-arguments"]
+    assert [step.name for step in stage.whole] == ["locate-weights", "bare-arguments"]
     assert "convert-func-to-llvm" in [step.name for step in stage.per_function]
 
 

@@ -17,6 +17,7 @@ from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
+from stepwell.runtime.weights import unshared
 
 F32 = np.dtype(np.float32)
 SUM = """func.func @main(%a: memref<{n}xf32>, %b: memref<{n}xf32>, %c: memref<f32>, %y: memref<{n}xf32>, %w: memref<1xi8>, %ws: memref<1xi8>) {{
@@ -49,7 +50,7 @@ class Compiler:
         arena = pack_arena(WeightTable(), {}, 0)
         code = NativeExecutable(compile_and_load(SUM.format(n=n), packed=True), arena, workspace_bytes=0, threads=1, arguments=len(infos) + 1)
         return CompiledModel(
-            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], executable=code, weights=arena, workspace_bytes=0, about=about,
+            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], executable=code, weights=unshared(arena), workspace_bytes=0, about=about,
         )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.openmp import openmp
+from stepwell.runtime.weights import unshared
 
 F32 = np.dtype(np.float32)
 BIAS = np.random.default_rng(9).standard_normal(8, np.float32)
@@ -36,7 +37,7 @@ def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weigh
     sizes = {"workspace_bytes": options.pop("workspace_bytes", 2048), "threads": options.pop("threads", 1)}
     arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
     code = NativeExecutable(compile_and_load(source, packed=True), arena, arguments=len(inputs) + len(outputs), **sizes)  # type: ignore[arg-type]
-    return CompiledModel(inputs=inputs, outputs=outputs, executable=code, weights=arena, workspace_bytes=code.workspace_bytes, **options)  # type: ignore[arg-type]
+    return CompiledModel(inputs=inputs, outputs=outputs, executable=code, weights=unshared(arena), workspace_bytes=code.workspace_bytes, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_description(model: CompiledModel) -> None:
     assert [(i.name, i.shape, i.dtype) for i in model.inputs] == [("x", (64, 8), F32)]
     assert [(i.name, i.shape, i.dtype) for i in model.outputs] == [("y", (64, 8), F32)]
     assert (model.kernels, model.timings, model.threads) == (2, {"graph": 0.5}, 1)
-    assert (model.memory.weights_bytes, model.memory.workspace_bytes) == (96, 2048)
+    assert (model.memory.weights_bytes, model.memory.workspace_bytes, model.memory.own_weights_bytes) == (96, 2048, 96)
     assert model.ir("llvm") == "the text"
     with pytest.raises(InputError, match="unknown level 'affin'; known: llvm"):
         model.ir("affin")
