@@ -15,7 +15,7 @@ from stepwell.dialects.support.limits import Limits, over
 from stepwell.passes.bufferize.buffers import Assignment, assign
 from stepwell.passes.bufferize.joined import join
 from stepwell.passes.bufferize.kernels import bufferise_kernels
-from stepwell.passes.bufferize.late_sizes import number_all
+from stepwell.passes.bufferize.late_sizes import known_symbols, number_all
 from stepwell.passes.bufferize.program import Program, ProgramBuilder
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -50,9 +50,10 @@ class Bufferize(Pass):
         bufferise_kernels(op, state)
         kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
         plans: dict[str, Assignment] = {}
-        for name in innermost_first(found):
-            known, bound = (info.symbols, info.bound) if name == "main" else ((), ())
-            plans[name] = assign(found[name], kernels, shapes[name], known, plans, bound)
+        order = innermost_first(found)
+        known = known_symbols([found[name] for name in reversed(order)], info.symbols)
+        for name in order:
+            plans[name] = assign(found[name], kernels, shapes[name], known[name], plans, info.bound if name == "main" else ())
         plan = plans["main"]
         _check_workspace(plan, state.budget.limits)
         for own in plans.values():

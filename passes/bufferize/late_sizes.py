@@ -10,6 +10,7 @@ from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.flow.control import CONTROL, called_by
 
 BINDS = "flow.bind_sizes"
 _LAUNCHES = ("func.call", "tensor.concat", "flow.if", "flow.loop", "flow.box")
@@ -71,6 +72,21 @@ def late_sizes(ops: Sequence[ir.Operation]) -> list[LateSizes]:
         elif op.name in _LAUNCHES:
             open_ = False
     return found
+
+
+def known_symbols(program: Sequence[Any], inputs: Sequence[str]) -> dict[str, list[str]]:
+    """The symbols that each function of a program knows when it begins, by its name: `inputs` are those of @main, and a function of a region knows
+    what its caller knows when it comes to it. Callers come before what they call."""
+    known: dict[str, list[str]] = {"main": list(inputs)}
+    for function in program:
+        here = dict.fromkeys(known[function.sym_name.value])
+        for op in function.regions[0].blocks[0].operations:
+            if op.operation.name == BINDS:
+                sizes = sizes_value(op.operation.attributes["sizes"])
+                here |= dict.fromkeys(str(size) for size in sizes if isinstance(size, Size) and size.is_symbol)
+            elif op.operation.name in CONTROL:
+                known |= {name: list(here) for name in called_by(op.operation)}
+    return known
 
 
 class Waits:
