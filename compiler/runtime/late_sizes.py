@@ -7,12 +7,12 @@ time. The answer is the last entry of the table. An error is kept, and raised wh
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.layout import Layout, Slot
+from stepwell.dialects.core.layout import Layout, Slot, evaluator
 from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
 from stepwell.dialects.support.errors import IndexRangeError, LimitError
@@ -44,12 +44,16 @@ class LateSizes:
         names = list(symbols)
         self.new = new_symbols(segments, symbols)
         self.layouts: list[Layout] = []
+        self.grown: list[Callable[..., list[int]] | None] = []
+        """For each segment what gives the bytes before and after of each slot that grows, from the symbols of its layout."""
         self.assumptions: list[list[Assumption]] = []
         waiting = [a for a in assumptions if not set(names).issuperset(a.symbols)]
         for segment, new in zip(segments, self.new, strict=True):
             names += new
-            used = {name for slot in segment.slots if isinstance(slot.size, Size) for name in slot.size.symbols}
+            grown = [size for slot, before in segment.grows for size in (before, segment.slots[slot].size)]
+            used = {name for size in (*(slot.size for slot in segment.slots), *grown) if isinstance(size, Size) for name in size.symbols}
             self.layouts.append(Layout(segment.slots, sorted(used)))
+            self.grown.append(evaluator(grown, sorted(used)) if grown else None)
             ready = [a for a in waiting if set(names).issuperset(a.symbols)]
             self.assumptions.append(ready)
             waiting = [a for a in waiting if a not in ready]
@@ -60,6 +64,7 @@ class LateSizes:
             {
                 "nodes": s.nodes, "start": s.start, "sizes": [str(size) for size in s.sizes], "outputs": [list(pair) for pair in s.outputs],
                 "slots": [slot.record for slot in s.slots], "boxes": [list(pair) for pair in s.boxes],
+                "grows": [[slot, str(size)] for slot, size in s.grows],
             }
             for s in self.segments
         ]  # fmt: skip
@@ -73,7 +78,8 @@ class LateSizes:
         segments = [
             Segment(
                 s["nodes"], s["start"], tuple(map(parse, s["sizes"])), tuple(map(Slot.of_record, s["slots"])),
-                *(tuple((slot, entry) for slot, entry in s[name]) for name in ("outputs", "boxes")),
+                tuple((slot, output) for slot, output in s["outputs"]), tuple((slot, nested) for slot, nested in s["boxes"]),
+                tuple((slot, parse(size)) for slot, size in s["grows"]),
             )
             for s in record["segments"]
         ]  # fmt: skip
@@ -94,7 +100,7 @@ class Run:
         self._asked = time.monotonic()
         self._round = 0
         self.values: dict[str, int] = {name: int(table[place]) for place, name in enumerate(late.symbols)}
-        self.boxes = Boxes()
+        self.boxes = Boxes(late.most_bytes)
 
     def raise_any(self) -> None:
         """Raise what ended the run early, if it did. Without an answer, an interrupt came before there could be one."""
@@ -133,13 +139,16 @@ class Run:
 
     def _take(self, number: int, segment: Segment, layout: Layout) -> None:
         places, boxes = dict(segment.outputs), dict(segment.boxes)
-        offsets, sizes, total = layout.placed({name: self.values[name] for name in layout.symbols}, apart=places.keys() | boxes.keys())
-        needed = total + sum(sizes[slot] for slot in places) + sum(sizes[slot] for slot in boxes) + self.boxes.bytes
+        values = {name: self.values[name] for name in layout.symbols}
+        offsets, sizes, total = layout.placed(values, apart=places.keys() | boxes.keys())
+        first = segment.start + len(segment.sizes)
+        grown = self._grown(number, segment, first, values)
+        new = sum(sizes[slot] for slot in boxes if slot not in grown or not self.boxes.grows(*grown[slot]))
+        needed = total + sum(sizes[slot] for slot in places) + new + self.boxes.bytes
         if needed > self.late.most_bytes:
             shown = ", ".join(f"{name} = {self.values[name]}" for name in layout.symbols)
             most = f"more than {self.late.most_bytes} (limit workspace_bytes)"
             raise LimitError(f"{segment.nodes}: results for {shown} would take {needed} bytes of memory, {most}")
-        first = segment.start + len(segment.sizes)
         block = self.blocks.get(number)
         if block is None or block.nbytes < total:
             block = self.blocks[number] = aligned_empty(total)
@@ -150,10 +159,22 @@ class Run:
                 array = np.empty([evaluated(size, self.values) for size in shape], dtype)
                 self.outputs[places[slot]] = array
                 self.table[first + slot] = address(array) - self.workspace
+            elif slot in grown:
+                self.table[first + slot] = self.boxes.grow(*grown[slot], nested=bool(boxes[slot])) - self.workspace
             elif slot in boxes:
                 self.table[first + slot] = self.boxes.take(sizes[slot], nested=bool(boxes[slot])) - self.workspace
             else:
                 self.table[first + slot] = begin + offset - self.workspace
+
+    def _grown(self, number: int, segment: Segment, first: int, values: Mapping[str, int]) -> dict[int, tuple[int, int, int]]:
+        """For each slot that begins with what another box leads to where that lies, its bytes, and the bytes of all."""
+        sizes = self.late.grown[number]
+        if sizes is None:
+            return {}
+        found = sizes(**values)
+        return {
+            slot: (int(self.table[first + slot]) + self.workspace, found[2 * i], found[2 * i + 1]) for i, (slot, _) in enumerate(segment.grows)
+        }
 
 
 running: dict[int, Run] = {}

@@ -84,9 +84,9 @@ JOINED: Kind[Joined] = Kind(
 
 
 def _segments(attribute: ir.Attribute) -> list[Segment]:
-    fields = {"nodes", "start", "sizes", "slots", "outputs"}  # and "boxes", where there are some
+    fields, more = {"nodes", "start", "sizes", "slots", "outputs"}, {"boxes", "grows"}  # the latter where there are some
     entries: list[Any] = list(attribute) if isinstance(attribute, ir.ArrayAttr) else [None]
-    if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} - {"boxes"} == fields for entry in entries):
+    if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} - more == fields for entry in entries):
         raise ValueError
     found = []
     for entry in entries:
@@ -96,8 +96,9 @@ def _segments(attribute: ir.Attribute) -> list[Segment]:
         except InferenceError as error:
             raise ValueError(error.args[0]) from None
         start, nodes = COUNT.decode(given["start"]), TEXT.decode(given["nodes"])
-        apart = [tuple(PAIRS.decode(given[name])) for name in ("outputs", "boxes") if name in given]
-        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), *apart))
+        outputs, boxes = (tuple(PAIRS.decode(given[name])) if name in given else () for name in ("outputs", "boxes"))
+        grows = tuple((slot.below[0], slot.size) for slot in _slots(given["grows"])) if "grows" in given else ()
+        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), outputs, boxes, grows))
     return found
 
 
@@ -107,6 +108,7 @@ def _from_segments(segments: Sequence[Segment]) -> ir.Attribute:
             "nodes": to_attribute(segment.nodes), "start": to_attribute(segment.start), "sizes": to_attribute(segment.sizes, Sizes),
             "slots": SLOTS.encode(list(segment.slots)), "outputs": PAIRS.encode(list(segment.outputs)),
             **({"boxes": PAIRS.encode(list(segment.boxes))} if segment.boxes else {}),
+            **({"grows": SLOTS.encode([Slot(size, (slot,)) for slot, size in segment.grows])} if segment.grows else {}),
         }
         for segment in segments
     ]  # fmt: skip

@@ -29,6 +29,9 @@ class Segment:
     """Pairs of a slot and the output of the model that it is."""
     boxes: tuple[tuple[int, int], ...] = ()
     """Pairs of a slot that is the memory of a box, and whether it may hold boxes itself: 1, or else 0."""
+    grows: tuple[tuple[int, int | Size], ...] = ()
+    """Of those slots some, each with the bytes that it begins with: they are those of another box, whose place its entry has when the segment begins.
+    It gets the same place, if nothing lies behind them there and there is room."""
 
     @property
     def end(self) -> int:

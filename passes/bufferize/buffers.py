@@ -112,6 +112,8 @@ class Assignment:
     """What each `flow.box` is a box of."""
     opened: list[ir.Operation] = field(default_factory=list)
     """Each `flow.unbox`, in order."""
+    grown: dict[tuple[ir.Operation, Buffer], int] = field(default_factory=dict)
+    """For each copy of what a `flow.unbox` finds that the runtime may make needless, before which op and to which buffer: the number of the former."""
     makes_boxes: bool = False
     """Whether the function, or one that it calls, has a `flow.box`."""
     in_place: int = 0
@@ -183,6 +185,7 @@ def assign(
         if scratch != 0:
             plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
     _lay_out(plan, waits, beginning, shapes)
+    _find_growing(plan, concats, position)
     inner = [(regions or {})[name] for op in ops if op.name in CONTROL for name in called_by(op)]
     plan.makes_boxes = bool(plan.boxed) or any(region.makes_boxes for region in inner)
     return plan
@@ -238,6 +241,26 @@ def _place_boxed(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Op
                 buffer = Buffer(shapes.bytes(value), place, first=position[op], last=position[op])
                 plan.copies.setdefault(op, []).append((value, buffer, 0))
             plan.boxed[op] = buffer
+
+
+def _find_growing(plan: Assignment, concats: Sequence[ir.Operation], position: Mapping[ir.Operation, int]) -> None:
+    """Find the boxed concatenations that begin with what another box leads to: in its memory there may be room for the rest, so that nothing is copied.
+
+    rewrite: box(concat(unbox(%old), x))  ->  x written behind what %old leads to, if the runtime lets it
+    """
+    boxed = list(plan.boxed.values())
+    for op in concats:
+        opening, buffer = defining_op(op.operands[0]), plan.values[op.results[0]]
+        root, offset = buffer.root()
+        late = root.late
+        if opening is None or opening.name != UNBOX_OP or late is None or offset != 0 or root not in boxed:
+            continue
+        old = opening.operands[0]
+        made = defining_op(old)
+        if made is None or position[made] < late.position:  # the box is there when memory is asked for
+            assert root.slot is not None
+            plan.grown[op, buffer] = plan.opened.index(opening)
+            late.grows.append((root.slot, old, plan.values[op.operands[0]].size))
 
 
 def _place_outputs(plan: Assignment, result: ir.Operation, launch: int, shapes: SymbolicShapes, bound: Sequence[tuple[int, int]]) -> None:

@@ -36,12 +36,15 @@ class LateSizes:
     """Of its segment in the program."""
     start: int = 0
     """Where its numbers begin in the table."""
+    grows: list[tuple[int, Any, int | Size]] = field(default_factory=list)
+    """Buffers, by their slots, that begin with all of what a box leads to: the box, a value, and the bytes of that."""
 
     @property
     def segment(self) -> Segment:
         """What is said of it to the runtime."""
         apart = {kind: [(slot, b.place[1]) for slot, b in enumerate(self.buffers) if b.place[0] == kind] for kind in ("output", "apart")}
-        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), tuple(apart["output"]), tuple(apart["apart"]))
+        grows = tuple((slot, size) for slot, _, size in self.grows)
+        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), tuple(apart["output"]), tuple(apart["apart"]), grows)
 
     @property
     def count(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import arith, func, ir, memref
+from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.segments import Segment, new_symbols
 from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
@@ -113,8 +113,7 @@ class ProgramBuilder:
                 with ir.InsertionPoint(self.block):
                     self.enter(late.number)
             for op in self.function.regions[0].blocks[0].operations:
-                with ir.InsertionPoint(self.block):
-                    self._emit(op.operation)
+                self._emit(op.operation)
 
     def _memory(self) -> list[Any]:
         """The types of weights and workspace; a function of a region takes that of @main as well, from which the table counts."""
@@ -159,7 +158,10 @@ class ProgramBuilder:
     def _emit(self, op: ir.Operation) -> None:
         with op.location:
             for value, buffer, offset in self.plan.copies.get(op, []):
-                self._copy(value, buffer, offset)
+                opened = self.plan.grown.get((op, buffer)) if value == op.operands[0] and offset == 0 else None
+                with ir.InsertionPoint(self.block):
+                    self._copy(value, buffer, offset, None if opened is None else self.opened[opened])
+        with ir.InsertionPoint(self.block), op.location:
             if op.name == "func.call":
                 operands = [self.operand(v) for v in op.operands]
                 if op in self.plan.scratch:
@@ -194,6 +196,10 @@ class ProgramBuilder:
     def enter(self, segment: int) -> None:
         """Have the runtime look at the numbers of a segment and give memory; goes on in a new block if it does."""
         failed, rest = self.failed(), self.new_block()
+        late = next(late for late in self.plan.late if late.number == segment)
+        for slot, box, _ in late.grows:
+            lies = memref.LoadOp(self.operand(box), [constant(0)]).result
+            memref.StoreOp(lies, self.table, [constant(late.start + len(late.sizes) + slot)])
         runtime.enter(self.module, self.table, segment, rest, failed)
         self.block = rest
 
@@ -213,11 +219,20 @@ class ProgramBuilder:
             return self.size(self.shapes.index(value))
         return self.view(self.plan.values[value], 0, as_memref(value.type), self.shapes.shape(value))
 
-    def _copy(self, value: ir.Value, buffer: Buffer, offset: int | Size) -> None:
-        """A call of a kernel that copies a contiguous stretch of elements."""
+    def _copy(self, value: ir.Value, buffer: Buffer, offset: int | Size, lies: ir.Value | None = None) -> None:
+        """A call of a kernel that copies a contiguous stretch of elements, unless it `lies` (from the workspace of @main on) where it is to be."""
         flat, count = self.flat(value)
         source, target = self.view(self.plan.values[value], 0, flat, [count]), self.view(buffer, offset, flat, [count])
-        func.CallOp([], self.program.copy_kernel(flat, self.function.location), [source, target])
+        kernel = self.program.copy_kernel(flat, self.function.location)
+        if lies is None:
+            func.CallOp([], kernel, [source, target])
+            return
+        copy, rest = self.new_block(), self.new_block()
+        cf.CondBranchOp(arith.CmpIOp(arith.CmpIPredicate.eq, lies, self.lies(buffer.root()[0])).result, [], [], rest, copy)
+        with ir.InsertionPoint(copy):
+            func.CallOp([], kernel, [source, target])
+            cf.BranchOp([], rest)
+        self.block = rest
 
     def flat(self, value: ir.Value) -> tuple[ir.MemRefType, Dim]:
         """The type of a value's elements in one row, and how many there are."""

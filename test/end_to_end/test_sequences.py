@@ -14,6 +14,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, I
 from together import together
 
 import stepwell
+from stepwell.dialects.core.segments import BOX_ELEMENTS
+from stepwell.dialects.support.errors import LimitError
+from stepwell.runtime import late_sizes
+from stepwell.runtime.boxes import Boxes
 
 HEADER = '<ir_version: 9, opset_import: ["" : 18]>\n'
 X = np.random.default_rng(7).standard_normal((5, 3)).astype(np.float32)
@@ -111,6 +115,19 @@ LOOPS = {
         after="m, o = SequenceMap (s, x) <body = each (float[d, 3] e, float[n2, 3] w) => (float[d2, 3] p, float[d3, 3] r)"
         "{ p = Sigmoid (e)\n r = Mul (e, w) }>\n y = ConcatFromSequence <axis = 0> (m)\n z = ConcatFromSequence <axis = 0> (o)",
     ),
+    "forked": loop(  # what is inserted into one sequence twice must not meet
+        "f = Cast <to = 1> (i)\n v = Add (x, f)\n w = Mul (x, f)\n last = Constant <value_int = -1> ()\n a = SequenceInsert (si, v)\n"
+        "c = SequenceInsert (si, w)\n d = SequenceInsert (c, x)\n e = SequenceAt (d, last)\n h = SequenceAt (c, last)\n so1 = SequenceInsert (a, e)\n"
+        "so = SequenceInsert (so1, h)", "first",
+    ),
+    "forked from round to round": model(
+        f"g (float[n, 3] x, int64 k) => (float[a, 3] y, float[c, 3] z) {{ {ROUNDS}\n first = SequenceConstruct (x)\n"
+        "s, t = Loop (rounds, yes, start, first) <body = b (int64 i, bool go, seq(float[p, 3]) si, seq(float[p2, 3]) ti) =>"
+        "(bool go2, seq(float[q, 3]) so, seq(float[q2, 3]) to) { go2 = Identity (go)\n f = Cast <to = 1> (i)\n v = Add (x, f)\n w = Mul (x, f)\n"
+        "last = Constant <value_int = -1> ()\n so = SequenceInsert (si, v)\n e = SequenceAt (ti, last)\n d = Sub (e, w)\n"
+        "to = SequenceInsert (si, d) }>\n u = SequenceInsert (t, x)\n y = ConcatFromSequence <axis = 0> (s)\n"
+        "z = ConcatFromSequence <axis = 0> (u) }"
+    ),
 }  # fmt: skip
 
 
@@ -124,6 +141,41 @@ def test_loops_that_carry_sequences(name: str, specialise: str) -> None:
     for given in CALLS if specialise == "never" else CALLS[:2]:
         for got, want in zip(compiled(*given), expected(LOOPS[name], given), strict=True):
             assert_same(got, want)
+
+
+class Counting(Boxes):
+    """Counts the bytes that are copied to grow, and how many boxes are followed."""
+
+    copied = followed = 0
+
+    def grow(self, place: int, before: int, size: int, *, nested: bool) -> int:
+        found = super().grow(place, before, size, nested=nested)
+        Counting.copied += before if found != place else 0
+        return found
+
+    def _whole_boxes(self, place: int) -> np.ndarray:
+        found = super()._whole_boxes(place)
+        Counting.followed += found.size // BOX_ELEMENTS
+        return found
+
+
+def test_to_append_takes_constant_time_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_sizes, "Boxes", Counting)
+    compiled = stepwell.compile(LOOPS["inserted"], specialise="never")
+    assert "grows = [[" in compiled.ir("affine")
+    x, rounds = X[:1], 1000
+    (y,) = compiled(x, counted(rounds))
+    np.testing.assert_array_equal(y, x + np.arange(rounds, dtype=np.float32)[:, None])
+    assert 0 < Counting.copied <= 2 * 8 * BOX_ELEMENTS * rounds
+    assert Counting.followed <= 8 * rounds + 64 * 64
+
+
+def test_a_sequence_that_grows_heeds_the_limit_of_a_run() -> None:
+    compiled = stepwell.compile(LOOPS["inserted"], specialise="never", limits=stepwell.Limits(workspace_bytes=1 << 18))
+    assert compiled(X[:1], counted(300))[0].shape == (300, 3)
+    with pytest.raises(LimitError, match=r"Loop_\d+.*more than 262144 \(limit workspace_bytes\)"):
+        compiled(X[:1], counted(5000))
+    assert compiled(X[:1], counted(300))[0].shape == (300, 3)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

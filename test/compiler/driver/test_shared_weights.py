@@ -90,7 +90,7 @@ class Programs:
         table = WeightTable({"w": np.random.default_rng(seed).integers(0, 255, count, np.uint8)})
         return self.pool.place(pack_arena(table, {"w": 0}, count), arena_places(table, {"w": 0}))
 
-    def __call__(self, shapes: Shapes, values: Mapping[str, np.ndarray] = {}, weights: Weights | None = None) -> CompiledModel:  # noqa: B006
+    def __call__(self, shapes: Shapes, values: Mapping[str, np.ndarray] = {}, weights: Weights | None = None) -> CompiledModel:
         (n,) = shapes["x"]  # type: ignore[misc]
         self.made.append(n)
         code = NativeExecutable(compile_and_load(COPY.format(n=n), packed=True), np.empty(8, np.uint8), workspace_bytes=0, threads=1, arguments=2)

@@ -118,3 +118,51 @@ def test_few_blocks_are_kept_free() -> None:
         boxes.take(640, nested=False)
     boxes.keep(address(said), BASE)
     assert len(boxes._free) == 4
+
+
+def test_a_tensor_grows_where_it_is_for_the_first_that_asks() -> None:
+    boxes, held = Boxes(), np.zeros(BOX_ELEMENTS, np.int64)
+    said = started(boxes, held)
+    loose = boxes.take(640, nested=False)
+    assert not boxes.grows(loose, 640, 700)  # it was not taken to grow
+    first = boxes.grow(loose, 640, 700, nested=False)
+    assert first != loose
+    assert boxes.grow(first, 700, 1000, nested=False) == first
+    assert boxes.grow(first, 700, 800, nested=False) != first  # others have what is behind it
+    assert boxes.grow(first, 1000, 1300, nested=False) == first
+    assert boxes.grow(first, 1300, 3000, nested=False) != first  # there is no room
+    held[:] = box(loose)
+    boxes.keep(address(said), BASE)
+    assert not boxes.grows(first, 1300, 1301)  # it is free
+    again = boxes.take(1300, nested=False)
+    assert not boxes.grows(again, 1300, 1301)
+
+
+def test_room_to_grow_is_within_what_a_run_may_hold() -> None:
+    boxes = Boxes(2000)
+    place = boxes.grow(0, 0, 1000, nested=False)
+    assert 1000 <= boxes.bytes <= 2000
+    assert boxes.grow(place, 1000, 1400, nested=False) == place
+
+
+def test_many_blocks_are_looked_through_when_there_are_twice_as_many() -> None:
+    boxes, rows = Boxes(), np.zeros(3000 * BOX_ELEMENTS, np.int64)
+    said, looked = record(rows), []
+    boxes.keep(address(said), BASE)
+    for number in range(3000):
+        rows[number * BOX_ELEMENTS :][:BOX_ELEMENTS] = box(boxes.take(64, nested=False))
+        boxes.take(64, nested=False)  # which nothing leads to
+        before = len(boxes._blocks)
+        boxes.keep(address(said), BASE)
+        assert len(boxes._blocks) <= 2 * (number + 1) + 130
+        looked.append(len(boxes._blocks) < before)
+    assert sum(looked) < 64 + 16
+    boxes = Boxes(1 << 18)  # near the limit each time
+    boxes.keep(address(record(rows)), BASE)
+    said = record(rows)
+    boxes.keep(address(said), BASE)
+    for number in range(400):
+        rows[number * BOX_ELEMENTS :][:BOX_ELEMENTS] = box(boxes.take(64, nested=False))
+        boxes.take(16 << 10, nested=False)
+        assert boxes.bytes < 1 << 18
+        boxes.keep(address(said), BASE)
