@@ -18,7 +18,7 @@ from stepwell.runtime.buffers import aligned_empty, arena_places, can_give_back,
 from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
-from stepwell.runtime.weights import Weights, WeightPool
+from stepwell.runtime.weights import WeightPool, Weights
 
 pytestmark = pytest.mark.skipif(not can_give_back(aligned_empty(4 << 20)), reason="this system takes no pages back")
 F32 = np.dtype(np.float32)
