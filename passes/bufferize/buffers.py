@@ -113,7 +113,7 @@ class Assignment:
     opened: list[ir.Operation] = field(default_factory=list)
     """Each `flow.unbox`, in order."""
     grown: dict[tuple[ir.Operation, Buffer], int] = field(default_factory=dict)
-    """For each copy of what a `flow.unbox` finds that the runtime may make needless, before which op and to which buffer: the number of the former."""
+    """The copies that the runtime may make needless, by op and target: of what the `flow.unbox` of this number finds."""
     makes_boxes: bool = False
     """Whether the function, or one that it calls, has a `flow.box`."""
     in_place: int = 0
@@ -244,7 +244,7 @@ def _place_boxed(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Op
 
 
 def _find_growing(plan: Assignment, concats: Sequence[ir.Operation], position: Mapping[ir.Operation, int]) -> None:
-    """Find the boxed concatenations that begin with what another box leads to: in its memory there may be room for the rest, so that nothing is copied.
+    """Find the boxed concatenations that begin with what another box leads to: where there is room for the rest behind it, nothing is copied.
 
     rewrite: box(concat(unbox(%old), x))  ->  x written behind what %old leads to, if the runtime lets it
     """
