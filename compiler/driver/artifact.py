@@ -19,6 +19,7 @@ from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.backends import DEFAULT, find_backend, made_by
 from stepwell.driver.general import General, GeneralProgram
+from stepwell.driver.otherwise import Otherwise
 from stepwell.runtime.about import About
 from stepwell.runtime.infos import OutputGroup, TensorInfo
 from stepwell.runtime.late_sizes import LateSizes
@@ -80,10 +81,10 @@ class Signature:
 
 def assemble(
     artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float],
-    pool: WeightPool | None = None,
+    pool: WeightPool | None = None, otherwise: Otherwise | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Load the code of a model and make it ready to run. `snapshots` has its IR by level; the listings of its backend are added.
-    The `pool` has the weights of other programs of the model, which it shares.
+    The `pool` has the weights of other programs of the model, which it shares; `otherwise` gives what runs data that contradict this one.
 
     The time is added to the last of the `timings`.
     """
@@ -94,13 +95,13 @@ def assemble(
     backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact, pool)
     load = partial(backend.load, artifact, _taken(artifact, weights), count)
     executable = made_by(artifact.backend, "load", load, "an Executable", lambda made: hasattr(made, "run"))
-    make = _maker(artifact, weights, _about(artifact, snapshots, timings, time.perf_counter() - begin))
+    make = _maker(artifact, weights, _about(artifact, snapshots, timings, time.perf_counter() - begin), otherwise)
     return make(inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, workspace_bytes=artifact.workspace_bytes)
 
 
 def assemble_general(
     artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float],
-    pool: WeightPool | None = None,
+    pool: WeightPool | None = None, otherwise: Otherwise | None = None,
 ) -> GeneralProgram | None:  # fmt: skip
     """As `assemble`, for code for all sizes; None if the backend makes none."""
     begin = time.perf_counter()
@@ -111,7 +112,7 @@ def assemble_general(
         return None
     about = _about(artifact, snapshots, timings, time.perf_counter() - begin)
     return GeneralProgram(
-        artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, _maker(artifact, weights, about), about, weights
+        artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, _maker(artifact, weights, about, otherwise), about, weights
     )  # fmt: skip
 
 
@@ -128,9 +129,10 @@ def _taken(artifact: Artifact, weights: Weights) -> np.ndarray:
     return weights.table() if artifact.places else weights.arena()
 
 
-def _maker(artifact: Artifact, weights: Weights, about: About) -> Callable[..., CompiledModel]:
+def _maker(artifact: Artifact, weights: Weights, about: About, otherwise: Otherwise | None) -> Callable[..., CompiledModel]:
     """Makes a CompiledModel of its inputs, outputs, executable and workspace."""
-    return partial(CompiledModel, weights=weights, about=about, objects=artifact.objects, checks=artifact.checks, groups=artifact.groups)
+    told = {"objects": artifact.objects, "checks": artifact.checks, "groups": artifact.groups}
+    return partial(CompiledModel, weights=weights, about=about, otherwise=otherwise, **told)
 
 
 def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float], loading: float) -> About:

@@ -32,6 +32,7 @@ from stepwell.driver.background import Job, request_for
 from stepwell.driver.dynamic import DynamicModel, InBackground
 from stepwell.driver.general import GeneralProgram, valued
 from stepwell.driver.origin import Origin
+from stepwell.driver.otherwise import Otherwise
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions, Source
@@ -83,8 +84,10 @@ def _compiled(
     """
     request, store, made, timings = _made(origin, options, cache, on_level, instrumentation)
     snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
+    is_late = isinstance(made, Artifact) and made.late is not None
+    otherwise = Otherwise(partial(_broadcast, origin, options, threads, cache, pool)) if is_late and options.same_data_sizes else None
     if isinstance(made, Artifact) and made.general is None:
-        return assemble(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool)
+        return assemble(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool, otherwise=otherwise)
     pool = WeightPool() if pool is None else pool
     combined = partial(_combined, origin, options, threads, cache, on_level, instrumentation, pool)
     apart = partial(_apart, origin, options, threads, cache, on_level, instrumentation, pool) if options.same_names else None
@@ -93,7 +96,7 @@ def _compiled(
             inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
             by_shape=made.by_shape, why_not_general=made.why_not_general, compile_apart=apart, pool=pool,
         )  # fmt: skip
-    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool)
+    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool, otherwise=otherwise)
     if program is None:  # the backend makes none
         return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined, compile_apart=apart, pool=pool)
     return DynamicModel(
@@ -111,6 +114,14 @@ def _apart(
     """The model in which equal names are no equal sizes. Its symbols have other names, of which hints say nothing."""
     with typed_errors("compile"):
         return _compiled(origin, replace(options, same_names=False, size_hints=None), threads, cache, on_level, instrumentation, pool)
+
+
+def _broadcast(
+    origin: Origin, options: CompileOptions, threads: int, cache: bool, pool: WeightPool | None
+) -> CompiledModel | DynamicModel:
+    """The model in which sizes that data tell may be 1 where they are broadcast."""
+    with typed_errors("compile"):
+        return _compiled(origin, replace(options, same_data_sizes=False), threads, cache, None, None, pool)
 
 
 def _bound(

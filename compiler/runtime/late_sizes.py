@@ -15,7 +15,7 @@ import numpy as np
 from stepwell.dialects.core.layout import Layout, Slot, evaluator
 from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
-from stepwell.dialects.support.errors import IndexRangeError, LimitError
+from stepwell.dialects.support.errors import IndexRangeError, LimitError, SizesDifferError
 from stepwell.dialects.support.limits import how_to
 from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.buffers import address, aligned_empty
@@ -120,7 +120,8 @@ class Run:
         for assumption in late.assumptions[number]:
             if not assumption.holds(self.values):
                 given = ", ".join(f"{name} = {self.values[name]}" for name in sorted(assumption.symbols))
-                raise IndexRangeError(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {given}")
+                kind = SizesDifferError if assumption.is_of_one(self.values) else IndexRangeError
+                raise kind(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {given}")
         self._take(number, segment, late.layouts[number])
 
     def poll(self, number: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from stepwell.dialects.core.dtypes import plain_booleans
 from stepwell.dialects.core.index_checks import IndexCheck, widths
-from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError
+from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, SizesDifferError
 from stepwell.dialects.support.names import ByName, printable_keys
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import address
@@ -54,8 +54,12 @@ class CompiledModel:
         objects: Mapping[str, bytes] | None = None,
         checks: Sequence[IndexCheck] = (),
         groups: Sequence[OutputGroup] = (),
+        otherwise: "Callable[[SizesDifferError], Any] | None" = None,
     ) -> None:
-        """`outputs` are the results of the code, and `groups` the outputs that consist of these, where some are no tensors."""
+        """`outputs` are the results of the code, and `groups` the outputs that consist of these, where some are no tensors.
+
+        `otherwise` gives the model for a run whose sizes contradict what the code takes for granted.
+        """
         rest = iter(outputs)
         self.inputs = tuple(inputs)
         self.outputs = tuple(group.described(rest) for group in groups) if groups else tuple(outputs)
@@ -80,6 +84,7 @@ class CompiledModel:
         self.checks = IndexChecks(checks)
         """The checks after each run."""
         self._checked = bool(checks)
+        self._otherwise = otherwise
         self.executable = executable
         self._execute = executable.run
 
@@ -114,7 +119,12 @@ class CompiledModel:
         """
         if len(arrays) != len(self._ins):
             raise InputError(f"expected {len(self._ins)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
-        results = self._run(arrays, None)
+        try:
+            results = self._run(arrays, None)
+        except SizesDifferError as error:
+            if self._otherwise is None:
+                raise
+            return list(self._otherwise(error)(*arrays))
         return gathered(self._groups, results) if self._groups else results
 
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
@@ -132,7 +142,12 @@ class CompiledModel:
             raise names_error(inputs, self._names, "input") from None
         if len(inputs) != len(arrays):
             raise names_error(inputs, self._names, "input")
-        results = self._run(arrays, out)
+        try:
+            results = self._run(arrays, out)
+        except SizesDifferError as error:
+            if self._otherwise is None:
+                raise
+            return cast(Arrays, self._otherwise(error).run(inputs, out=out))
         if self._groups:
             results = gathered(self._groups, results)
         found = {name: results[i] for i, name in self._numbered}

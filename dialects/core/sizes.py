@@ -226,6 +226,10 @@ class Assumption:
         except (KeyError, ZeroDivisionError):
             return False
 
+    def is_of_one(self, values: Mapping[str, int]) -> bool:
+        """Whether two sizes are to be equal of which one is 1."""
+        return self.relation == "==" and 1 in (evaluated(self.left, values), evaluated(self.right, values))
+
     @property
     def record(self) -> list[str]:
         """What `of_record` makes it of again."""

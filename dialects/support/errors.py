@@ -99,6 +99,10 @@ class IndexRangeError(StepwellError):
     code = "SW010"
 
 
+class SizesDifferError(IndexRangeError):
+    """Sizes that only the data of a run have told are not equal, where the code takes them to be, and one of them is 1: it may be a broadcast."""
+
+
 class LimitError(StepwellError):
     """Compiling or running the model would cost more than it may: which node, which limit, what it would take."""
 

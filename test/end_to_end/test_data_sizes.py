@@ -328,6 +328,39 @@ def test_no_array_can_be_given_for_an_output_of_unknown_size() -> None:
     np.testing.assert_allclose(early, given["x"] ** 2, rtol=2**-22)
 
 
+@pytest.mark.parametrize("specialise", ["never", "auto"])
+def test_a_size_that_turns_out_to_be_one_is_broadcast(specialise: str) -> None:
+    """Against a size of an input, one of data, and a number; in an operator of three operands, and in a product of many matrices."""
+    nodes = [node("NonZero", [name], [f"{name}_places"]) for name in ("a", "b")]
+    nodes += [node("Transpose", [f"{name}_places"], [f"{name}_turned"]) for name in ("a", "b")]
+    nodes += [node("Squeeze", [f"{name}_turned", "one"], [name + "_rows"]) for name in ("a", "b")]
+    nodes += [node("Gather", ["x", f"{name}_rows"], [f"{name}_x"]) for name in ("a", "b")]
+    nodes += [
+        node("Add", ["a_x", "y"], ["sum"]), node("Mul", ["sum", "b_x"], ["product"]), node("Sub", ["a_x", "w"], ["difference"]),
+        node("Greater", ["a_x", "b_x"], ["greater"]), node("Where", ["greater", "b_x", "y"], ["chosen"]),
+        node("Unsqueeze", ["a_x", "one"], ["lhs"]), node("Unsqueeze", ["y", "two"], ["rhs"]), node("MatMul", ["lhs", "rhs"], ["matrices"]),
+    ]  # fmt: skip
+    outputs, weights = ["product", "difference", "chosen", "matrices"], {"w": np.arange(20, dtype=np.float32).reshape(5, 4), "two": ONE * 2}
+    source = model(nodes, {"a": ["k"], "b": ["k"], "x": ["k", 4], "y": ["p", 4]}, outputs, one=ONE, **weights)
+    compiled, evaluator = stepwell.compile(source, cache=False, specialise=specialise), ReferenceEvaluator(source)
+    rng = np.random.default_rng(9)
+
+    def given(a: int, b: int, p: int) -> dict[str, np.ndarray]:
+        x, y = (rng.standard_normal((rows, 4)).astype(np.float32) for rows in (6, p))
+        return {"a": (np.arange(6) < a).astype(np.float32), "b": (np.arange(6) < b).astype(np.float32), "x": x, "y": y}
+
+    def right(feeds: dict[str, np.ndarray]) -> None:
+        close(list(compiled.run(feeds).values()), evaluator.run(None, feeds))
+
+    right(given(5, 5, 5))
+    with pytest.warns(stepwell.ModelWarning, match="runs in which such a size is 1 are computed by a program"):
+        right(given(1, 5, 5))
+    for sizes in ((1, 1, 1), (1, 3, 1), (5, 1, 1), (1, 1, 3), (1, 4, 4)):
+        right(given(*sizes))
+    with pytest.raises(stepwell.IndexRangeError):
+        compiled.run(given(1, 2, 3))
+
+
 def test_sizes_that_have_to_be_equal_are_compared() -> None:
     source = model(
         [node("NonZero", ["x"], ["i"]), node("NonZero", ["z"], ["j"]), node("Add", ["i", "j"], ["y"])], {"x": [6], "z": [6]}, ["y"],
