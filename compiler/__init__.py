@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.support.errors import (
+    BusyWarning,
     CodegenError,
     IndexRangeError,
     InferenceError,
@@ -27,7 +28,8 @@ from stepwell.dialects.support.processes import uninterrupted
 if TYPE_CHECKING:
     from stepwell.analysis.bisect import Culprit, bisect
     from stepwell.analysis.explain import Explanation
-    from stepwell.analysis.interpretation import compare_levels, interpret
+    from stepwell.analysis.interpretation import compare_levels, compare_with_f64, interpret
+    from stepwell.analysis.kernel_timing import Timing
     from stepwell.analysis.kernels import Evaluation, Kernel, KernelBench
     from stepwell.analysis.memory import MemoryPlan, memory_plan
     from stepwell.dialects.support.limits import Limits
@@ -43,10 +45,11 @@ if TYPE_CHECKING:
     from stepwell.runtime.model import CompiledModel
 
 __all__ = [
-    "BoundModel", "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation", "IRError",
-    "IndexRangeError", "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError",
-    "ModelWarning", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError",
-    "bisect", "build", "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
+    "BoundModel", "BusyWarning", "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation",
+    "IRError", "IndexRangeError", "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan",
+    "ModelError", "ModelWarning", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "Timing",
+    "UnsupportedError", "bisect", "build", "compare_levels", "compare_with_f64", "compile", "compile_ir", "descend", "interpret", "lower",
+    "memory_plan", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
@@ -57,7 +60,8 @@ _LAZY = {
     "Explanation": "stepwell.analysis.explain",
     **dict.fromkeys(("Culprit", "bisect"), "stepwell.analysis.bisect"),
     **dict.fromkeys(("MemoryPlan", "memory_plan"), "stepwell.analysis.memory"),
-    **dict.fromkeys(("compare_levels", "interpret"), "stepwell.analysis.interpretation"),
+    **dict.fromkeys(("compare_levels", "compare_with_f64", "interpret"), "stepwell.analysis.interpretation"),
+    "Timing": "stepwell.analysis.kernel_timing",
     **dict.fromkeys(("Evaluation", "Kernel", "KernelBench"), "stepwell.analysis.kernels"),
     **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),
     **dict.fromkeys(("build", "compile_ir"), "stepwell.driver.build"),

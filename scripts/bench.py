@@ -274,7 +274,8 @@ def fork_join(options: argparse.Namespace) -> int:
 
 def describe(protocol: object) -> dict[str, object]:
     """What a figure needs beside it: machine, date, revision, protocol, and what else keeps the machine busy."""
-    from benchmark.system import describe_machine, foreign_load
+    from benchmark.system import describe_machine
+    from stepwell.analysis.load import foreign_load
 
     busy = foreign_load()
     if busy is not None and busy > 0.05:

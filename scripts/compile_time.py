@@ -25,7 +25,8 @@ from compile_cost.subjects import COMMANDS, USUAL, find
 
 from benchmark.jobs import Failure
 from benchmark.options import count
-from benchmark.system import busy_seconds, describe_machine, foreign_load
+from benchmark.system import describe_machine
+from stepwell.analysis.load import busy_seconds, foreign_load
 from stepwell.dialects.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,7 +1,7 @@
 """Evaluate one kernel: build it with another schedule, run and time it alone and in its place in the model."""
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Unpack, cast
 
@@ -11,6 +11,10 @@ from stepwell.analysis.compare import compare
 from stepwell.analysis.flops import kernel_flops
 from stepwell.analysis.isolation import isolated
 from stepwell.analysis.kernel_launches import KernelLaunch, kernel_launches
+from stepwell.analysis.kernel_timing import SAME, Timing, take_turns
+from stepwell.analysis.kernel_timing import alone as time_alone
+from stepwell.analysis.kernel_timing import in_place as time_in_place
+from stepwell.analysis.load import BUSY, ForeignLoad
 from stepwell.analysis.random_inputs import random_array
 from stepwell.analysis.replay import Replay
 from stepwell.codegen.llvm_cpu import LLVMOnCPU
@@ -21,7 +25,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
-from stepwell.dialects.support.errors import InputError, ScheduleError, shown
+from stepwell.dialects.support.errors import BusyWarning, InputError, ScheduleError, shown, warn_caller
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
@@ -32,8 +36,10 @@ from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.rewriting import find_function, functions
 from stepwell.passes.linalg.structured import structured_ops
 from stepwell.passes.schedule.assign_schedules import schedules_of
+from stepwell.passes.schedule.effects import clamped, offered
 from stepwell.passes.schedule.kernel_digest import kernel_digest
 from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.space import Value
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.infos import TensorInfo
 
@@ -61,27 +67,39 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a kernel takes with a schedule, in seconds: one number for each time it was run."""
+    """A kernel with a schedule, timed in turns with the one that was chosen."""
 
     kernel: Kernel
-    alone: tuple[float, ...]
-    """One launch, run again and again on data of the model: what it reads is in the caches. Empty where that was not asked for."""
-    in_place: tuple[float, ...]
-    """All launches of the kernel in a run of the model, each with the caches as its neighbours leave them. Empty where that was not asked for."""
-    whole: tuple[float, ...]
+    alone: Timing | None
+    """One launch, run again and again on data of the model: what it reads is in the caches. None where that was not asked for."""
+    in_place: Timing | None
+    """All launches of the kernel in a run of the model, each with the caches as its neighbours leave them. None where that was not asked for."""
+    whole: Timing | None
     """All launches of all kernels in these runs."""
     error: float
     """The largest difference from the results with the schedule that was chosen, over their largest magnitude. 0 is the same, bit by bit."""
+    clamped: Mapping[int, Mapping[str, tuple[object, object]]]
+    """The knobs that were asked for and are taken for another value, by the places of ops: what was given, and what it is taken for."""
+    busy: float | None
+    """How many cores other processes kept busy while it was timed; None where that is not known, or nothing was timed."""
 
     @property
-    def alone_seconds(self) -> float | None:
-        """The median."""
-        return statistics.median(self.alone) if self.alone else None
+    def same_code(self) -> bool:
+        """Whether the code is that of the chosen schedule, wherever it was built."""
+        return all(timing.same_code for timing in (self.alone, self.in_place) if timing is not None)
 
     @property
-    def in_place_seconds(self) -> float | None:
-        """The median."""
-        return statistics.median(self.in_place) if self.in_place else None
+    def is_disturbed(self) -> bool:
+        """Whether others kept the machine so busy that the times are to be taken again."""
+        return self.busy is not None and self.busy > BUSY
+
+    def __str__(self) -> str:
+        named = (("alone", self.alone), ("in place", self.in_place), ("whole model", self.whole))
+        lines = [f"{self.kernel.name}, error {self.error:.2g}", *(f"{name}: {timing}" for name, timing in named if timing is not None)]
+        for place, values in self.clamped.items():
+            lines += [f"op {place}: {name} {given} has the effect of {taken}" for name, (given, taken) in values.items()]
+        lines += [f"disturbed: other processes kept {self.busy:.2f} cores busy"] if self.is_disturbed else []
+        return "\n  ".join(lines)
 
 
 @dataclass(frozen=True)
@@ -91,6 +109,15 @@ class _Native:
     launches: list[KernelLaunch]
     objects: dict[str, bytes]
     workspace_bytes: int
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """A kernel in a module of its own: native code with the chosen schedule, what its first launch reads in the model, and what it gives there."""
+
+    native: _Native
+    operands: list[np.ndarray]
+    expected: list[np.ndarray]
 
 
 class KernelBench:
@@ -115,6 +142,7 @@ class KernelBench:
         self._lowered = lower(source, LEVEL, options=options)
         self._below = replace(self._lowered.options, shapes=None, values=None, schedule=None)
         self._objects: dict[Unit, bytes] = {}
+        self._known_alone: dict[str, _Alone] = {}
         infos = [TensorInfo.of(name, kind, self._lowered.info.any_integers) for name, kind in self._lowered.info.inputs]
         drawn = {info.name: random_array(info, 0, index) for index, info in enumerate(infos)}
         if inputs is not None and set(inputs) != set(drawn):
@@ -151,36 +179,112 @@ class KernelBench:
         return found[0]
 
     def evaluate(
-        self, kernel: str, schedule: "Schedule | None" = None, *, repeats: int = 20, alone: bool = True, in_place: bool = True
+        self, kernel: str, schedule: "Schedule | None" = None, *, repeats: int = 10, alone: bool = True, in_place: bool = True
     ) -> Evaluation:
-        """Build a kernel with a schedule (default: the one that was chosen), run it, and time it `repeats` times.
+        """Build a kernel with a schedule (default: the one that was chosen), run it, and time it in `repeats` turns with the chosen one.
 
         `alone` builds a module of nothing but the kernel, which takes a fraction of the time; `in_place` builds the whole model anew, since a
-        schedule may change the memory that a kernel needs beside its operands. Raises InputError, and ScheduleError naming kernel, op and
-        knob for what is not legal.
+        schedule may change the memory that a kernel needs beside its operands. A schedule that gives the code of the chosen one is not timed.
+        A warning says if other processes keep the machine busy. Raises InputError, and ScheduleError naming kernel, op and knob for what is
+        not legal.
         """
         chosen = self.kernel(kernel)
-        texts = {"alone": self._text(chosen, schedule, only=True)} if alone else {}
-        texts |= {"in place": self._text(chosen, schedule, only=False)} if in_place else {}
-        if not texts:
+        if not alone and not in_place:
             raise InputError("expected a kernel to be run alone, in its place, or both")
-        seconds_alone, seconds_in_place, whole, errors = [], [], [], [0.0]
-        if alone:
-            operands, expected = self._operands(chosen)
-            native = self._native(self._read(texts["alone"], WeightTable()), only=chosen.name)
-            replay = self._replay(native, operands, [np.zeros_like(array) for array in expected], np.empty(0, np.uint8))
-            replay.run()
-            errors.append(_error(replay.outputs, expected))
-            seconds_alone = replay.alone(0, repeats)
-        if in_place:
-            native = self._native(self._read(texts["in place"], self._lowered.weights))
-            replay = self._replay(native, self._inputs, self._empty_outputs(), self._arena)
-            replay.run()
-            errors.append(_error(replay.outputs, self._reference.outputs))
-            samples, _ = replay.times(repeats)
-            own = [times for launch, times in zip(replay.launches, samples, strict=True) if launch.kernel == chosen.name]
-            seconds_in_place, whole = [sum(rounds) for rounds in zip(*own, strict=True)], [sum(rounds) for rounds in zip(*samples, strict=True)]
-        return Evaluation(chosen, tuple(seconds_alone), tuple(seconds_in_place), tuple(whole), max(errors))
+        taken = self._clamped(chosen, schedule)
+        texts = [self._text(chosen, schedule, only=only) if wanted else None for wanted, only in ((alone, True), (in_place, False))]
+        errors, sides = [0.0], []
+        for text, only in zip(texts, (True, False), strict=True):
+            if text is not None:
+                ours, theirs, error = self._sides(chosen, text, only=only)
+                sides.append((only, ours, theirs))
+                errors.append(error)
+        timings: dict[bool, list[Timing]] = {}
+        timed = [(only, ours, theirs) for only, ours, theirs in sides if theirs is not None or schedule is None]
+        load = ForeignLoad()
+        with load if timed else nullcontext():
+            for only, *both in timed:
+                turns = [None if one is None else time_alone(one) if only else time_in_place(one, chosen.name) for one in both]
+                timings[only] = take_turns(turns[0], turns[1], repeats)  # type: ignore[arg-type]
+        of_kernel, of_model = timings.get(True, [SAME]), timings.get(False, [SAME, SAME])
+        made = Evaluation(
+            chosen, of_kernel[0] if alone else None, of_model[0] if in_place else None, of_model[1] if in_place else None, max(errors), taken,
+            load.cores,
+        )  # fmt: skip
+        if made.is_disturbed:
+            warn_caller(BusyWarning(f"other processes keep {made.busy:.2f} cores busy: times of kernel '{chosen.name}' are disturbed"))
+        return made
+
+    def ir(self, kernel: str, schedule: "Schedule | None" = None) -> str:
+        """The kernel, in a module of its own, at the level that code is made from, with a schedule (default: the one that was chosen).
+
+        Schedules of the same text are the same code. Raises what `evaluate` raises.
+        """
+        lowered = self._read(self._text(self.kernel(kernel), schedule, only=True), WeightTable())
+        descend(lowered, LLVMOnCPU.levels[0], keep=False)
+        return lowered.text()
+
+    def offered(
+        self, kernel: str, place: int, knob: str, schedule: "Schedule | None" = None, *, values: Iterable[Value] | None = None
+    ) -> tuple[Value, ...]:
+        """Values of a knob of an op of which each gives code of its own, beside the other knobs of a schedule (default: the chosen one).
+
+        Of `values`, or of all that are legal; of several that give the same code the first. Each is lowered, which takes some
+        milliseconds. Raises what `evaluate` raises; values that are not legal are left out.
+        """
+        found, base = self.kernel(kernel), {} if schedule is None else schedule
+        copy = self._scheduled(found, base)
+        with copy.module.context:
+            ops = structured_ops(find_function(copy.module.operation, found.name).operation)
+            if type(place) is not int or not 0 <= place < len(ops):
+                raise ScheduleError(f"kernel '{found.name}': there is no op {shown(place)}, it has {len(ops)} structured ops, counted from 0")
+            nest = Nest.of(ops[place], copy.target)
+            known = {one.name: one for one in offered(ops[place], copy.target, nest)}
+            if knob not in known:
+                raise ScheduleError(f"kernel '{found.name}', op {place}: there is no knob {shown(knob)}, expected {', '.join(known)}")
+            given = nest.values(ops[place])
+        kept: dict[str, Value] = {}
+        for value in known[knob].legal if values is None else values:
+            with suppress(ScheduleError):
+                kept.setdefault(self.ir(found.name, {**_by_place(base, found), place: {**given, knob: value}}), value)
+        return tuple(kept.values())
+
+    def _clamped(self, kernel: Kernel, schedule: "Schedule | None") -> dict[int, dict[str, tuple[object, object]]]:
+        """The knobs of a schedule that are taken for other values, of those that it sets."""
+        if not schedule:
+            return {}
+        copy, found = self._scheduled(kernel, schedule), {}
+        with copy.module.context:
+            ops = structured_ops(find_function(copy.module.operation, kernel.name).operation)
+            for place, wanted in _by_place(schedule, kernel).items():
+                other = clamped(Nest.of(ops[place], copy.target), ops[place])
+                found[place] = {name: both for name, both in other.items() if isinstance(wanted, Nest) or name in wanted}
+        return {place: values for place, values in found.items() if values}
+
+    def _sides(self, kernel: Kernel, text: str, *, only: bool) -> tuple[Replay, Replay | None, float]:
+        """A replay of a module that has run once, one with the chosen schedule where that is other code, and how far results differ."""
+        native = self._native(self._read(text, WeightTable() if only else self._lowered.weights), only=kernel.name if only else None)
+        if only:
+            known = self._alone(kernel)
+            outputs = [np.zeros_like(array) for array in known.expected]
+            inputs, weights, before, expected = _copies(known.operands), np.empty(0, np.uint8), known.native, known.expected
+        else:
+            outputs = self._empty_outputs()
+            inputs, weights, before, expected = self._inputs, self._arena, self._chosen, list(self._reference.outputs)
+        replay = self._replay(native, inputs, outputs, weights)
+        replay.run()
+        error = _error(replay.outputs, expected)
+        if native.objects == before.objects:
+            return replay, None, error
+        # Memory of its own, operands too: a kernel may overwrite them.
+        beside = self._replay(before, _copies(inputs) if only else inputs, [np.zeros_like(array) for array in outputs], weights)
+        return replay, beside, error
+
+    def _alone(self, kernel: Kernel) -> _Alone:
+        if kernel.name not in self._known_alone:
+            native = self._native(self._read(self._text(kernel, None, only=True), WeightTable()), only=kernel.name)
+            self._known_alone[kernel.name] = _Alone(native, *self._operands(kernel))
+        return self._known_alone[kernel.name]
 
     @cached_property
     def _chosen(self) -> _Native:
@@ -228,13 +332,18 @@ class KernelBench:
 
     def _text(self, kernel: Kernel, schedule: "Schedule | None", *, only: bool) -> str:
         """The model, or a module of one kernel `only`, with a schedule in the place of that kernel's."""
-        copy = self._read(self._lowered.text(), self._lowered.weights)
-        module = copy.module
-        with module.context, module.operation.location:
-            _replace(find_function(module.operation, kernel.name).operation, kernel, schedule or {}, copy)
-            if only:
-                isolated(module, kernel.name)
+        copy = self._scheduled(kernel, schedule)
+        if only:
+            with copy.module.context, copy.module.operation.location:
+                isolated(copy.module, kernel.name)
         return copy.text()
+
+    def _scheduled(self, kernel: Kernel, schedule: "Schedule | None") -> Lowered:
+        """A copy of the model with a schedule in the place of that kernel's."""
+        copy = self._read(self._lowered.text(), self._lowered.weights)
+        with copy.module.context, copy.module.operation.location:
+            _replace(find_function(copy.module.operation, kernel.name).operation, kernel, schedule or {}, copy)
+        return copy
 
     def _read(self, text: str, weights: WeightTable) -> Lowered:
         return read_ir(text, LEVEL, weights, options=self._below)
@@ -252,15 +361,20 @@ class KernelBench:
         return _Native(launches, {unit.name: self._objects[unit] for unit in units}, workspace)
 
 
+def _by_place(schedule: Schedule, kernel: Kernel) -> "Mapping[int, Nest | Mapping[str, Any]]":
+    """The schedule, or the values of some knobs, of each op by its place. Raises ScheduleError for a file that lacks the kernel."""
+    if not isinstance(schedule, ScheduleFile):
+        return schedule
+    entry = schedule.kernels.get(kernel.digest)
+    if entry is None:
+        raise ScheduleError(f"{schedule.name}: it has no kernel '{kernel.digest}' ({kernel.name}), only {', '.join(schedule.kernels) or 'none'}")
+    return {place: op.knobs for place, op in entry.ops.items()}
+
+
 def _replace(function: ir.Operation, kernel: Kernel, schedule: Schedule, model: Lowered) -> None:
     """Put schedules on ops of a kernel. Raises ScheduleError, naming kernel, op and knob."""
-    if isinstance(schedule, ScheduleFile):
-        entry = schedule.kernels.get(kernel.digest)
-        if entry is None:
-            raise ScheduleError(f"{schedule.name}: it has no kernel '{kernel.digest}' ({kernel.name}), only {', '.join(schedule.kernels) or 'none'}")
-        schedule = {place: op.knobs for place, op in entry.ops.items()}
     ops = structured_ops(function)
-    for place, wanted in schedule.items():
+    for place, wanted in _by_place(schedule, kernel).items():
         where = f"kernel '{kernel.name}', op {place}"
         if type(place) is not int or not 0 <= place < len(ops):
             raise ScheduleError(f"{where}: there is no such op, it has {len(ops)} structured ops, counted from 0")
@@ -285,3 +399,7 @@ def _copy(memory: np.ndarray, info: TensorInfo) -> np.ndarray:
 def _error(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
     different = [(mine, other) for mine, other in zip(got, expected, strict=True) if not np.array_equal(mine, other)]
     return max((check.scale_rel for mine, other in different for check in compare({"": mine}, {"": other})), default=0.0)
+
+
+def _copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [array.copy() for array in arrays]

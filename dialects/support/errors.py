@@ -119,6 +119,10 @@ class ModelWarning(UserWarning):
     """A model's file has something against the standard, and was accepted: what it says, and how it was taken."""
 
 
+class BusyWarning(UserWarning):
+    """Other processes kept the machine busy while something was timed."""
+
+
 def warn_caller(warning: Warning) -> None:
     """Issue a warning at the place, outside of this package, that called into it."""
     level, frame = 2, sys._getframe(1)

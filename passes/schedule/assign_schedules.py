@@ -16,12 +16,13 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import default_intrinsics, defaults  # noqa: F401  (registers them)
 from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.effects import offered
 from stepwell.passes.schedule.intrinsics import considered
 from stepwell.passes.schedule.kernel_digest import kernel_digest, kernel_nodes
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import choose, first
 from stepwell.passes.schedule.search import why_fixed
-from stepwell.passes.schedule.space import knobs, to_json
+from stepwell.passes.schedule.space import to_json
 
 
 @register_pass("assign-schedules", level="linalg", anchor="func.func")
@@ -144,7 +145,7 @@ def schedules_of(module: ir.Operation, target: Target | None) -> ScheduleFile:
         for place, op in enumerate(structured_ops(function.operation)):
             if ScheduleInfo(op.operation).is_scheduled:
                 nest = Nest.of(op, target)
-                notes: dict[str, Any] = {"legal": to_json(knobs(op, target))}
+                notes: dict[str, Any] = {"legal": to_json(offered(op, target, nest))}
                 if target is not None:
                     notes["cycles"] = round(CostModel(op, target).cost(nest).cycles)
                 values = {k: list(v) if isinstance(v, tuple) else v for k, v in nest.values(op).items()}

@@ -39,41 +39,58 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A whole number between two, both included."""
+    """A whole number between two, both included; of more than one apart, those that are multiples of `step`."""
 
     low: int
     high: int
+    step: int = 1
 
     def __contains__(self, value: object) -> bool:
-        return type(value) is int and self.low <= value <= self.high
+        return type(value) is int and self.low <= value <= self.high and value % self.step == 0
 
     def __iter__(self) -> Iterator[Value]:
-        return iter(range(self.low, self.high + 1))
+        return iter(range(self.low, self.high + 1, self.step))
 
     def __str__(self) -> str:
-        return f"a whole number from {self.low} to {self.high}"
+        return f"a {'whole number' if self.step == 1 else f'multiple of {self.step}'} from {self.low} to {self.high}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"from": self.low, "to": self.high}
+        return {"from": self.low, "to": self.high} | ({"step": self.step} if self.step != 1 else {})
 
 
 @dataclass(frozen=True)
 class Permutation:
-    """Some numbers in any order."""
+    """Some numbers in any order. Orders in which those of `loops` follow each other alike, and those of `tiled`, are the same: one is enumerated."""
 
     of: tuple[int, ...]
+    loops: frozenset[int] | None = None
+    tiled: frozenset[int] = frozenset()
 
     def __contains__(self, value: object) -> bool:
         return isinstance(value, tuple) and all(type(v) is int for v in value) and sorted(value) == sorted(self.of)
 
     def __iter__(self) -> Iterator[Value]:
-        return itertools.permutations(self.of)
+        if self.loops is None:
+            yield from itertools.permutations(self.of)
+            return
+        seen = set()
+        # Those that stand anywhere in the same right go last.
+        for order in itertools.permutations(sorted(self.of, key=lambda n: n not in self._told)):
+            told = tuple(tuple(n for n in order if n in which) for which in (self.loops, self.tiled))
+            if told not in seen:
+                seen.add(told)
+                yield order
+
+    @property
+    def _told(self) -> frozenset[int]:
+        return frozenset(self.of) if self.loops is None else self.loops | self.tiled
 
     def __str__(self) -> str:
         return f"{list(self.of)} in any order"
 
     def to_json(self) -> dict[str, Any]:
-        return {"in any order": list(self.of)}
+        behind = [n for n in self.of if n not in self._told]
+        return {"in any order": [n for n in self.of if n in self._told]} | ({"behind": behind} if behind else {})
 
 
 @dataclass(frozen=True)

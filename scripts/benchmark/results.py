@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmark.jobs import Contestant
+from stepwell.analysis.estimates import Statistic, quartiles, ratio_of_rounds
 
 if TYPE_CHECKING:
     from benchmark.operators import Case
 
-__all__ = ["SEVEN", "SIZES", "TOLERANCE", "Cell", "Comparison", "Start", "Statistic", "geometric_mean", "means", "plural", "quartiles", "to_json"]
+__all__ = ["SEVEN", "SIZES", "TOLERANCE", "Cell", "Comparison", "Start", "geometric_mean", "means", "plural", "to_json"]
 
 SEVEN = ("vgg19", "alexnet", "resnet50v2", "densenet121", "mobilenetv2", "shufflenet", "squeezenet")
 """The networks of the classical comparison that the goals are stated for."""
@@ -62,15 +63,6 @@ class Start:
 
 
 @dataclass
-class Statistic:
-    """One number for many runs, and how far they spread: the middle half lies between `low` and `high`."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass
 class Comparison:
     """All cells of a run. `networks` are in the order they are shown in."""
 
@@ -104,8 +96,7 @@ class Comparison:
         runs = [seconds for turn in cell.rounds for seconds in turn]
         if not runs:
             return None
-        low, high = quartiles(runs)
-        return Statistic(self.average(runs), low, high)
+        return Statistic(self.average(runs), *quartiles(runs))
 
     def average(self, runs: Sequence[float]) -> float:
         """The one number for some runs."""
@@ -114,8 +105,7 @@ class Comparison:
     def ratio(self, network: str, threads: int, of: str, to: str) -> Statistic | None:
         """How many times faster `to` is than `of` (labels): the median of that ratio over the rounds, and its quartiles; None without both."""
         slow, fast = (self.cells.get((network, label, threads), Cell()).rounds for label in (of, to))
-        ratios = [self.average(a) / self.average(b) for a, b in zip(slow, fast, strict=False)]
-        return Statistic(statistics.median(ratios), *quartiles(ratios)) if ratios else None
+        return ratio_of_rounds([self.average(runs) for runs in slow], [self.average(runs) for runs in fast])
 
     def best_peer(self, network: str, threads: int) -> str | None:
         """The label of the fastest other engine; of another checkout of ours where there is no other engine. None if none ran."""
@@ -168,14 +158,6 @@ class Comparison:
 def plural(count: int, what: str) -> str:
     """`1 thread`, `2 threads`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """The first and the third quartile; of a single value itself, twice."""
-    if len(values) < 2:
-        return values[0], values[0]
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, high
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:

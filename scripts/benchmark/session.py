@@ -19,7 +19,7 @@ from benchmark.models import Network, call_network
 from benchmark.peers import Converter
 from benchmark.process import EngineProcess
 from benchmark.results import Cell, Comparison, Start
-from benchmark.system import busy_seconds
+from stepwell.analysis.load import busy_seconds
 
 __all__ = ["Protocol", "Session", "scaled_error"]
 

@@ -1,11 +1,10 @@
-"""What the operating system tells: memory of this process, processor time of the machine, the machine itself. Linux; None elsewhere."""
+"""What the operating system tells: memory of this process, the machine itself. Linux; None elsewhere."""
 
 import os
 import platform
-import time
 from pathlib import Path
 
-__all__ = ["busy_seconds", "describe_machine", "foreign_load", "memory", "multiplies_bytes", "resident"]
+__all__ = ["describe_machine", "memory", "multiplies_bytes", "resident"]
 
 PROCESSORS = Path("/proc/cpuinfo")
 
@@ -23,24 +22,6 @@ def memory() -> dict[str, int]:
 def resident() -> int | None:
     """Resident memory of this process, in bytes."""
     return memory().get("VmRSS")
-
-
-def busy_seconds() -> float | None:
-    """Processor time that the whole machine has spent since it started, over all cores."""
-    try:
-        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    except OSError:
-        return None
-    user, nice, system, _idle, _wait, interrupts, soft = (int(field) for field in fields[:7])
-    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
-
-
-def foreign_load(seconds: float = 1.0) -> float | None:
-    """How many cores the rest of the machine keeps busy, watched for a while in which this process sleeps."""
-    before = busy_seconds()
-    time.sleep(seconds)
-    after = busy_seconds()
-    return None if before is None or after is None else max(0.0, after - before) / seconds
 
 
 def multiplies_bytes(processors: Path = PROCESSORS) -> bool:

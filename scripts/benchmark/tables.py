@@ -10,7 +10,8 @@ from rich.table import Table
 from benchmark.forks import ForkJoin
 from benchmark.jobs import Contestant, KernelTime, Profile
 from benchmark.kernels import KernelComparison, Part
-from benchmark.results import SIZES, Comparison, Statistic, geometric_mean, means, plural
+from benchmark.results import SIZES, Comparison, geometric_mean, means, plural
+from stepwell.analysis.estimates import Statistic
 
 __all__ = [
     "console",
@@ -341,4 +342,3 @@ def _table(title: str, first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="left" if name in LEFT else "right", overflow="fold")
     return table
-

@@ -31,9 +31,10 @@ from benchmark.operators.case import given, op
 from benchmark.peak import peak_flops, source
 from benchmark.process import EngineProcess
 from benchmark.profile import profile
-from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
+from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means
 from benchmark.session import Protocol, Session, scaled_error
 from benchmark.system import multiplies_bytes
+from stepwell.analysis.estimates import quartiles
 from stepwell.analysis.replay import launches_of
 from stepwell.cli.session import save_ir
 from stepwell.dialects.target.host import host, runs_here

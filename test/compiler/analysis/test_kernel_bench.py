@@ -1,6 +1,7 @@
 """One kernel of a model, built with other schedules: what runs is what was asked for, with the same results. No test looks at a time."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.analysis import load
+from stepwell.analysis.estimates import Statistic
+from stepwell.analysis.kernel_timing import SAME, take_turns
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ScheduleError
 from stepwell.passes.schedule.nest import Nest
 
+pytestmark = pytest.mark.filterwarnings("ignore::stepwell.BusyWarning")
 RANDOM = np.random.default_rng(7)
 X = RANDOM.standard_normal((1, 8, 12, 12), np.float32)
 
@@ -68,18 +73,75 @@ def test_schedules_change_the_code_and_not_the_results(bench: stepwell.KernelBen
 
     monkeypatch.setattr(kernels, "compile_units", lambda units, make=kernels.compile_units: built.append([u.name for u in units]) or make(units))
     chosen = bench.evaluate(kernel.name, repeats=3)
-    assert (len(chosen.alone), len(chosen.in_place), len(chosen.whole)) == (3, 3, 3)
+    assert [len(timing.seconds) for timing in (chosen.alone, chosen.in_place, chosen.whole)] == [3, 3, 3]
     assert chosen.error == 0, "the same code"
-    assert all(a <= b for a, b in zip(chosen.in_place, chosen.whole, strict=True))
+    assert chosen.same_code
+    assert chosen.alone.ratio == chosen.whole.ratio == Statistic(1, 1, 1)
+    assert all(a <= b for a, b in zip(chosen.in_place.seconds, chosen.whole.seconds, strict=True))
     assert built[-1] == [], "the model is there already"
     built.clear()
     slow = bench.evaluate(kernel.name, plain(kernel), repeats=2)
     assert built == [[kernel.name], [kernel.name]] or built == [[kernel.name], []]
     assert 0 <= slow.error < 1e-5
     assert slow.kernel == kernel
+    assert not slow.same_code
+    for timing in (slow.alone, slow.in_place, slow.whole):
+        assert len(timing.seconds) == len(timing.chosen) == 2, "the chosen schedule takes turns with it"
+        assert timing.ratio.low <= timing.ratio.value <= timing.ratio.high
+        assert timing.time.low <= timing.time.value <= timing.time.high
     again = bench.evaluate(kernel.name, plain(kernel), repeats=2, in_place=False)
-    assert (again.in_place, again.whole, again.in_place_seconds) == ((), (), None)
-    assert again.alone_seconds is not None
+    assert (again.in_place, again.whole) == (None, None)
+    assert again.alone.time is not None
+
+
+def test_the_same_code_is_not_timed(bench: stepwell.KernelBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A knob that nothing is made of: a step along the vectors. What it is taken for is said."""
+    kernel = bench.kernel("product")
+    place = contraction(kernel)
+    vector = kernel.ops[place].knobs["vector"]
+    monkeypatch.setattr("stepwell.analysis.kernels.take_turns", None)
+    found = bench.evaluate("product", {place: {f"unroll.{vector}": 4}}, repeats=1)
+    assert found.clamped == {place: {f"unroll.{vector}": (4, 1)}}
+    assert (found.alone, found.in_place, found.whole) == (SAME, SAME, SAME)
+    assert found.same_code
+    assert (found.alone.ratio, found.alone.time, found.error, found.busy) == (Statistic(1, 1, 1), None, 0, None)
+    assert "the same code as with the chosen schedule" in str(found)
+    assert f"op {place}: unroll.{vector} 4 has the effect of 1" in str(found)
+    assert bench.evaluate("product", {place: kernel.ops[place].knobs}, repeats=1).clamped == {}
+
+
+def test_values_that_are_offered_are_code_of_their_own(bench: stepwell.KernelBench) -> None:
+    kernel = bench.kernel("product")
+    place = contraction(kernel)
+    vector = kernel.ops[place].knobs["vector"]
+    assert bench.offered("product", place, f"unroll.{vector}") == (1,)
+    assert bench.offered("product", place, f"unroll.{vector}", values=(4, 1, 8)) == (4,)
+    assert bench.offered("product", place, "width", values=(3, 8, 1)) == (8, 1)
+    assert bench.offered("product", place, "along") == (-1,)
+    assert len({bench.ir("product", {place: {"width": width}}) for width in (1, 8)}) == 2
+    assert set(kernel.ops[place].notes["legal"]) == set(kernel.ops[place].knobs)
+    with pytest.raises(ScheduleError, match=f"op {place}: there is no knob 'depth', expected order, parallel"):
+        bench.offered("product", place, "depth")
+    with pytest.raises(ScheduleError, match=r"there is no op 99, it has \d structured ops"):
+        bench.offered("product", 99, "width")
+
+
+def test_turns_alternate_and_a_busy_machine_is_told_of(bench: stepwell.KernelBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def turn(name: str, *seconds: float) -> Callable[[], list[tuple[float, ...]]]:
+        return lambda: order.append(name) or [(s, 2 * s) for s in seconds]
+
+    timings = take_turns(turn("ours", 1.0, 3.0, 2.0), turn("chosen", 4.0), 3)
+    assert order == ["chosen", "ours", "ours", "chosen", "chosen", "ours"]
+    assert [timing.seconds for timing in timings] == [(2.0, 2.0, 2.0), (4.0, 4.0, 4.0)]
+    assert [timing.ratio for timing in timings] == [Statistic(0.5, 0.5, 0.5)] * 2
+    busy = iter((100.0, 200.0))
+    monkeypatch.setattr(load, "busy_seconds", lambda: next(busy))
+    with pytest.warns(stepwell.BusyWarning, match=r"other processes keep \d+.\d\d cores busy: times of kernel '\w+' are disturbed"):
+        found = bench.evaluate("product", repeats=1, in_place=False)
+    assert found.is_disturbed
+    assert "disturbed: other processes kept" in str(found)
 
 
 def test_wrong_code_is_seen(bench: stepwell.KernelBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,54 @@
+"""How busy other processes keep the machine, on Linux; None elsewhere."""
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+__all__ = ["BUSY", "ForeignLoad", "busy_seconds", "foreign_load"]
+
+BUSY = 0.1
+"""Cores that others may keep busy, as far as the short watch of `ForeignLoad` can tell, before timings are called disturbed."""
+WATCH = 0.3
+"""Seconds that a watch lasts at least: the kernel counts processor time in hundredths of a second."""
+
+
+def busy_seconds() -> float | None:
+    """Processor time that the whole machine has spent since it started, over all cores."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return None
+    user, nice, system, _idle, _wait, interrupts, soft = (int(field) for field in fields[:7])
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def foreign_load(seconds: float = 1.0) -> float | None:
+    """How many cores the rest of the machine keeps busy, watched for a while in which this process sleeps."""
+    before = busy_seconds()
+    time.sleep(seconds)
+    after = busy_seconds()
+    return None if before is None or after is None else max(0.0, after - before) / seconds
+
+
+class ForeignLoad:
+    """Inside `with`, watches how many cores others keep busy while this process works; `cores` says so afterwards, None where not known.
+
+    What is inside should take `WATCH` seconds or more: the end waits, asleep, until they are over.
+    """
+
+    def __init__(self) -> None:
+        self.cores: float | None = None
+
+    def __enter__(self) -> "ForeignLoad":
+        self._begin, self._own, self._busy = time.perf_counter(), time.process_time(), busy_seconds()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._busy is None or kind is not None:
+            return
+        time.sleep(max(0.0, WATCH - (time.perf_counter() - self._begin)))
+        busy = busy_seconds()
+        if busy is not None:
+            others = busy - self._busy - (time.process_time() - self._own)
+            self.cores = max(0.0, others) / (time.perf_counter() - self._begin)
