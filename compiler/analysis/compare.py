@@ -1,9 +1,11 @@
-"""Compare a model's outputs with those of ONNX Runtime or of the ops' reference meanings."""
+"""Compare a model's outputs with those of ONNX Runtime, of the ops' reference meanings, or of these in f64."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -34,6 +36,8 @@ class OutputCheck:
     """What `scale_rel` may be; 0 for integers and booleans."""
     problem: str | None = None
     """What is wrong with the output as such (missing, its shape, its dtype)."""
+    ulps: float | None = None
+    """Largest |got - expected| in units in the last place of the output's type at |expected|; None unless compared with f64."""
 
     @property
     def ok(self) -> bool:
@@ -44,6 +48,7 @@ class OutputCheck:
         if self.problem is not None:
             return f"{self.name}: {self.problem}: WRONG"
         errors = f"max abs error {self.max_abs:.3g}, max rel error {self.max_rel:.3g}, relative to scale {self.scale_rel:.3g}"
+        errors += "" if self.ulps is None else f", {self.ulps:.3g} ULP"
         return f"{self.name}: {errors} (tolerance {self.tolerance:.3g}): {'ok' if self.ok else 'WRONG'}"
 
 
@@ -63,23 +68,29 @@ def check(
     return compare(outputs, expected, tolerance)
 
 
-def compare(outputs: Arrays, expected: Arrays, tolerance: float | None = None) -> list[OutputCheck]:
-    """One record for each array in `expected`, in its order."""
-    return [_compare(name, outputs.get(name), array, tolerance) for name, array in expected.items()]
+def compare(outputs: Arrays, expected: Arrays, tolerance: float | None = None, *, f64: bool = False) -> list[OutputCheck]:
+    """One record for each array in `expected`, in its order.
+
+    With `f64`, floats of `expected` are f64, whatever type the output has, whose tolerance holds.
+    """
+    return [_compare(name, outputs.get(name), array, tolerance, f64) for name, array in expected.items()]
 
 
-def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance: float | None) -> OutputCheck:
+def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance: float | None, f64: bool) -> OutputCheck:
     expected = np.asarray(expected)
-    kind = from_numpy(expected.dtype)
+    dtype = got.dtype if f64 and got is not None and expected.dtype == np.float64 and from_numpy(got.dtype) in FLOATS else expected.dtype
+    kind = from_numpy(dtype)
     inexact = kind in FLOATS
     allowed = (TOLERANCES[kind] if tolerance is None else tolerance) if inexact else 0.0
-    if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
+    if got is None or got.shape != expected.shape or got.dtype != dtype:
         came = "nothing" if got is None else f"{got.dtype.name}{list(got.shape)}"
         problem = f"expected {expected.dtype.name}{list(expected.shape)}, got {came}"
         return OutputCheck(name, np.inf, np.inf, np.inf, allowed, problem)
     if inexact:
         a, b = got.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        with np.errstate(over="ignore"):
+            rounded = expected.astype(dtype).astype(np.float64).ravel()  # infinite where the type of the output ends before
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == rounded))
         with np.errstate(invalid="ignore"):  # inf - inf is where they are the same, or not a number and so infinitely wrong
             error = np.where(same, 0.0, _nan_as_infinity(np.abs(a - b)))
         size = np.abs(b)
@@ -94,7 +105,15 @@ def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance:
     finite = size[np.isfinite(size)] if inexact else np.abs(expected.astype(np.float64)).ravel()
     scale = float(finite.max(initial=0.0))
     scaled = 0.0 if largest == 0 else (largest / scale if scale > 0 else np.inf)
-    return OutputCheck(name, largest, float(_nan_as_infinity(relative).max(initial=0.0)), scaled, allowed)
+    ulps = float((error / ulp(b, dtype)).max(initial=0.0)) if f64 and inexact else None
+    return OutputCheck(name, largest, float(_nan_as_infinity(relative).max(initial=0.0)), scaled, allowed, ulps=ulps)
+
+
+def ulp(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The distance of neighbouring floats of `dtype` at the magnitudes of `values`, in f64; at 0, infinities and NaN that of its least ones."""
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    _, exponents = np.frexp(np.where(np.isfinite(values), values, 0.0))
+    return np.maximum(np.ldexp(float(info.eps), exponents - 1), float(info.smallest_subnormal))
 
 
 def _nan_as_infinity(errors: np.ndarray) -> np.ndarray:

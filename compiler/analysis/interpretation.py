@@ -13,14 +13,15 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.evaluate import Observer, checked_inputs, evaluate
+from stepwell.dialects.graph.evaluate import Evaluator, Observer, checked_inputs, evaluate
+from stepwell.dialects.graph.evaluate_f64 import F64Evaluator
 from stepwell.dialects.interpreter import interpret as run_module
 from stepwell.dialects.interpreter import signless
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
-from stepwell.passes.framework.levels import MEANT, check_level
+from stepwell.passes.framework.levels import LEVELS, MEANT, check_level
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.model import IndexChecks
@@ -30,10 +31,11 @@ NATIVE = "native code"
 
 
 @checked
-def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> dict[str, np.ndarray]:
+def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None, f64: bool = False) -> dict[str, np.ndarray]:
     """The outputs, by name, of interpreting a model's IR for `inputs`: at its level, or at an earlier one that has a snapshot.
 
-    At `graph` and `graph-opt` by the reference of each op, at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent
+    At `graph` and `graph-opt` by the reference of each op (with `f64`, by these on f64 wherever there are floats: see `F64Evaluator`; float outputs
+    are f64 then), at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent
     of everything below that level. Raises IndexRangeError as native code does, InputError for inputs that do not fit and for a level
     that has no such meaning, and StepwellError, naming op and node, where an op has none.
     """
@@ -43,14 +45,18 @@ def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> 
     if level != lowered.level and level not in lowered.snapshots:
         raise InputError(f"the model is at level {lowered.level}, and no snapshot of it at level {level} was kept")
     module: Any = lowered.snapshots[level].opview if level in lowered.snapshots else lowered.module
-    return interpret_module(module, lowered, inputs)
+    if f64 and level not in LEVELS[:2]:
+        raise InputError(f"IR at level {level} cannot be evaluated in f64; the levels that can are: {', '.join(LEVELS[:2])}")
+    return interpret_module(module, lowered, inputs, evaluator=F64Evaluator if f64 else Evaluator)
 
 
-def interpret_module(module: Any, lowered: Lowered, inputs: Arrays, observe: Observer | None = None) -> dict[str, np.ndarray]:
-    """As `interpret`, for a module of the model between two levels; `observe` is called for each op that is run."""
+def interpret_module(
+    module: Any, lowered: Lowered, inputs: Arrays, observe: Observer | None = None, evaluator: type[Evaluator] = Evaluator
+) -> dict[str, np.ndarray]:
+    """As `interpret`, for a module of the model between two levels; `observe` is called for each op, `evaluator` runs those of the graph levels."""
     with lowered.module.context:
         if not is_packed(module):
-            return evaluate(module, lowered.weights, inputs, observe)
+            return evaluate(module, lowered.weights, inputs, observe, evaluator)
         info = ModuleInfo(module)
         taken, given = info.inputs, info.outputs
         arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
@@ -104,3 +110,15 @@ def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = No
     meant = {level: interpret(lowered, inputs, level=level) for level in levels}
     found: list[tuple[str, Arrays]] = [*meant.items(), *([(NATIVE, outputs)] if outputs is not None else [])]
     return [Step(above, below, compare(got, expected)) for (above, expected), (below, got) in itertools.pairwise(found)]
+
+
+@checked
+def compare_with_f64(lowered: Lowered, inputs: Arrays, outputs: Arrays) -> list[OutputCheck]:
+    """How far `outputs`, those of native code, are from the network evaluated in f64: of their scale, and in ULP of each output's type.
+
+    The reference is ours, not another engine's: each op at level `graph` by its own numpy reference, on f64 (`F64Evaluator` says what still
+    rounds). So it tells rounding from the rest, but not a wrong import or reference from a right one. Holds a widened copy of the
+    weights that are in use. Raises InputError for a model whose IR at one of the graph levels is not at hand, and as `interpret`.
+    """
+    level = LEVELS[0] if LEVELS[0] in lowered.snapshots else lowered.level
+    return compare(outputs, interpret(lowered, inputs, level=level, f64=True), f64=True)

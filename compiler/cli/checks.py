@@ -1,4 +1,4 @@
-"""What `stepwell run --check` compares outputs with: ONNX Runtime, the meanings of ops, other levels, outputs that were saved."""
+"""What `stepwell run --check` compares outputs with: ONNX Runtime, the meanings of ops, these in f64, other levels, outputs that were saved."""
 
 import sys
 from collections.abc import Callable
@@ -22,6 +22,8 @@ def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arr
     kind, source = against
     if kind == "levels":
         return _check_levels(session, inputs, outputs)
+    if kind == "f64":
+        return _check_f64(session, inputs, outputs)
     with Progress() as progress:
         progress.say(f"check against {kind}")
         if source is None:
@@ -74,6 +76,22 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
             say(f"{of_plugins}\n")
         text = f"the meaning changed between {wrong[0].above} and {wrong[0].below}: outputs {names} (stepwell bisect says in which kernel)"
         say(f"stepwell run: error: {text}", file=sys.stderr)
+    return FAULT if wrong else OK
+
+
+def _check_f64(session: Session, inputs: Arrays, outputs: Arrays) -> int:
+    from stepwell.analysis.interpretation import compare_with_f64
+
+    lowered = session.start({name: array.shape for name, array in inputs.items()})
+    with Progress() as progress:
+        progress.say("evaluate in f64")
+        results = compare_with_f64(lowered, inputs, outputs)
+    rows = [[*verdict(r)[:-2], "" if r.ulps is None or r.problem else f"{r.ulps:.3g}", *verdict(r)[-2:]] for r in results]
+    print_table(("against f64", *MEASURES[:-2], "ULP", *MEASURES[-2:]), rows)
+    say("f64 is the network evaluated by Stepwell's own references (numpy) in f64, not by another engine")
+    wrong = [r.name for r in results if not r.ok]
+    if wrong:
+        say(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from f64: {', '.join(wrong)}", file=sys.stderr)
     return FAULT if wrong else OK
 
 

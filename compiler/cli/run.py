@@ -7,10 +7,10 @@ from stepwell.cli.common import OK, Parser, UsageError, number
 from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, add_model_options
 from stepwell.cli.session import Session
 from stepwell.dialects.target.cores import MAX_THREADS
-from stepwell.passes.framework.levels import MEANT
+from stepwell.passes.framework.levels import LEVELS, MEANT
 
 DESCRIPTION = "Compile a model, run it once and show its outputs."
-CHECKS = ("onnxruntime", "reference", "levels")
+CHECKS = ("onnxruntime", "reference", "f64", "levels")
 SAVED = ".npz"
 POINTS = 8
 """How many combinations of sizes `--sweep` times unless told."""
@@ -31,7 +31,8 @@ def add_options(parser: Parser) -> None:
     add(
         "--check", metavar="|".join((*CHECKS, "FILE.npz")),
         help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy, or with those that --save FILE.npz kept of another "
-        f"run on the same inputs, or run every level down to {MEANT[-1]} by what its IR means and say between which two the outputs first "
+        "run on the same inputs, or with the network evaluated in f64 by our own references (f64), "
+        f"or run every level down to {MEANT[-1]} by what its IR means and say between which two the outputs first "
         "differ; the status is 1 if they differ. With --from, append the ONNX model: onnxruntime:MODEL.onnx",
     )  # fmt: skip
     add(
@@ -71,6 +72,10 @@ def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
     if kind == "levels":
         if model or options.start not in (None, *MEANT):
             raise UsageError(f"--check {options.check}: expected the model that is run, an ONNX model or IR at {', '.join(MEANT)}")
+        return kind, None
+    if kind == "f64":
+        if model or options.start not in (None, *LEVELS[:2]):
+            raise UsageError(f"--check {options.check}: expected the model that is run, an ONNX model or IR at {', '.join(LEVELS[:2])}")
         return kind, None
     if options.start is None:
         return kind, model or options.model

@@ -154,22 +154,27 @@ class GraphOp(Operation, dialect=Graph):
         """The light types of all results."""
         return tuple(TensorType.from_mlir(r.type) for r in self.operation.results)
 
-    def evaluate(self, operands: Sequence[Any], sizes: Mapping[str, int] = MappingProxyType({})) -> tuple[np.ndarray, ...]:
+    def evaluate(
+        self, operands: Sequence[Any], sizes: Mapping[str, int] = MappingProxyType({}), types: Sequence[TensorType] | None = None
+    ) -> tuple[np.ndarray, ...]:
         """Run `reference` on operand arrays (by field, as `operand_groups`), cast to the result types; `sizes` gives the symbols' numbers.
+
+        `types`, where given, take the place of the types that the results have.
 
         Raises StepwellError if the op has no reference meaning, or none for these data.
         """
         function = type(self).reference
         if function is None:
             raise StepwellError(f"{self.OPERATION_NAME} has no reference meaning")
-        extra = {"result_types": self.result_types()} if takes_result_types(function) else {}
+        given = self.result_types() if types is None else tuple(types)
+        extra = {"result_types": given} if takes_result_types(function) else {}
 
         def call() -> Any:
             attributes = {name: in_numbers(value, sizes) for name, value in self.attribute_values().items()}
             with np.errstate(all="ignore"):
                 return function(*operands, **attributes, **extra)
 
-        return tuple(r.astype(to_numpy(t.dtype), copy=False) for r, t in zip(referred(self, call), self.result_types(), strict=True))
+        return tuple(r.astype(to_numpy(t.dtype), copy=False) for r, t in zip(referred(self, call), given, strict=True))
 
     def verify_invariants(self) -> bool:
         """The verifier of every op with an `infer`: inferred and actual result types must agree."""

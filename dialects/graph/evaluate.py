@@ -31,10 +31,14 @@ class NoMeaningError(StepwellError):
     """An op that has no reference meaning for any data."""
 
 
-def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.ndarray], observe: Observer | None = None) -> dict[str, np.ndarray]:
+def evaluate(
+    module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.ndarray], observe: Observer | None = None,
+    evaluator_class: "type[Evaluator] | None" = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """The outputs of `@main` of a module at level `graph` or `graph-opt` for `inputs`, both by name.
 
-    `observe` is called for each op. Raises InputError for inputs that do not fit, ModelError for an entry that the weight table lacks,
+    `observe` is called for each op; `evaluator_class` says how they are run. Raises InputError for inputs that do not fit, ModelError for an entry
+    that the weight table lacks,
     IndexRangeError for an index out of range, NoMeaningError for an op without one, and StepwellError where else an op has no meaning for its
     data; all name op and node.
     """
@@ -45,10 +49,10 @@ def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.nd
     block = main.regions[0].blocks[0]
     names = ValueInfo.names(ValueInfo.arguments(main), "input")
     arguments = checked_inputs(names, [type_of(a) for a in block.arguments], inputs)
-    evaluator = Evaluator(functions, weights, observe)
+    evaluator = (evaluator_class or Evaluator)(functions, weights, observe)
     for symbols, array in zip(ModuleInfo(module).elements, arguments, strict=False):
         evaluator.sizes.update({str(s): int(n) for s, n in zip(symbols, array.reshape(-1), strict=False) if s is not None})
-    results = evaluator.run(block, arguments, {})
+    results = evaluator.run(block, [evaluator.taken(array) for array in arguments], {})
     names = ValueInfo.names(ValueInfo.results(main), "output")
     return dict(zip(names, results[: len(results) - len(widths(ModuleInfo(module).checks))], strict=False))
 
@@ -146,12 +150,20 @@ class Evaluator:
             rest = inputs[carried:]
             return self.loop(lambda *state: self.call(name, [*state, *rest]), int(groups[0]), groups[1], inputs[:carried], op.result_types()[:-1])
         try:
-            return op.evaluate(groups, self.sizes)
+            return self.meaning(op, groups)
         except StepwellError as error:
             named = f"{name} of {nodes_text(op.location)}"
             if named in str(error.args[0]):
                 raise
             raise type(error)(f"{named}: {error.args[0]}") from error
+
+    def taken(self, array: np.ndarray) -> np.ndarray:
+        """An input, or an entry of the weight table, as ops are given it."""
+        return array
+
+    def meaning(self, op: GraphOp, groups: Sequence[Any]) -> Sequence[np.ndarray]:
+        """The results of a graph op without regions, from its operands by field."""
+        return op.evaluate(groups, self.sizes)
 
     def bind_sizes(self, op: Any, numbers: np.ndarray) -> list[Any]:
         """Give symbols the numbers that a vector holds."""
@@ -199,7 +211,7 @@ class Evaluator:
         """An entry of the weight table."""
         if entry not in self.weights:
             raise ModelError(f"the weight table has no entry '{entry}'")
-        return self.weights[entry]
+        return self.taken(self.weights[entry])
 
 
 def last_uses(ops: Sequence[Any]) -> list[set[ir.Value]]:

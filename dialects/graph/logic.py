@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy
+from stepwell.dialects.core.dtypes import HALVES
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
@@ -230,6 +231,13 @@ class BitCastOp(Unary, name="bit_cast"):
     @staticmethod
     def reference(x: np.ndarray, *, to: str) -> np.ndarray:
         return np.ascontiguousarray(x).view(to_numpy(to)).reshape(x.shape)
+
+
+def rounds_result(op: ir.Operation) -> bool:
+    """Whether a cast to a half rounds the result of a node that computes in f32. A cast that is a node itself has a location of its own."""
+    made = defining_op(op.operands[0])
+    narrows = type_of(op.operands[0]).dtype == "f32" and type_of(op.results[0]).dtype in HALVES
+    return narrows and made is not None and made.location == op.location
 
 
 def wrapped(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -10,6 +10,7 @@ from stepwell.dialects.core.sizes import product
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import BatchNormOp, CastOp, ConvOp, ConvTransposeOp, GraphBuilder, GraphOp, MatmulOp
 from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.graph.logic import rounds_result
 from stepwell.dialects.graph.traits import Fusion, MovesData
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -129,13 +130,6 @@ class _Widening:
     def _expected(old: ir.Value) -> Any:
         kind = type_of(old)
         return kind.with_dtype(SINGLE) if kind.dtype in HALVES else kind
-
-
-def rounds_result(op: ir.Operation) -> bool:
-    """Whether a cast to a half rounds the result of a node that computes in f32. A cast that is a node itself has a location of its own."""
-    made = defining_op(op.operands[0])
-    narrows = type_of(op.operands[0]).dtype == SINGLE and type_of(op.results[0]).dtype in HALVES
-    return narrows and made is not None and made.location == op.location
 
 
 def widens_operand(op: ir.Operation) -> bool:

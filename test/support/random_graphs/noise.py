@@ -22,7 +22,7 @@ from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
 from stepwell.dialects.graph.evaluate import Evaluator
-from stepwell.passes.graph.widen_halves import rounds_result
+from stepwell.dialects.graph.logic import rounds_result
 
 # Ops that round nothing: they move data, choose among it, look at it, or compute on integers.
 EXACT = frozenset((
