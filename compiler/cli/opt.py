@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from stepwell.cli import common
 from stepwell.cli.common import (
     OK,
     Parser,
@@ -99,6 +100,10 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
     if options.version:
         say(version_line("stepwell-opt"))
         return OK
+    if common.is_program:
+        from stepwell.cli.crashes import watch_for_crashes
+
+        watch_for_crashes("stepwell-opt")
     import stepwell.passes  # noqa: F401  (registers the built-in passes)
     from stepwell.driver import plugins
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli import common
 from stepwell.cli.common import UsageError, statistics_text
 from stepwell.cli.compile_options import are_there_plugins, check_compile_options, command_flags, compile_options, load_plugins, run_flags
+from stepwell.cli.crashes import watch_for_crashes
 from stepwell.cli.display import Progress, say
 from stepwell.cli.printing import printer, printing
 from stepwell.codegen.forks import allow_forks
@@ -38,6 +39,7 @@ class Session:
         if not are_there_plugins(self.options):
             check_compile_options(self.options)
         if common.is_program:
+            watch_for_crashes("stepwell")
             allow_forks()  # before plugins, which may start threads
         load_plugins(self.options)
         self.how = compile_options(self.options)

@@ -4,6 +4,7 @@ import atexit
 import collections
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -78,6 +79,8 @@ class Worker:
             how = f"by {known.get(-code, f'signal {-code}')}"
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
+        inside = [found[1] for line in lines if (found := re.search(r", line \d+ in (pass '.*)", line))]  # as tracebacks name it (crash_record.py)
+        how += f" in {inside[0]}" if inside else ""
         fatal = next((i for i, line in enumerate(lines) if line.startswith("LLVM ERROR")), len(lines))
         lines = lines[fatal : fatal + 5] or lines[-5:]
         return f"{how}, having said:\n  " + "\n  ".join(lines) if lines else how

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.deferred import defer, without_named_ops
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
+from stepwell.dialects.core.erasing import guard_erase
 from stepwell.dialects.core.nesting import DEEPEST, is_too_deep
 from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
@@ -152,6 +153,7 @@ def _repair_ext() -> None:
     if hasattr(_ext, "_repaired"):  # an interrupt took this module away after this, and it is imported again
         return
     _ext._repaired = True
+    guard_erase(ir.Operation.__base__)  # which every class of an op has, too
     _ext.AttributeDef.process_attr = _keep_falsy_attributes
     _ext.irdl.operands_ = _in_runs(_ext.irdl.operands_)
     _ext.irdl.results_ = _in_runs(_ext.irdl.results_)

@@ -9,7 +9,7 @@ from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.core.symbolic_shapes import constant, reshaped_pointer, shapes_around
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import CAST, find_function, functions
+from stepwell.passes.framework.rewriting import CAST, functions, main_function
 
 
 @register_pass("bare-arguments", level="affine")
@@ -28,7 +28,7 @@ class BareArguments(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        main = find_function(op, "main")
+        main = main_function(op)
         others = [f for f in functions(op) if f.sym_name.value != "main" and len(f.regions[0].blocks)]  # declarations are of the runtime
         sized = {f.sym_name.value: f for f in others if any(_is_dynamic(a.type) for a in f.arguments)}
         taken = {name: _take_sizes(function) for name, function in sized.items()}

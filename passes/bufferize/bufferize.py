@@ -19,7 +19,7 @@ from stepwell.passes.bufferize.late_sizes import known_symbols, number_all
 from stepwell.passes.bufferize.program import Program, ProgramBuilder
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function, functions, innermost_first, program_functions
+from stepwell.passes.framework.rewriting import functions, innermost_first, main_function, program_functions
 
 
 @register_pass("bufferize", level="scheduled", converts=[flow.IfOp, flow.LoopOp, BoxOp, UnboxOp])
@@ -38,9 +38,10 @@ class Bufferize(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        main = find_function(op, "main")
-        if not len(main.regions[0].blocks):
-            raise PassError("@main has no body")
+        main = main_function(op)
+        buffers = [i for i, argument in enumerate(list(main.arguments)[:-1]) if isinstance(argument.type, ir.MemRefType)]
+        if buffers:
+            raise PassError(f"@main has buffers already: argument {buffers[0]} is a {main.arguments[buffers[0]].type}, expected a tensor")
         block = op.regions[0].blocks[0]
         info = ModuleInfo(op)
         found = {f.sym_name.value: f for f in program_functions(op)}

@@ -9,8 +9,9 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, cast
 
+from stepwell.dialects.core.erasing import through_driver
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
 from stepwell.dialects.core.mlir import ir, ops_below, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
@@ -25,6 +26,7 @@ from stepwell.dialects.graph.known import FOLD_ELEMENTS
 from stepwell.dialects.graph.traits import Trait
 from stepwell.dialects.support.errors import InferenceError, PassError, StepwellError
 from stepwell.dialects.support.origins import plugin_line
+from stepwell.passes.framework.crash_record import recorder
 from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most who decline are patterns
 from stepwell.passes.framework.registry import Pass, PassState
 
@@ -128,10 +130,10 @@ class _Run:
         rw = Rewriter(self.state)
 
         def declared(op: Any, result: "list[ir.Value] | NoMatch") -> "list[ir.Value] | NoMatch":
-            return result if isinstance(result, NoMatch) else as_declared(op, result, rw)
+            return result if isinstance(result, NoMatch) else of_types(as_declared(op, result, rw), [old.type for old in op.operation.results])
 
         def call(op: Any, native: Any) -> bool:
-            with native.ip, op.location:
+            with native.ip, op.location, through_driver(op.operation, native.erase_op):
                 for p in candidates:
                     result = guarded(p, op, lambda p=p: declared(op, checked(op, p.rewrite(op, rw))))  # type: ignore[misc]
                     if not isinstance(result, NoMatch):
@@ -168,10 +170,18 @@ def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
     return list(values)
 
 
+def of_types(values: list[ir.Value], types: Sequence[Any]) -> list[ir.Value]:
+    """The replacement of an op, if it is of the types that are expected. Raises TypeError otherwise: the users would be of the wrong type, or die."""
+    for index, (value, kind) in enumerate(zip(values, types, strict=True)):
+        if value.type != kind:
+            raise TypeError(f"expected a {kind} to replace result {index}, got a {value.type}")
+    return values
+
+
 def replace_results(op: ir.Operation, values: Sequence[ir.Value], b: GraphBuilder) -> list[ir.Value]:
     """Have values take the place of an op's results, with the types that those have; returns them. The op stays, and nothing uses it."""
     with ir.InsertionPoint(op), op.location:
-        made = as_declared(op, values, b)
+        made = of_types(as_declared(op, values, b), [old.type for old in op.results])
     for old, new in zip(op.results, made, strict=True):
         old.replace_all_uses_with(new)
     return made
@@ -200,6 +210,9 @@ def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:
     def failure(what: str, error: Exception) -> PassError:
         return PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}{what}{plugin_line(error)}")
 
+    record = recorder()
+    if record is not None:
+        record.on_op(p, op)
     try:
         return action()
     except UndecidedError as error:
@@ -256,11 +269,15 @@ def convert(
     converter.add_conversion(type_callback)
     native = rewrite.RewritePatternSet()
 
+    def lowered(op: Any, made: Any) -> "list[ir.Value] | NoMatch":
+        result = checked(op, made)
+        return result if isinstance(result, NoMatch) else of_types(result, [type_callback(old.type) for old in op.operation.results])
+
     def callback(c: Conversion) -> Callable[[Any, Any, Any, Any], bool]:
         def call(target: Any, adaptor: Any, _converter: Any, rewriter: Any) -> bool:
             with rewriter.ip, target.location:
-                named = Pattern(c.name, c.root, lambda o, r: None)
-                result = guarded(named, target, lambda: checked(target, c.lower(target, list(adaptor.operands), state)))
+                named = Pattern(c.name, c.root, cast(Any, c.lower))
+                result = guarded(named, target, lambda: lowered(target, c.lower(target, list(adaptor.operands), state)))
             if isinstance(result, NoMatch):
                 problems.append(f"'{target.operation.name}' at {target.location}: {result.reason}")
                 return True
@@ -339,6 +356,14 @@ def find_function(module: ir.Operation, name: str) -> Any:
         if function.sym_name.value == name:
             return function
     raise PassError(f"the module has no function @{name}")
+
+
+def main_function(module: ir.Operation) -> Any:
+    """`@main`, which a pass is about to change. Raises PassError if there is none, or if it is only declared."""
+    main = find_function(module, "main")
+    if not len(main.regions[0].blocks):
+        raise PassError("@main has no body")
+    return main
 
 
 def version_for_few(kernel: Any, size: Size, most: int) -> Any:

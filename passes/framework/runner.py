@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 from stepwell.dialects.core.mlir import ir, passmanager
 from stepwell.dialects.support.errors import LimitError, PassError, PipelineError, StepwellError
 from stepwell.dialects.support.origins import plugin_line
+from stepwell.passes.framework.crash_record import IR, named, recorder, tracebacks
 from stepwell.passes.framework.instrumentation import Instrumentation, stopwatch
+from stepwell.passes.framework.ir_files import IRFiles, used_weights
 from stepwell.passes.framework.pipeline import MODULE, Element, Step, flatten, format_pipeline, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, PassState, find_pass
 from stepwell.passes.framework.rewriting import drop_unused_weights
@@ -45,6 +47,7 @@ class PassRunner:
         self.watched = instrumentation is not None
         self.verify = verify
         self.optimistic = optimistic and verify and not self.watched
+        self.level: str | None = None
 
     def run(self, module: ir.Module, pipeline: str | Sequence[Element], *, level: str | None = None) -> None:
         """Run `pipeline` on `module`; `level` names the phase in errors and instrumentation.
@@ -56,6 +59,11 @@ class PassRunner:
         context = module.context
         planned = [(step, _plan(step, context)) for step in flatten(elements)]
         self.state.weights.keep_all()  # IR of the level above may be looked at again
+        self.level = level
+        with tracebacks():
+            self._run_all(planned, module, level)
+
+    def _run_all(self, planned: "Sequence[tuple[Step, Action]]", module: ir.Module, level: str | None) -> None:
         if self.optimistic:
             given, budget = module.operation.clone(), replace(self.state.budget)
             try:
@@ -96,12 +104,23 @@ class PassRunner:
     def _run_step(self, step: Step, action: "Action", module: Any) -> None:
         self.state.budget.check_time(f"before pass '{step.name}'")
         self.state.running = step.name
+        record = recorder()
         with module.context, module.operation.location:
-            if isinstance(action, Pass):
+            if record is not None:
+                text = module.operation.get_asm(enable_debug_info=True)
+                IRFiles().write(record.folder / IR, text, self.state.weights, used_weights(module))
+                record.before_pass(step, self.level, action)
+
+            def act() -> None:
+                if not isinstance(action, Pass):
+                    action.run(module.operation)
+                    return
                 for op in _targets(module.operation, step.path, action.anchor):
+                    if record is not None:
+                        record.on_function(op)
                     action.run(op, self.state)
-            else:
-                action.run(module.operation)
+
+            named(f"pass '{step.name}'{f' of level {self.level}' if self.level else ''}", act)
         drop_unused_weights(module, self.state.weights)
 
     def _failure(self, step: Step, level: str | None, error: Exception) -> StepwellError:

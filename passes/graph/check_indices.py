@@ -23,7 +23,7 @@ from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import ModelError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import innermost_first, program_functions, retyped
+from stepwell.passes.framework.rewriting import innermost_first, main_function, program_functions, retyped
 from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes, declared_shape, size_vector
 from stepwell.passes.graph.bind_sizes import bound_sizes, symbols_of
 from stepwell.passes.graph.matching import is_used, producer, stored
@@ -66,6 +66,7 @@ class CheckIndices(Pass):
     at_run_time: bool = True  # check indices that are not known at compile time when the model runs; otherwise they mean some element
 
     def run(self, op: ir.Operation, state: PassState) -> None:
+        main_function(op)
         found = {function.sym_name.value: function for function in program_functions(op)}
         inside: dict[str, _Checks] = {}
         outside = {*ModuleInfo(op).symbols, *(name for size in bound_sizes(found["main"]) for name in symbols_of(size))}

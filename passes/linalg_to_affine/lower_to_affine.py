@@ -41,6 +41,10 @@ class LowerToAffine(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         ops = structured_ops(op)
         for structured in ops:
+            tensors = [value.type for value in structured.operation.operands if isinstance(value.type, ir.RankedTensorType)]
+            if tensors:
+                where = f"'{structured.operation.name}' at {structured.operation.location}"
+                raise PassError(f"{where} is on tensors ({tensors[0]}), expected buffers: bufferize comes before")
             for part in (structured.operation, *(inner.operation for inner in structured.body.operations)):
                 part.location = leading(part.location)
         found = stages_on_memrefs(ops)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmark.jobs import Contestant
-from stepwell.analysis.estimates import Statistic, quartiles, ratio_of_rounds
 
 if TYPE_CHECKING:
     from benchmark.operators import Case
+    from stepwell.analysis.estimates import Statistic
 
 __all__ = ["SEVEN", "SIZES", "TOLERANCE", "Cell", "Comparison", "Start", "geometric_mean", "means", "plural", "to_json"]
 
@@ -75,7 +75,7 @@ class Comparison:
     """By network, label of the contestant, threads."""
     starts: dict[tuple[str, str], Start] = field(default_factory=dict)
     """By network, label of the contestant."""
-    overhead: dict[str, Statistic] = field(default_factory=dict)
+    overhead: "dict[str, Statistic]" = field(default_factory=dict)
     """Of a call, by label: the time of a network that does next to nothing."""
     weights_bytes: dict[str, int] = field(default_factory=dict)
     tolerances: dict[str, float] = field(default_factory=dict)
@@ -90,8 +90,10 @@ class Comparison:
         """The cell, made if it is not there."""
         return self.cells.setdefault((network, label, threads), Cell())
 
-    def statistic(self, network: str, label: str, threads: int) -> Statistic | None:
+    def statistic(self, network: str, label: str, threads: int) -> "Statistic | None":
         """The time of a cell; None if it has no runs."""
+        from stepwell.analysis.estimates import Statistic, quartiles  # here, as other checkouts, which may lack it, import this module too
+
         cell = self.cells.get((network, label, threads), Cell())
         runs = [seconds for turn in cell.rounds for seconds in turn]
         if not runs:
@@ -102,8 +104,10 @@ class Comparison:
         """The one number for some runs."""
         return statistics.fmean(runs) if self.classical else statistics.median(runs)
 
-    def ratio(self, network: str, threads: int, of: str, to: str) -> Statistic | None:
+    def ratio(self, network: str, threads: int, of: str, to: str) -> "Statistic | None":
         """How many times faster `to` is than `of` (labels): the median of that ratio over the rounds, and its quartiles; None without both."""
+        from stepwell.analysis.estimates import ratio_of_rounds
+
         slow, fast = (self.cells.get((network, label, threads), Cell()).rounds for label in (of, to))
         return ratio_of_rounds([self.average(runs) for runs in slow], [self.average(runs) for runs in fast])
 
@@ -114,7 +118,7 @@ class Comparison:
         known = {label: statistic.value for label, statistic in times.items() if statistic is not None}
         return min(known, key=known.__getitem__) if known else None
 
-    def best_ratio(self, network: str, threads: int) -> Statistic | None:
+    def best_ratio(self, network: str, threads: int) -> "Statistic | None":
         """The ratio of ours to the best peer's: above 1 ours is faster."""
         peer = self.best_peer(network, threads)
         return None if peer is None else self.ratio(network, threads, of=peer, to="stepwell")
@@ -198,5 +202,5 @@ def means(comparison: Comparison) -> list[dict[str, Any]]:
     return found
 
 
-def _plain(statistic: Statistic | None) -> dict[str, float] | None:
+def _plain(statistic: "Statistic | None") -> dict[str, float] | None:
     return None if statistic is None else dataclasses.asdict(statistic)

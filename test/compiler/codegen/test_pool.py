@@ -73,6 +73,15 @@ def test_what_llvm_says_comes_before_its_details(monkeypatch: pytest.MonkeyPatch
         compile_units(trivial(1), jobs=1)
 
 
+def test_a_process_that_dies_in_a_pass_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the traceback that native code leaves when it dies: each pass is called by a function of its name."""
+    lines = ["import faulthandler, os", "from stepwell.passes.framework.crash_record import named", "faulthandler.enable()"]
+    started = chr(10).join(["import sys; sys.path[:] = {path!r}", *lines, 'named("pass \'expand-math\'", os.abort)'])
+    monkeypatch.setattr(pool, "_START", started)
+    with pytest.raises(CodegenError, match=r"@f0: the compiler process ended by SIGABRT in pass 'expand-math', having said"):
+        compile_units(trivial(1), jobs=1)
+
+
 def test_process_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_START", "import nothing_like_this")
     with pytest.raises(CodegenError, match=r"(?s)@f0: the compiler process ended with status 1.*No module named 'nothing_like_this'"):

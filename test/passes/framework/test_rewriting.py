@@ -322,3 +322,54 @@ class TestWalking:
         assert [list(op.operands) for op in ops_below(branch, "arith.addf")] == [[a, a]]
         assert isinstance(main, func.FuncOp)
         module.operation.verify()
+
+
+def wrong(name: str, rewrite: Any) -> Pattern:
+    return Pattern(name, "graph.relu", rewrite)
+
+
+@pytest.mark.parametrize("how", ["used", "root", "type", "count"])
+def test_what_would_end_the_process_is_an_error_that_names_pattern_op_and_node(context: ir.Context, how: str) -> None:
+    """An op that is used, or that the driver holds, is not erased; a value is not replaced by one of another type."""
+    module = module_of(context, unary("neg", "%x", "%0", "first"), unary("relu", "%0", "%1", "middle"), unary("abs", "%1", "%r", "last"))
+
+    def rewrite(op: Any, rw: Rewriter) -> Any:
+        if how == "used":
+            defining_op(op.x).erase()
+        if how == "root":
+            op.operation.erase()
+        return rw.cast(op.x, to="f16", saturate=True) if how == "type" else [rw.neg(op.x)] * (2 if how == "count" else 1)
+
+    said = {
+        "used": r"ErasingError: 'graph.neg' at .*first.* cannot be erased: its result 0 is used by 'graph.relu' at .*middle",
+        "root": r"ErasingError: 'graph.relu' at .*middle.* cannot be erased: its result 0 is used by 'graph.abs' at .*last",
+        "type": r"TypeError: expected a tensor<4xf32> to replace result 0, got a tensor<4xf16>",
+        "count": r"TypeError: expected 1 values to replace 1 results, got 2",
+    }
+    with pytest.raises(PassError, match=rf"pattern 'planted' on 'graph.relu' at .*middle.*: {said[how]}"):
+        apply_patterns(module.operation, [wrong("planted", rewrite)], PassState())
+
+
+def test_ops_that_a_pattern_erases_beside_its_own_are_gone_for_the_driver_too(context: ir.Context) -> None:
+    """Those that it has yet to come to, among them: the one before, which only the op used that is erased first."""
+    lines = [unary("neg", "%x", "%0"), unary("exp", "%0", "%1"), unary("relu", "%x", "%2"), unary("relu", "%2", "%r")]
+    module = module_of(context, *lines)
+
+    def rewrite(op: Any, rw: Rewriter) -> Any:
+        for name in ("graph.exp", "graph.neg"):
+            for dead in ops_below(module.operation, name):
+                dead.erase()
+        return rw.abs(op.x)
+
+    assert apply_patterns(module.operation, [wrong("planted", rewrite)], PassState()) == 2
+    assert names(module) == ["abs", "abs"]
+
+
+def test_a_conversion_to_another_type_is_an_error_that_names_op_and_node(context: ir.Context) -> None:
+    module = module_of(context, unary("neg", "%x", "%r", "odd"))
+
+    def lower(op: Any, operands: Sequence[ir.Value], state: PassState) -> Any:
+        return tensor.EmptyOp([4], ir.F64Type.get()).result
+
+    with pytest.raises(PassError, match=r"pattern 'neg' on 'graph.neg' at .*odd.*: TypeError: expected a tensor<4xf32> to replace result 0, got a"):
+        convert(module.operation, [Conversion("neg", "graph.neg", lower)], PassState(), legal=["builtin", "func", "tensor"], illegal=["graph.neg"])

@@ -1,0 +1,48 @@
+"""Erasing ops: the bindings free an op whatever uses it, and whatever driver still holds it, and the process dies later, somewhere else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["ErasingError", "guard_erase", "through_driver"]
+
+_driver: list[tuple[Any, Callable[[Any], None]]] = []
+"""Of the pattern that runs, if one does: the op that it matched, and what erases another op and tells the driver."""
+
+
+class ErasingError(ValueError):
+    """An op must not be erased: something uses a result of it, or a driver that runs still holds it."""
+
+
+def guard_erase(base: Any) -> None:
+    """Have `erase` of the bindings' base class of operations refuse ops whose results are used."""
+    native = base.erase
+
+    def erase(self: Any) -> None:
+        """Erase an op. Raises ErasingError where a result of it is used, or where the pattern that runs matched it."""
+        op = self.operation
+        for index, result in enumerate(op.results):
+            use = next(iter(result.uses), None)
+            if use is not None:
+                user = use.owner.operation
+                told = f"its result {index} is used by '{user.name}' at {user.location}"
+                raise ErasingError(f"'{op.name}' at {op.location} cannot be erased: {told}; replace or erase its uses first")
+        if not _driver:
+            native(self)
+            return
+        root, erase_op = _driver[-1]
+        if op == root:
+            raise ErasingError(f"'{op.name}' at {op.location} is what the pattern matched: return what replaces it, and the driver erases it")
+        erase_op(op)
+
+    base.erase = erase
+
+
+@contextmanager
+def through_driver(root: Any, erase_op: Callable[[Any], None]) -> Iterator[None]:
+    """Inside, a pattern that matched `root` runs: other ops are erased by its driver, which would otherwise come to them when they are gone."""
+    _driver.append((root, erase_op))
+    try:
+        yield
+    finally:
+        _driver.pop()
