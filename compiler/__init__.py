@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepwell.analysis.kernel_timing import Timing
     from stepwell.analysis.kernels import Evaluation, Kernel, KernelBench
     from stepwell.analysis.memory import MemoryPlan, memory_plan
+    from stepwell.border.model import BorderModel
     from stepwell.dialects.support.limits import Limits
     from stepwell.dialects.target.description import Target
     from stepwell.driver.bound import BoundModel
@@ -45,15 +46,15 @@ if TYPE_CHECKING:
     from stepwell.runtime.model import CompiledModel
 
 __all__ = [
-    "BoundModel", "BusyWarning", "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation",
-    "IRError", "IndexRangeError", "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan",
-    "ModelError", "ModelWarning", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "Timing",
-    "UnsupportedError", "bisect", "build", "compare_levels", "compare_with_f64", "compile", "compile_ir", "descend", "interpret", "lower",
-    "memory_plan", "read_ir",
+    "BorderModel", "BoundModel", "BusyWarning", "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation",
+    "Explanation", "IRError", "IndexRangeError", "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered",
+    "MemoryPlan", "ModelError", "ModelWarning", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError",
+    "Target", "Timing", "UnsupportedError", "bisect", "build", "compare_levels", "compare_with_f64", "compile", "compile_ir", "descend", "interpret",
+    "lower", "memory_plan", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
-    "BoundModel": "stepwell.driver.bound",
+    "BorderModel": "stepwell.border.model", "BoundModel": "stepwell.driver.bound",
     "CompileOptions": "stepwell.options", "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic",
     "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.driver.lowered", "Pipeline": "stepwell.driver.pipeline",
     "Target": "stepwell.dialects.target.description", "compile": "stepwell.driver.compilation",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.border.border import Border
 from stepwell.cache.disk import Cache, Kept, key_of
 from stepwell.cache.fingerprint import file_digest
 from stepwell.dialects.core.index_checks import IndexCheck
@@ -56,6 +57,8 @@ class Artifact:
     """The outputs that `outputs`, the results of the code, form, where some are sequences or optionals."""
     places: Places = ()
     """Where weights lie in the arena, if the code reads from a table where each one does."""
+    border: Border | None = None
+    """What of the model runs in Python, before and behind this."""
 
     @property
     def described(self) -> Infos:
@@ -77,6 +80,8 @@ class Signature:
     """Why there is no program for all sizes, if that was tried."""
     by_shape: bool = True
     """Whether code is made for shapes, of all inputs."""
+    border: Border | None = None
+    """As in `Artifact`."""
 
 
 def assemble(
@@ -145,6 +150,8 @@ def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timin
 def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
     """Store a model under `key`. `files` maps its external data files, which lie below `folder`, to digests of the content that was read."""
     record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs), "warnings": list(made.warnings)}
+    if made.border is not None:
+        record["border"] = made.border.to_json()
     if isinstance(made, Artifact):
         if made.weights_key is None or len(made.object_keys) != len(made.objects):
             return
@@ -193,8 +200,9 @@ def _made(store: Cache, record: Mapping[str, Any]) -> Artifact | Signature | Non
     """What a record is of; None if a part of it is missing."""
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
+    border = Border.from_json(record["border"]) if "border" in record else None
     if code is None:
-        return Signature(inputs, outputs, record["warnings"], record["values"], record["why_not_general"], record["by_shape"])
+        return Signature(inputs, outputs, record["warnings"], record["values"], record["why_not_general"], record["by_shape"], border)
     objects: dict[str, bytes] = {}
     for name, where in code["objects"].items():
         data = store.get("objects", where)
@@ -211,6 +219,7 @@ def _made(store: Cache, record: Mapping[str, Any]) -> Artifact | Signature | Non
         LateSizes.from_json(code["late"], [(info.shape, info.dtype) for info in outputs]) if "late" in code else None,
         [OutputGroup(TensorInfo.from_json(info), held, count) for info, held, count in code.get("groups", ())],
         [(offset, size) for offset, size in code["places"]],
+        border,
     )  # fmt: skip
 
 

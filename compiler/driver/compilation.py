@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from stepwell.border.model import BorderModel
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import file_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
@@ -54,13 +55,14 @@ Shapes = Mapping[str, Sequence[int]]
 def compile(
     source: Source, *, options: CompileOptions | None = None, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None,
     instrumentation: "Instrumentation | None" = None, **given: Unpack[CompileFields],
-) -> CompiledModel | DynamicModel:  # fmt: skip
+) -> CompiledModel | DynamicModel | BorderModel:  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
     `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `values`, `specialise`, `pipeline`, `disable`, `libm`,
     `strict`, `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions, and `values` for inputs that say sizes,
     axes and the like, the result is a DynamicModel: `specialise` says what of it is compiled now, and what when it runs (docs/sizes.md);
-    a `schedule` is then an error, since it is for one combination.
+    a `schedule` is then an error, since it is for one combination. Nodes of strings and maps at the border of the model run in Python: the result
+    is then a BorderModel around one of the others (docs/strings.md).
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.
     The source may be read again later, for code of other shapes and values and for IR: that raises ModelError if it has changed since.
@@ -71,18 +73,30 @@ def compile(
     options = CompileOptions.of(options, given, "compile")
     if options.bind is not None:
         raise InputError("bind: expected none; compile the model, and call its `bind` (`lower` takes this option, to show IR)")
-    return _compiled(Origin(source), options, thread_count(threads), cache, on_level, instrumentation)
+    origin, count = Origin(source), thread_count(threads)
+    made = _made(origin, options, cache, on_level, instrumentation)
+    model, border = _assembled(made, origin, options, count, cache, on_level, instrumentation), made[2].border
+    return model if border is None else BorderModel(model, border)
 
 
 def _compiled(
     origin: Origin, options: CompileOptions, threads: int, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None",
     pool: WeightPool | None = None,
 ) -> CompiledModel | DynamicModel:  # fmt: skip
-    """As `compile`, of a model that was perhaps read before. Raises ModelError too if it has changed since.
+    """As `compile`, of a model that was perhaps read before, but for its border. Raises ModelError too if it has changed since.
 
     The `pool` has the weights of other programs of the model, if there are any.
     """
-    request, store, made, timings = _made(origin, options, cache, on_level, instrumentation)
+    made = _made(origin, options, cache, on_level, instrumentation)
+    return _assembled(made, origin, options, threads, cache, on_level, instrumentation, pool)
+
+
+def _assembled(
+    found: "tuple[_Request, Cache | None, Artifact | Signature, dict[str, float]]", origin: Origin, options: CompileOptions, threads: int,
+    cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None", pool: WeightPool | None = None,
+) -> CompiledModel | DynamicModel:  # fmt: skip
+    """The model that runs what was made."""
+    request, store, made, timings = found
     snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
     is_late = isinstance(made, Artifact) and made.late is not None
     otherwise = Otherwise(partial(_broadcast, origin, options, threads, cache, pool)) if is_late and options.same_data_sizes else None
@@ -286,7 +300,7 @@ class _Request:
             if not free or self.options.specialise != "auto":
                 raise
             return self._signature(imported, str(error.args[0]).removesuffix(f"; {ALWAYS}")), lowered.timings, digests
-        artifact.warnings, artifact.groups = imported.warnings, imported.groups
+        artifact.warnings, artifact.groups, artifact.border = imported.warnings, imported.groups, imported.border
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
         imported.content = None
@@ -301,7 +315,8 @@ class _Request:
         inputs, results = ([TensorInfo.of(name, kind, any_integers) for name, kind in side] for side in (imported.inputs, imported.outputs))
         rest = iter(results)
         outputs = [group.described(rest) for group in imported.groups] or results
-        return Signature(inputs, outputs, imported.warnings, valued([name for name, _ in imported.inputs], imported.elements), why_not_general)
+        values = valued([name for name, _ in imported.inputs], imported.elements)
+        return Signature(inputs, outputs, imported.warnings, values, why_not_general, border=imported.border)
 
     def _needing(self, error: "NeedsError") -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
         """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""
@@ -311,7 +326,8 @@ class _Request:
             raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {ALWAYS}", details=error.details) from error
         self._check_schedules()
         digests = self._check(error, error.unread)
-        return Signature(error.inputs, error.outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape), {LEVELS[0]: 0.0}, digests
+        made = Signature(error.inputs, error.outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape, error.border)
+        return made, {LEVELS[0]: 0.0}, digests
 
     def _check_schedules(self) -> None:
         schedules = self.options.schedules

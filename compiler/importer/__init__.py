@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto
 
+from stepwell.border.border import Border
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType
@@ -17,6 +18,7 @@ from stepwell.dialects.support.errors import LimitError, ModelError, ModelWarnin
 from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.dialects.support.names import printable_keys
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
+from stepwell.importer.border import part_border
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
 from stepwell.importer.deferral import Needs, NeedsError
@@ -72,6 +74,8 @@ class ImportedModel:
     """What the outputs form, where some of the model's are sequences or optionals: `outputs` are then the tensors of which they consist."""
     elements: tuple[tuple[Size | None, ...], ...] = ()
     """Of each input, the elements that are symbols in types and attributes, as in `ModuleInfo.elements`."""
+    border: Border | None = None
+    """What of the model runs in Python: its inputs and outputs are then other ones, and the module is of the compiled part."""
 
     @property
     def is_general(self) -> bool:
@@ -91,7 +95,7 @@ def import_model(
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
-    `shapes` fixes free dimensions of inputs by input name, and says what sequences and optionals consist of: each is then as many inputs that
+    `shapes` fixes free dimensions of inputs (the model's, and what its border makes for the compiled part) by input name, and says what sequences and optionals consist of: each is then as many inputs that
     are tensors (see `fix_structure`). `constants` turns inputs into constants (for axes, sizes and the like, which must
     be known). Unless `same_names`, free dimensions of one name may have different sizes; unless `same_data_sizes`, each
     of the sizes that data tell may be 1 where they are broadcast.
@@ -146,22 +150,26 @@ def _import(
         if not same_names:
             free_names(model, lambda name: True)
         opsets = opset_versions(model.opset_import)
+        given = {value.name for value in model.graph.input}
+        tensor_shapes, structures = fix_structure(model, {name: shape for name, shape in shapes.items() if name in given})
+        fix_shapes(model, tensor_shapes, read.initializers, read.notices)
+        fix_values(read, {name: array for name, array in constants.items() if name in given})
+        border = part_border(read, opsets)
         functions = local_functions(model, budget.limits)
         check_known_ops(model, functions, opsets)
-        tensor_shapes, structures = fix_structure(model, shapes)
-        fix_shapes(model, tensor_shapes, read.initializers, read.notices)
-        fix_values(read, constants)
+        fix_shapes(model, {name: shape or () for name, shape in shapes.items() if name not in given}, read.initializers, read.notices)
+        fix_values(read, {name: array for name, array in constants.items() if name not in given})
         spell_out_defaults(model)
         refuse_hazards(model)
         declared = declared_types(model.graph)
         inferred = infer(model, read.notices)
         if structures:
-            _raise_needs(read, inferred.model.graph, structures)
+            _raise_needs(read, inferred.model.graph, structures, border)
     conversion = Conversion(inferred.model, read, functions, context, budget, declared, ImportBuilder if same_data_sizes else StretchingBuilder)
     try:
         module = conversion.run()
     except NeedsError as error:
-        _describe(error, read)
+        _describe(error, read, border)
         raise
     except StepwellError as error:
         if inferred.objection and not isinstance(error, (UnsupportedError, LimitError)):  # ONNX saw it first
@@ -186,10 +194,11 @@ def _import(
         tuple(read.notices.texts()),
         tuple(conversion.groups),
         tuple(conversion.elements),
+        border,
     )
 
 
-def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInfo]) -> None:
+def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInfo], border: Border | None) -> None:
     """Raise NeedsError for inputs that are sequences or optionals, unless something of the model is of a type that is not supported."""
     values = [value for value in graph.input if value.name not in read.initializers]
     symbols = Symbols(values)
@@ -203,11 +212,11 @@ def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInf
     shown = ", ".join(f"'{info.name}' {info}" for info in structures)
     text = f"inputs that are sequences or optionals ({shown}) are not supported; supported: such whose elements are known: give their shapes"
     error = NeedsError(text, details=[], needs=Needs(structure=text), inputs=[i for i in inputs if i], outputs=[o for o in outputs if o])
-    _describe(error, read)
+    _describe(error, read, border)
     raise error
 
 
-def _describe(error: NeedsError, read: Source) -> None:
+def _describe(error: NeedsError, read: Source, border: Border | None) -> None:
     """Say what the model that an error is about was read from."""
     error.content, error.files, error.unread = read.content, read.external.files, read.external.unread()
-    error.warnings = tuple(read.notices.texts())
+    error.warnings, error.border = tuple(read.notices.texts()), border

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepwell.border.border import Border
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.origins import Origins
@@ -56,3 +57,4 @@ class NeedsError(UnsupportedError):
         self.unread: list[Path] = []
         """External data files that were not read before it was known what is needed."""
         self.warnings: tuple[str, ...] = ()
+        self.border: Border | None = None

@@ -13,10 +13,32 @@ if TYPE_CHECKING:
 
 UNRANKED = ("*",)
 """The shape of a tensor whose rank is not known before the run: that of an output depends on values of inputs, say."""
-SEQUENCE, OPTIONAL = "seq", "optional"
+SEQUENCE, OPTIONAL, MAP = "seq", "optional", "map"
 TENSOR, LIST, BOXES, NOTHING = "tensor", "list", "boxes", "nothing"
 Shape: TypeAlias = "Sequence[Any] | None"
 """The shape of an array, None for a size that is free; those of the elements of a list; None of an optional that holds nothing."""
+STRING = np.dtype(object)
+"""The numpy type of strings: arrays of Python's."""
+
+
+def is_string(dtype: np.dtype) -> bool:
+    """Whether arrays of this type hold strings."""
+    return dtype == STRING
+
+
+def type_name(dtype: np.dtype) -> str:
+    """What a type of elements is called, strings included."""
+    return "string" if is_string(dtype) else dtype.name
+
+
+def type_record(dtype: np.dtype) -> str:
+    """A type of elements as plain data."""
+    return "string" if is_string(dtype) else from_numpy(dtype)
+
+
+def type_of_record(name: str) -> np.dtype:
+    """The reverse of `type_record`."""
+    return STRING if name == "string" else to_numpy(name)
 
 
 @dataclass(frozen=True)
@@ -34,6 +56,13 @@ class TensorInfo:
     they hold, sequences are lists of arrays."""
     any_integers: bool = False
     """Whether this is an input of integers that may hold any number of the type: nothing reads it as indices, sizes or counts."""
+    keys: np.dtype | None = None
+    """The type of the keys, where `form` ends in `MAP`: as Python values maps are dicts."""
+
+    @property
+    def is_unranked(self) -> bool:
+        """Whether not even its rank is known."""
+        return self.shape == UNRANKED
 
     @staticmethod
     def of(name: str, tensor: "TensorType", any_integers: Collection[str] = ()) -> "TensorInfo":
@@ -43,20 +72,21 @@ class TensorInfo:
 
     def __str__(self) -> str:
         sizes = "x".join("?" if size is None else str(size) for size in self.shape)
-        text = f"{self.dtype.name}[{sizes}]"
+        text = type_name(self.dtype) if MAP in self.form else f"{type_name(self.dtype)}[{sizes}]"
         for word in reversed(self.form):
-            text = f"{word}({text})"
+            text = f"{word}({text})" if word != MAP or self.keys is None else f"{word}({type_name(self.keys)}, {text})"
         return text
 
     def to_json(self) -> list[Any]:
         """It as plain data."""
-        return [self.name, list(self.shape), from_numpy(self.dtype), list(self.form), self.any_integers]
+        keys = None if self.keys is None else type_record(self.keys)
+        return [self.name, list(self.shape), type_record(self.dtype), list(self.form), self.any_integers, keys]
 
     @staticmethod
     def from_json(entry: list[Any]) -> "TensorInfo":
         """The reverse of `to_json`."""
-        name, shape, dtype, form, any_integers = entry
-        return TensorInfo(name, tuple(shape), to_numpy(dtype), tuple(form), bool(any_integers))
+        name, shape, dtype, form, any_integers, keys = entry
+        return TensorInfo(name, tuple(shape), type_of_record(dtype), tuple(form), bool(any_integers), None if keys is None else type_of_record(keys))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""The border of a model: the nodes that run in Python before and behind compiled code, and the values between these."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from stepwell.border import operators as _operators  # noqa: F401  (registers them)
+from stepwell.border.nodes import BorderNode, array_of_record, array_record
+from stepwell.border.registry import Kind
+from stepwell.runtime.infos import TensorInfo
+
+
+@dataclass(frozen=True)
+class Border:
+    """What of a model runs in Python. The compiled part takes inputs of the model and values that nodes of `before` make; nodes of `behind` take
+    its outputs too."""
+
+    inputs: tuple[TensorInfo, ...]
+    """The model's inputs."""
+    outputs: tuple[str, ...]
+    """The names of the model's outputs."""
+    before: tuple[BorderNode, ...]
+    behind: tuple[BorderNode, ...]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names of the values that nodes in Python read, and of outputs."""
+        return frozenset(name for node in (*self.before, *self.behind) for name in node.inputs) | frozenset(self.outputs)
+
+    def run_before(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All values that are known before compiled code runs, by name, from the inputs. Raises InputError for data that a node does not take."""
+        return self._run(self.before, {**self.constants, **given})
+
+    def run_behind(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs in order, from the values of `run_before` and the outputs of compiled code."""
+        found = self._run(self.behind, values)
+        return {name: found[name] for name in self.outputs}
+
+    @staticmethod
+    def _run(nodes: Iterable[BorderNode], values: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(values)
+        for node in nodes:
+            found.update(node.run(found))
+        return found
+
+    def kinds_before(self, shapes: Mapping[str, Sequence[int | None]] | None = None) -> dict[str, Kind]:
+        """What is known of all values before compiled code, where some inputs are of these shapes."""
+        sizes: dict[str, int] = {}
+        for info in self.inputs:
+            given = (shapes or {}).get(info.name, ())
+            sizes.update({size: n for size, n in zip(info.shape, given, strict=False) if isinstance(size, str) and n is not None})
+        found = {name: Kind.constant(array) for name, array in self.constants.items()}
+        for info in self.inputs:
+            given = (shapes or {}).get(info.name, info.shape)
+            shape = tuple(known if now is None else now for known, now in zip(info.shape, given, strict=True)) if given != info.shape else info.shape
+            found[info.name] = replace(Kind.of(info), shape=tuple(sizes.get(n, n) if isinstance(n, str) else n for n in shape))
+        return _inferred(self.before, found)
+
+    def described(self, compiled: Sequence[TensorInfo]) -> tuple[TensorInfo, ...]:
+        """The model's outputs, where those of compiled code are these."""
+        found = self.kinds_before()
+        found.update((info.name, Kind.of(info)) for info in compiled)
+        kinds, known = _inferred(self.behind, found), {info.name: info for info in compiled}
+        return tuple(known[name] if name in known else kinds[name].info(name) for name in self.outputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """It as plain data."""
+        return {
+            "inputs": [info.to_json() for info in self.inputs], "outputs": list(self.outputs),
+            "before": [node.to_json() for node in self.before], "behind": [node.to_json() for node in self.behind],
+            "constants": {name: array_record(array) for name, array in self.constants.items()},
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> "Border":
+        """The reverse of `to_json`."""
+        nodes: Callable[[Any], tuple[BorderNode, ...]] = lambda entries: tuple(map(BorderNode.from_json, entries))  # noqa: E731
+        inputs = tuple(map(TensorInfo.from_json, record["inputs"]))
+        constants = {name: array_of_record(entry) for name, entry in record["constants"].items()}
+        return Border(inputs, tuple(record["outputs"]), nodes(record["before"]), nodes(record["behind"]), constants)
+
+
+def _inferred(nodes: Iterable[BorderNode], kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+    found = dict(kinds)
+    for node in nodes:
+        found.update(node.infer(found))
+    return found

@@ -1,0 +1,98 @@
+"""A node of the border: an operator with its attributes, and the names of the values that it takes and gives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from stepwell.border.registry import Kind, Prepared, find_operator
+from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
+from stepwell.dialects.support.names import printable
+from stepwell.dialects.support.properties import cached_property
+from stepwell.runtime.infos import is_string, type_of_record, type_record
+
+
+@dataclass(frozen=True)
+class BorderNode:
+    """A node that runs in Python. Absent inputs and outputs have empty names."""
+
+    operator: str
+    domain: str
+    opset: int
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    """Numbers, texts, tuples of these, and arrays."""
+
+    def __str__(self) -> str:
+        return f'{f"{self.domain}." if self.domain else ""}{self.operator} "{self.name}"'
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The operator with the attributes. Raises ModelError or UnsupportedError."""
+        found = find_operator(self.domain, self.operator, self.opset)
+        if found is None:
+            raise ModelError(f"{self}: there is no such operator that runs in Python")
+        return found.prepare(self.attributes)
+
+    def run(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that it gives, by name, from those that it takes. Raises InputError, naming the node, for data that it does not take."""
+        try:
+            made = self.prepared.run(*(values[name] if name else None for name in self.inputs))
+        except StepwellError as error:
+            raise type(error)(f"{self}, which runs in Python: {printable(str(error.args[0]))}") from error
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # numpy's, of shapes that do not fit
+            raise InputError(f"{self}, which runs in Python: {printable(str(error))}") from error
+        return self._named(made)
+
+    def infer(self, kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+        """What it gives, by name, of such inputs. Raises ModelError or UnsupportedError, which do not name the node."""
+        given = [kinds[name] if name else None for name in self.inputs]
+        try:
+            signature(self.prepared.run).bind(*given)
+        except TypeError:
+            raise ModelError(f"it has {len(given)} inputs, which is not the number that its operator takes") from None
+        return self._named(self.prepared.infer(*given))
+
+    def _named(self, made: Any) -> dict[str, Any]:
+        every = made if isinstance(made, tuple) else (made,)
+        if len(self.outputs) > len(every):
+            raise ModelError(f"it has {len(self.outputs)} outputs, its operator gives {len(every)}")
+        return {name: value for name, value in zip(self.outputs, every, strict=False) if name}
+
+    def to_json(self) -> list[Any]:
+        """It as plain data."""
+        attributes = {name: _plain(value) for name, value in self.attributes.items()}
+        return [self.operator, self.domain, self.opset, self.name, list(self.inputs), list(self.outputs), attributes]
+
+    @staticmethod
+    def from_json(entry: Sequence[Any]) -> "BorderNode":
+        """The reverse of `to_json`."""
+        operator, domain, opset, name, inputs, outputs, attributes = entry
+        values = {key: _value(value) for key, value in attributes.items()}
+        return BorderNode(operator, domain, opset, name, tuple(inputs), tuple(outputs), values)
+
+
+def array_record(array: np.ndarray) -> dict[str, Any]:
+    """An array as plain data: floats as Python's, which hold them exactly."""
+    wide = array if is_string(array.dtype) or array.dtype.kind in "biuf" else array.astype(np.float64)
+    return {"dtype": type_record(array.dtype), "shape": list(array.shape), "elements": wide.reshape(-1).tolist()}
+
+
+def array_of_record(entry: Mapping[str, Any]) -> np.ndarray:
+    """The reverse of `array_record`."""
+    dtype = type_of_record(entry["dtype"])
+    array = np.empty(len(entry["elements"]), dtype)
+    array[:] = entry["elements"]
+    return array.reshape(entry["shape"])
+
+
+def _plain(value: Any) -> Any:
+    return array_record(value) if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
+
+
+def _value(value: Any) -> Any:
+    return array_of_record(value) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,89 @@
+"""What calls give for inputs of a model that has a border: strings as arrays, maps as dicts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.support.errors import InputError, shown
+from stepwell.runtime.infos import MAP, STRING, TensorInfo, is_string, type_name
+from stepwell.runtime.model import as_array, as_dtype
+
+
+class Map(dict[Any, Any]):
+    """A dict whose values are of one type of elements."""
+
+    dtype: np.dtype = STRING
+
+
+def fitted(info: TensorInfo, value: Any) -> Any:
+    """What is given for an input as operators take it: strings as an array of Python's, a dict as a `Map`. Raises InputError if it does not fit."""
+    what = f"input '{info.name}'"
+    if MAP in info.form:
+        return _map(what, info, value)
+    if info.form:  # a sequence or an optional of numbers, which compiled code checks
+        return value
+    array = as_array(what, info, value)
+    array = as_strings(what, info, array) if is_string(info.dtype) else as_dtype(what, info, array)
+    check_shape(what, info, array)
+    return array
+
+
+def check_shape(what: str, info: TensorInfo, array: np.ndarray) -> None:
+    """Raise InputError if an array has another rank than `info`, or other sizes where these are numbers."""
+    fits = len(array.shape) == len(info.shape) and all(
+        not isinstance(size, int) or size == n for size, n in zip(info.shape, array.shape, strict=True)
+    )
+    if not fits and not info.is_unranked:
+        raise InputError(f"{what}: expected {info}, got shape {'x'.join(map(str, array.shape)) or '() (a scalar)'}")
+
+
+def as_strings(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
+    """An array of Python's strings, from one of numpy's or of bytes in UTF-8. Raises InputError for any other."""
+    if array.dtype.kind in "UT":
+        return array.astype(STRING)
+    if array.dtype.kind not in "OS":
+        raise InputError(f"{what}: expected {info}, strings as an array of type object or str, got dtype {array.dtype.name}")
+    elements = array.reshape(-1).tolist()
+    if all(type(element) is str for element in elements):
+        return array
+    out = np.empty(len(elements), STRING)
+    for i, element in enumerate(elements):
+        try:
+            out[i] = element.decode() if isinstance(element, bytes) else str(element) if isinstance(element, str) else None
+        except UnicodeDecodeError:
+            pass
+        if out[i] is None:
+            raise InputError(f"{what}: expected {info}, got {shown(element)} as its element {i}, which is no text")
+    return out.reshape(array.shape)
+
+
+def _map(what: str, info: TensorInfo, value: Any) -> Map:
+    if len(info.form) > 1:
+        raise InputError(f"{what}: {info} is not supported; supported: maps and tensors")
+    if not isinstance(value, Mapping):
+        raise InputError(f"{what}: expected {info}, a dict, got a {type(value).__name__}")
+    assert info.keys is not None
+    kinds: dict[bool, tuple[type, ...]] = {True: (str,), False: (int, np.integer)}
+    numbers = (int, float, np.integer, np.floating)
+    for key, entry in value.items():
+        if not isinstance(key, kinds[is_string(info.keys)]) or isinstance(key, bool):
+            raise InputError(f"{what}: expected keys of type {type_name(info.keys)}, got {shown(key)}")
+        if not isinstance(entry, (str,) if is_string(info.dtype) else numbers):
+            raise InputError(f"{what}: expected values of type {type_name(info.dtype)}, got {shown(entry)} for {shown(key)}")
+    made = Map(value)
+    made.dtype = info.dtype
+    return made
+
+
+def as_tensors(name: str, value: Any) -> dict[str, np.ndarray] | None:
+    """A list of dicts with the same keys as two tensors, keys and values by rows; None for anything else."""
+    if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
+        return None
+    keys = list(value[0])
+    if any(list(row) != keys for row in value):
+        return None
+    rows = np.array([list(row.values()) for row in value], np.float32).reshape(len(value), len(keys))
+    return {f"{name}.keys": np.array(keys, STRING if isinstance(keys[0], str) else np.int64), f"{name}.values": rows}
+
+
