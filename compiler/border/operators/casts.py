@@ -20,21 +20,20 @@ _INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 
 
 def as_strings(x: np.ndarray) -> np.ndarray:
-    """Numbers as text: integers in decimal, booleans as 1 and 0, floats with up to 8 significant digits (f64: 17), as C's `%.8g`."""
+    """Numbers as text: integers in decimal, booleans as 1 and 0, floats with up to 8 significant digits, as C's `%.8g`."""
     if x.dtype.kind in "biu":
         texts = [str(int(value)) for value in x.reshape(-1).tolist()]
     else:
-        digits = 17 if x.dtype == np.float64 else 8
-        texts = [_float_text(value, digits) for value in x.astype(np.float64).reshape(-1).tolist()]
+        texts = [_float_text(value) for value in x.astype(np.float64).reshape(-1).tolist()]
     out = np.empty(len(texts), STRING)
     out[:] = texts
     return out.reshape(x.shape)
 
 
-def _float_text(value: float, digits: int) -> str:
+def _float_text(value: float) -> str:
     if value != value:
         return "NaN"
-    return "%.*g" % (digits, value) if abs(value) != float("inf") else "INF" if value > 0 else "-INF"
+    return f"{value:.8g}" if abs(value) != float("inf") else "INF" if value > 0 else "-INF"
 
 
 def as_numbers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

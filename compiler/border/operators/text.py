@@ -16,12 +16,12 @@ OWN_CASES = ("tr", "az", "lt")
 
 
 def lower(text: str) -> str:
-    """The text in lower case, character by character: one that would become several stays, as in C's `towlower`."""
-    return text.lower() if text.isascii() else "".join(low if len(low := c.lower()) == 1 else c for c in text)
+    """The text in lower case, each character as one, as by C's `towlower`."""
+    return text.lower() if text.isascii() else "".join(c.lower()[0] for c in text)  # one has a second part, a dot
 
 
 def upper(text: str) -> str:
-    """The text in upper case, as `lower`."""
+    """The text in upper case, each character as one: some would become several and stay, as by C's `towupper`."""
     return text.upper() if text.isascii() else "".join(up if len(up := c.upper()) == 1 else c for c in text)
 
 

@@ -28,6 +28,8 @@ def tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Sequenc
         token = translated(tokenexp, longest=True)
         apart = lambda text: matches(text, token, mincharnum)  # noqa: E731
     elif tuple(separators) == ("",):
+        if mincharnum > 1:
+            raise ModelError(f"mincharnum must be 1 where text is taken apart into characters, got {mincharnum}")
         apart = list
     else:
         if "" in separators:
@@ -39,7 +41,7 @@ def tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Sequenc
         if x.ndim not in (1, 2):
             raise InputError(f"expected shape [C] or [N, C], got {list(x.shape)}")
         rows = [apart(text) for text in x.reshape(-1).tolist()]
-        if mark and x.size:
+        if mark and any(rows):  # without any token there are no marks
             rows = [[MARKS[0], *row, MARKS[1]] for row in rows]
         found = padded(rows, pad_value)
         return found.reshape(*x.shape, found.shape[1])
