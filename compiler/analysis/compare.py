@@ -12,6 +12,7 @@ import onnx
 from stepwell.dialects.core.types import FLOATS, from_numpy
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import printable
+from stepwell.runtime.infos import is_string, tensors_of, type_name
 
 Arrays = Mapping[str, np.ndarray]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
@@ -27,7 +28,7 @@ class OutputCheck:
 
     name: str
     max_abs: float
-    """Largest |got - expected|; infinite where one is NaN or infinite and the other is not the same."""
+    """Largest |got - expected|; infinite where one is NaN or infinite and the other is not the same. Of strings, how many differ."""
     max_rel: float
     """Largest |got - expected| / |expected|, where expected is not 0."""
     scale_rel: float
@@ -62,7 +63,7 @@ def check(
     if callable(against):
         expected = against(inputs)
     elif against == "onnxruntime":
-        expected = run_onnxruntime(model, inputs)
+        expected = tensors_of(run_onnxruntime(model, inputs))
     else:
         raise InputError(f"expected a check against 'onnxruntime' or 'reference', got '{against}'")
     return compare(outputs, expected, tolerance)
@@ -78,6 +79,8 @@ def compare(outputs: Arrays, expected: Arrays, tolerance: float | None = None, *
 
 def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance: float | None, f64: bool) -> OutputCheck:
     expected = np.asarray(expected)
+    if is_string(expected.dtype):
+        return _compare_strings(name, got, expected)
     dtype = got.dtype if f64 and got is not None and expected.dtype == np.float64 and from_numpy(got.dtype) in FLOATS else expected.dtype
     kind = from_numpy(dtype)
     inexact = kind in FLOATS
@@ -114,6 +117,15 @@ def ulp(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     _, exponents = np.frexp(np.where(np.isfinite(values), values, 0.0))
     return np.maximum(np.ldexp(float(info.eps), exponents - 1), float(info.smallest_subnormal))
+
+
+def _compare_strings(name: str, got: np.ndarray | None, expected: np.ndarray) -> OutputCheck:
+    """Strings have to be equal."""
+    if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
+        came = "nothing" if got is None else f"{type_name(got.dtype)}{list(got.shape)}"
+        return OutputCheck(name, np.inf, np.inf, np.inf, 0.0, f"expected string{list(expected.shape)}, got {came}")
+    wrong = int(np.count_nonzero(got != expected))
+    return OutputCheck(name, wrong, wrong, wrong, 0.0)
 
 
 def _nan_as_infinity(errors: np.ndarray) -> np.ndarray:

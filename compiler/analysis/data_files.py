@@ -8,12 +8,13 @@ from stepwell.analysis.archives import Archive, read_npy
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
-from stepwell.runtime.infos import UNRANKED, TensorInfo
+from stepwell.runtime.infos import STRING, UNRANKED, TensorInfo, is_string
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")
 """Pillow's names of what these are. It knows more formats, goes by the content, and starts other programs for some, such as Ghostscript for EPS."""
-DATA_FILES = (".npy", ".npz", ".pb", *IMAGES)
+TEXT = ".txt"
+DATA_FILES = (".npy", ".npz", ".pb", TEXT, *IMAGES)
 
 
 def read_data(path: Path, info: TensorInfo, limits: Limits | None = None) -> np.ndarray:
@@ -30,13 +31,17 @@ def read_data(path: Path, info: TensorInfo, limits: Limits | None = None) -> np.
         array = _pick(Archive(path, limits), info, path)
     elif suffix == ".pb":
         array = _read_tensor(path)
+    elif suffix == TEXT:
+        array = _read_lines(path, info)
     else:
         array = _read_image(path, info)
     return as_type(array, info.dtype)
 
 
 def as_type(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """An array from a file: numpy saves types that it does not know, as bfloat16, as bare bytes."""
+    """An array from a file: numpy saves types that it does not know, as bfloat16, as bare bytes, and strings at their greatest length."""
+    if is_string(dtype) and array.dtype.kind == "U":
+        return array.astype(STRING)
     return array.view(dtype) if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize else array
 
 
@@ -55,18 +60,32 @@ def picked(arrays: Archive, name: str, info: TensorInfo) -> np.ndarray:
     return arrays[name]
 
 
+def _read_lines(path: Path, info: TensorInfo) -> np.ndarray:
+    """The lines of a file of text as strings: a vector, or a matrix of one column, or of one row where the input has that."""
+    if not is_string(info.dtype) or info.form:
+        raise InputError(f"{path}: lines of text need an input of strings; '{info.name}' is {info}")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable file of text in UTF-8: {error}") from None
+    array = np.array(lines, STRING)
+    return array if len(info.shape) == 1 else array.reshape(1, -1) if info.shape[:1] == (1,) and info.shape[1:] != (1,) else array.reshape(-1, 1)
+
+
 def _read_tensor(path: Path) -> np.ndarray:
     """The tensor of a file, whose data may lie beside it, in the same folder or below."""
     from google.protobuf.message import DecodeError
     from onnx import TensorProto
 
-    from stepwell.importer.tensors import ExternalData, read_file, tensor_array
+    from stepwell.importer.tensors import ExternalData, read_file, string_array, tensor_array
     from stepwell.importer.text import has_odd_names
 
     try:
         tensor = TensorProto.FromString(read_file(path))
         has_odd_names([tensor])  # or text that is none
         tensor.name = path.name
+        if tensor.data_type == TensorProto.STRING:
+            return string_array(tensor)
         return ExternalData(path.absolute().parent).array(tensor) if tensor.data_location == TensorProto.EXTERNAL else tensor_array(tensor)
     except DecodeError:
         raise InputError(f"{path}: not a readable tensor (onnx.TensorProto)") from None

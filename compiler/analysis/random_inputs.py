@@ -1,14 +1,33 @@
 """Seeded random data for the inputs of models."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.core.dtypes import from_numpy, is_float
 from stepwell.dialects.support.errors import InputError
-from stepwell.runtime.infos import TensorInfo
+from stepwell.runtime.infos import MAP, STRING, TensorInfo, is_string
 
 SMALL = 10  # Indices, sizes and counts are drawn below this number, which most dimensions of models reach.
 EXTREME_SHARE = 0.25  # The part of the elements that are special where extreme floats are asked for.
+
+
+WORDS = ("", "a", "word", "two words", "42")
+"""What random strings are where nothing says what they may be."""
+
+
+def random_value(info: TensorInfo, seed: int, index: int, words: Sequence[str] = ()) -> Any:
+    """Seeded random data for an input of strings, chosen from `words`, or for a map, with some of them as keys. Raises as `random_array`."""
+    generator = np.random.default_rng([seed, index])
+    if MAP not in info.form:
+        known = np.array(list(words or WORDS), STRING)
+        return known[random_array(replace(info, dtype=np.dtype(np.uint32), any_integers=True), seed, index) % len(known)]
+    keys: list[Any] = [word for word in words or WORDS if generator.random() < 0.5] if is_string(info.keys or STRING) else list(range(SMALL))
+    values = generator.choice(list(WORDS), len(keys)) if is_string(info.dtype) else generator.standard_normal(len(keys)).astype(info.dtype)
+    return dict(zip(keys, values.tolist(), strict=True))
 
 
 def random_array(info: TensorInfo, seed: int, index: int, *, extreme: bool = False) -> np.ndarray:

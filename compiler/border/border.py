@@ -11,6 +11,9 @@ from stepwell.border.nodes import BorderNode, array_of_record, array_record
 from stepwell.border.registry import Kind
 from stepwell.runtime.infos import TensorInfo
 
+VOCABULARIES = ("keys_strings", "keys_tensor", "classes_strings", "cats_strings", "string_vocabulary", "int64_vocabulary")
+"""The attributes that list what elements may be."""
+
 
 @dataclass(frozen=True)
 class Border:
@@ -29,6 +32,17 @@ class Border:
     def reads(self) -> frozenset[str]:
         """The names of the values that nodes in Python read, and of outputs."""
         return frozenset(name for node in (*self.before, *self.behind) for name in node.inputs) | frozenset(self.outputs)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The strings that nodes before compiled code know and that an element of this input may be one of."""
+        reached, found = {name}, list[str]()
+        for node in self.before:
+            if reached.isdisjoint(node.inputs):
+                continue
+            reached.update(node.outputs)
+            lists = (node.attributes.get(key, ()) for key in VOCABULARIES)
+            found += [text for texts in lists if isinstance(texts, (tuple, np.ndarray)) for text in np.array(texts).reshape(-1).tolist()]
+        return tuple(dict.fromkeys(text for text in found if isinstance(text, str)))
 
     def run_before(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All values that are known before compiled code runs, by name, from the inputs. Raises InputError for data that a node does not take."""
@@ -54,8 +68,8 @@ class Border:
             sizes.update({size: n for size, n in zip(info.shape, given, strict=False) if isinstance(size, str) and n is not None})
         found = {name: Kind.constant(array) for name, array in self.constants.items()}
         for info in self.inputs:
-            given = (shapes or {}).get(info.name, info.shape)
-            shape = tuple(known if now is None else now for known, now in zip(info.shape, given, strict=True)) if given != info.shape else info.shape
+            now = (shapes or {}).get(info.name)
+            shape = info.shape if now is None else tuple(b if n is None else n for b, n in zip(info.shape, now, strict=True))
             found[info.name] = replace(Kind.of(info), shape=tuple(sizes.get(n, n) if isinstance(n, str) else n for n in shape))
         return _inferred(self.before, found)
 

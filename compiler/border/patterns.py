@@ -82,7 +82,12 @@ class _Walk:
         group_before: bool | None = None  # whether the group that just ended varies
         while i < len(text):
             c, ended, group_before = text[i], group_before, None
-            if c == "\\":
+            if text.startswith("\\Q", i):
+                end = text.find("\\E", i)
+                end = len(text) if end < 0 else end
+                yield re.escape(text[i + 2 : end])
+                i = end + 2
+            elif c == "\\":
                 part, i = self._escape(i, inside=False)
                 yield part
             elif c == "[":

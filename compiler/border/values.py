@@ -1,6 +1,7 @@
 """What calls give for inputs of a model that has a border: strings as arrays, maps as dicts."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,8 @@ def as_strings(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
         return array
     out = np.empty(len(elements), STRING)
     for i, element in enumerate(elements):
-        try:
+        with suppress(UnicodeDecodeError):
             out[i] = element.decode() if isinstance(element, bytes) else str(element) if isinstance(element, str) else None
-        except UnicodeDecodeError:
-            pass
         if out[i] is None:
             raise InputError(f"{what}: expected {info}, got {shown(element)} as its element {i}, which is no text")
     return out.reshape(array.shape)
@@ -74,16 +73,3 @@ def _map(what: str, info: TensorInfo, value: Any) -> Map:
     made = Map(value)
     made.dtype = info.dtype
     return made
-
-
-def as_tensors(name: str, value: Any) -> dict[str, np.ndarray] | None:
-    """A list of dicts with the same keys as two tensors, keys and values by rows; None for anything else."""
-    if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
-        return None
-    keys = list(value[0])
-    if any(list(row) != keys for row in value):
-        return None
-    rows = np.array([list(row.values()) for row in value], np.float32).reshape(len(value), len(keys))
-    return {f"{name}.keys": np.array(keys, STRING if isinstance(keys[0], str) else np.int64), f"{name}.values": rows}
-
-

@@ -13,6 +13,7 @@ from stepwell.cli.session import Session
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import file_names
 from stepwell.passes.framework.levels import LEVELS, MEANT
+from stepwell.runtime.infos import tensors_of
 
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
 
@@ -33,7 +34,7 @@ def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arr
         elif kind == "reference":
             results = check(source, outputs, inputs, _reference(source))
         else:
-            results = compare(outputs, run_onnxruntime(source, inputs))
+            results = compare(outputs, tensors_of(run_onnxruntime(source, inputs)))
     print_table((f"against {kind}", *MEASURES), [verdict(r) for r in results])
     wrong = [r.name for r in results if not r.ok]
     if wrong:

@@ -107,3 +107,6 @@ def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
     times = f"{seconds(sum(lowered.timings.values()))}: {level_times(lowered.timings)}" if lowered.timings else "no time"
     parts = [plural(kernels, "distinct kernel")] * (kernels > 0) + [f"weights {quantity(weights, 'B')}"]
     say(f"{options.emit} in {times}; {', '.join(parts)}", file=sys.stderr)
+    if lowered.border is not None:
+        nodes = ", ".join(map(str, (*lowered.border.before, *lowered.border.behind)))
+        say(f"not in it, since they run in Python: {nodes or 'inputs and outputs of strings'}", file=sys.stderr)

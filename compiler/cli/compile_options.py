@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from stepwell.driver.pipeline import Pipeline
     from stepwell.options import CompileOptions
 
-INPUT_HELP = """name=FILE.npy|FILE.npz|FILE.pb|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for an .npz file
-with an array for each. Images must have the input's size; they become channels × height × width (1 channel grey, 3 RGB, 4 RGBA), for
-floating-point inputs divided by 255. Inputs not given are random:0: a standard normal distribution, integers of the whole range of their type
-(0 to 9 where the model may read them as indices, sizes or counts)"""
+INPUT_HELP = """name=FILE.npy|FILE.npz|FILE.pb|FILE.txt|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for
+an .npz file with an array for each. A .txt file has a string on each line. Images must have the input's size; they become channels × height ×
+width (1 channel grey, 3 RGB, 4 RGBA), for floating-point inputs divided by 255. Inputs not given are random:0: a standard normal distribution,
+integers of the whole range of their type (0 to 9 where the model may read them as indices, sizes or counts), strings that the model knows"""
 KINDS_OF_DATA = ("usual", "extreme")
 KINDS_HELP = "what random floats are: usual (the default), or extreme: the ends of the type, subnormal numbers, infinities and NaN among them"
 

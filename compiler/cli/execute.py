@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepwell.analysis.archives import npz_bytes
+from stepwell.border.model import BorderModel
 from stepwell.cli.common import OK
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, say, seconds
 from stepwell.cli.inputs import gather
 from stepwell.cli.session import Session
 from stepwell.cli.shapes import parse_given, shown_free_sizes, usual_values
-from stepwell.runtime.infos import tensors_of
+from stepwell.runtime.infos import is_string, tensors_of, type_name
 
 if TYPE_CHECKING:
     from stepwell.driver.dynamic import DynamicModel
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from stepwell.runtime.model import CompiledModel
 
 Arrays = Mapping[str, np.ndarray]
+COMPILED = ("levels", "reference")
+"""The checks that are of what is compiled alone, without nodes that run in Python."""
 
 
 def execute(session: Session, against: tuple[str, str | None] | None) -> int:
@@ -30,7 +33,8 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
     model = session.compile(options.threads, cache=not options.no_cache)
     given = parse_given(options.shape)
     sizes, extreme = usual_values(given, model.inputs), options.inputs == "extreme"
-    inputs = gather(options.input, model.inputs, sizes=sizes, limits=session.how.limits, extreme=extreme)
+    words = model.border.words if isinstance(model, BorderModel) else lambda name: ()
+    inputs = gather(options.input, model.inputs, sizes=sizes, limits=session.how.limits, extreme=extreme, words=words)
     with Progress() as progress:
         progress.say("run")
         outputs = tensors_of(model.run(inputs))
@@ -44,7 +48,11 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
     if against is not None:
         from stepwell.cli.checks import check_outputs
 
-        status = check_outputs(against, session, inputs, outputs)
+        if isinstance(model, BorderModel) and against[0] in COMPILED:
+            crossing = model.crossing(inputs)
+            status = check_outputs(against, session, crossing, tensors_of(model.inner.run(crossing)))
+        else:
+            status = check_outputs(against, session, inputs, outputs)
     if options.repeat is not None:
         _repeat(model, inputs, options.repeat)
     if options.save is not None:
@@ -52,7 +60,7 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
     return status
 
 
-def _show(model: "CompiledModel | DynamicModel", outputs: Arrays, free: str) -> None:
+def _show(model: "CompiledModel | DynamicModel | BorderModel", outputs: Arrays, free: str) -> None:
     total = sum(model.timings.values())
     say(f"compiled in {seconds(total)}: {level_times(model.timings)}")
     memory = model.memory
@@ -67,13 +75,16 @@ def _show(model: "CompiledModel | DynamicModel", outputs: Arrays, free: str) -> 
 
 def _typed(info: "TensorInfo") -> str:
     """A type with names and expressions for sizes that are free."""
-    return f"{info.dtype.name}[{', '.join(map(str, info.shape))}]"
+    return str(info) if info.form else f"{type_name(info.dtype)}[{', '.join(map(str, info.shape))}]"
 
 
 def _summary(name: str, array: np.ndarray) -> list[str]:
-    kind = f"{array.dtype.name}[{'x'.join(map(str, array.shape))}]"
+    kind = f"{type_name(array.dtype)}[{'x'.join(map(str, array.shape))}]"
     if array.size == 0:
         return [name, kind, "", "", "", "", ""]
+    if is_string(array.dtype):
+        shown = " ".join(map(repr, array.reshape(-1)[:4].tolist()))
+        return [name, kind, "", "", "", "", shown + (" …" if array.size > 4 else "")]
     numbers = array.astype(np.float64)
     first = " ".join(f"{value:.5g}" for value in numbers.flat[:4])
     at = np.unravel_index(int(np.argmax(numbers)), array.shape)
@@ -82,7 +93,7 @@ def _summary(name: str, array: np.ndarray) -> list[str]:
         return [name, kind, f"{numbers.min():.5g}", f"{numbers.max():.5g}", f"{numbers.mean():.5g}", where, first + (" …" if array.size > 4 else "")]
 
 
-def _repeat(model: "CompiledModel | DynamicModel", inputs: Arrays, count: int) -> None:
+def _repeat(model: "CompiledModel | DynamicModel | BorderModel", inputs: Arrays, count: int) -> None:
     import statistics
 
     arrays = [inputs[info.name] for info in model.inputs]
@@ -101,6 +112,7 @@ def _save(outputs: Arrays, where: str) -> None:
     from stepwell.dialects.support.names import file_names
 
     path = Path(where)
+    outputs = {name: array.astype(str) if is_string(array.dtype) else array for name, array in outputs.items()}  # which numpy saves as data
     if path.suffix == ".npz":
         content, names = npz_bytes(outputs)
         write_atomically(path, content)

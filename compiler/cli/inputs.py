@@ -1,19 +1,20 @@
 """Input data from the command line: arrays from files, or seeded random numbers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stepwell.analysis.archives import Archive
 from stepwell.analysis.data_files import DATA_FILES, IMAGES, as_type, picked, read_data
-from stepwell.analysis.random_inputs import random_array
+from stepwell.analysis.random_inputs import random_array, random_value
 from stepwell.cli.common import UsageError
 from stepwell.cli.shapes import sized
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
+from stepwell.runtime.infos import MAP, is_string
 
 if TYPE_CHECKING:
     from stepwell.runtime.infos import TensorInfo
@@ -23,10 +24,11 @@ SEED_DIGITS = 100
 
 def gather(
     specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None,
-    limits: Limits | None = None, *, extreme: bool = False,
-) -> dict[str, np.ndarray]:  # fmt: skip
+    limits: Limits | None = None, *, extreme: bool = False, words: Callable[[str], Sequence[str]] = lambda name: (),
+) -> dict[str, Any]:  # fmt: skip
     """An array for each of the model's inputs: what the specifications say, random data of a `seed` for the rest, with `extreme` floats or not.
 
+    `words` says for an input of strings what these are chosen from, if it knows any.
     Free sizes of random data, by name, are those of the data that are read, else those of `sizes`. Raises UsageError for a specification that makes
     no sense or an unknown name, InputError for a file that cannot be read or used, LimitError for one that holds more than `limits` allow.
     """
@@ -44,7 +46,7 @@ def gather(
     found = {}
     for index, (name, info) in enumerate(infos.items()):
         data = given.get(name, seed)
-        found[name] = data if isinstance(data, np.ndarray) else _random(sized(info, numbers), data, index, extreme)
+        found[name] = data if isinstance(data, np.ndarray) else _random(sized(info, numbers), data, index, extreme, words(name))
     return found
 
 
@@ -77,7 +79,7 @@ def load(info: "TensorInfo", what: str, limits: Limits | None = None) -> np.ndar
     if not path.is_file():
         raise InputError(f"input '{info.name}': there is no file {what}")
     if path.suffix.lower() not in DATA_FILES:
-        raise UsageError(f"input '{info.name}': expected a file .npy, .npz, .pb or an image ({', '.join(IMAGES)}), got {what}")
+        raise UsageError(f"input '{info.name}': expected a file .npy, .npz, .pb, .txt or an image ({', '.join(IMAGES)}), got {what}")
     return read_data(path, info, limits)
 
 
@@ -87,10 +89,12 @@ def _seed(info: "TensorInfo", digits: str) -> int:
     return int(digits)
 
 
-def _random(info: "TensorInfo", seed: int, index: int, extreme: bool) -> np.ndarray:
+def _random(info: "TensorInfo", seed: int, index: int, extreme: bool, words: Sequence[str]) -> Any:
+    if info.form == (MAP,):
+        return random_value(info, seed, index, words)
     if info.form:
         raise UsageError(f"input '{info.name}' is {info}: say what it consists of, as in --shape {info.name}=1x3,2x3 (or {info.name}=nothing)")
     if not all(isinstance(size, int) for size in info.shape):
         example = "x".join(str(size) if isinstance(size, int) else "1" for size in info.shape)
         raise UsageError(f"input '{info.name}' {info} has free dimensions: give data for it, or its shape as in --shape {info.name}={example}")
-    return random_array(info, seed, index, extreme=extreme)
+    return random_value(info, seed, index, words) if is_string(info.dtype) else random_array(info, seed, index, extreme=extreme)

@@ -16,6 +16,7 @@ from stepwell.dialects.support.errors import UnsupportedError
 if TYPE_CHECKING:
     import onnx
 
+    from stepwell.border.border import Border
     from stepwell.dialects.graph import GraphOp
     from stepwell.importer import ImportedModel
     from stepwell.options import CompileOptions
@@ -56,24 +57,29 @@ def run(options: argparse.Namespace) -> int:
         progress.say("import")
         source = read_source(options.model)
         imported, unsupported = None, None
+        inputs: list[TensorInfo] = []
         try:
             imported = import_model(options.model, make_context(), shapes=how.shapes, limits=how.limits)
         except UnsupportedError as error:
             unsupported = error
     _show_header(source.model)
     if imported is not None:
-        rows = [[kind, name, str(t)] for kind, side in (("input", imported.inputs), ("output", imported.outputs)) for name, t in side]
+        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        if imported.border is not None:
+            inputs, outputs = list(imported.border.inputs), list(imported.border.described(outputs))
+        rows = [[kind, info.name, str(info)] for kind, side in (("input", inputs), ("output", outputs)) for info in side]
     else:
         rows = [["input", v.name, _declared(v)] for v in source.model.graph.input if v.name not in source.initializers]
         rows += [["output", v.name, _declared(v)] for v in source.model.graph.output]
     print_table(("", "name", "type"), rows)
-    inputs = [] if imported is None else [TensorInfo.of(name, kind) for name, kind in imported.inputs]
     free = shown_free_sizes(parse_given(options.shape), inputs)
     if free:
         say(f"free sizes: {free} (types of outputs say what follows from them)\n")
     if imported is not None and imported.is_general:
         _show_what_needs_numbers(options.model, how)
     _show_operators(source.model)
+    if imported is not None and imported.border is not None:
+        _show_border(imported.border)
     if imported is not None:
         _show_graph(imported)
     if unsupported is not None:
@@ -170,11 +176,15 @@ def _declared(value: "onnx.ValueInfoProto") -> str:
     """The type of an input or output as the file declares it."""
     from onnx import helper
 
+    from stepwell.importer.border import input_kind
     from stepwell.importer.structure import structured
 
     whole = structured(value.name, value.type)
     if whole is not None:
         return str(whole)
+    kind = input_kind(value)
+    if kind is not None and kind.form:
+        return str(kind.info(value.name))
     if value.type.WhichOneof("value") != "tensor_type":
         return str(value.type.WhichOneof("value"))
     tensor = value.type.tensor_type
@@ -195,6 +205,13 @@ def _show_operators(model: "onnx.ModelProto") -> None:
         for (domain, name), count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     ]
     print_table(("operator", "domain", "opset", "nodes"), rows, numbers=(2, 3))
+
+
+def _show_border(border: "Border") -> None:
+    """The nodes that run in Python."""
+    sides = (("before what is compiled", border.before), ("behind it", border.behind))
+    rows = [[where, node.name, node.operator, node.domain or "ai.onnx"] for where, nodes in sides for node in nodes]
+    print_table(("runs in Python", "node", "operator", "domain"), rows)
 
 
 @dataclass

@@ -20,6 +20,7 @@ from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
     from stepwell.analysis.explain import Explanation
+    from stepwell.border.model import BorderModel
     from stepwell.driver.artifact import Artifact
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.driver.lowered import Lowered
@@ -122,7 +123,7 @@ class Session:
             return self.read()
         return lower(self.options.model, LEVELS[0], options=replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})}))
 
-    def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel":
+    def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel | BorderModel":
         """Code for the model; `cache` is whether it, or its kernels, may be what was compiled before."""
         if self.options.start is not None:
             from stepwell.driver.lowering import code_level

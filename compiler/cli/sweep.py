@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.analysis.random_inputs import random_array
+from stepwell.border.model import BorderModel
 from stepwell.cli.common import UsageError
 from stepwell.cli.display import Progress, plural, print_table, say, seconds
 from stepwell.cli.session import Session
@@ -45,6 +46,8 @@ def sweep(session: Session, rounds: int) -> None:
     """
     options = session.options
     general = _compiled(session, replace(session.how, specialise="never"))
+    if isinstance(general, BorderModel):
+        raise UsageError(f"--sweep is for a model that is all compiled: nodes of {options.model} run in Python (stepwell inspect lists them)")
     if not isinstance(general, DynamicModel):
         raise UsageError(f"--sweep is for a model with free sizes: {options.model} has none left")
     own = _compiled(session, replace(session.how, specialise="always"))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepwell.border.border import Border
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
@@ -35,6 +36,8 @@ class Lowered:
     timings: dict[str, float] = field(default_factory=dict)
     assumptions: list[Assumption] = field(default_factory=list)
     """What the sizes of inputs must fulfil for the types of the module to be right."""
+    border: Border | None = None
+    """The nodes of an ONNX model that run in Python, and are not in the module."""
     snapshots: dict[str, ir.Operation] = field(default_factory=dict)
     """Snapshots of the module at each level passed so far."""
 

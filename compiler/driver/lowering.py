@@ -207,7 +207,7 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
 def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
     """An imported model at the topmost level."""
     state = PassState(weights=imported.weights, target=resolve(options.machine), schedules=options.schedules, budget=imported.budget)
-    lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, options, passes, {"graph": seconds})
+    lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, options, passes, {"graph": seconds}, border=imported.border)
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs
         hints = {**usual_sizes(imported.inputs), **(options.size_hints or {})}

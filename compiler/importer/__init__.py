@@ -95,10 +95,10 @@ def import_model(
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
-    `shapes` fixes free dimensions of inputs (the model's, and what its border makes for the compiled part) by input name, and says what sequences and optionals consist of: each is then as many inputs that
-    are tensors (see `fix_structure`). `constants` turns inputs into constants (for axes, sizes and the like, which must
-    be known). Unless `same_names`, free dimensions of one name may have different sizes; unless `same_data_sizes`, each
-    of the sizes that data tell may be 1 where they are broadcast.
+    `shapes` fixes free dimensions of inputs (the model's, and those of the compiled part that its border makes) by name, and says
+    what sequences and optionals consist of: each is then as many inputs that are tensors (see `fix_structure`). `constants` turns inputs
+    into constants (for axes, sizes and the like, which must be known). Unless `same_names`, free dimensions of one name may have different
+    sizes; unless `same_data_sizes`, each of the sizes that data tell may be 1 where they are broadcast.
     Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
     listing every unsupported node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model
     would cost more than `limits` allow. A departure from the standard whose meaning is clear is accepted with a ModelWarning.

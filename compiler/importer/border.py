@@ -12,6 +12,7 @@ from stepwell.border.border import Border
 from stepwell.border.nodes import BorderNode
 from stepwell.border.registry import NUMBER, Kind, Operator, find_operator
 from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.importer.attributes import attribute_value
 from stepwell.importer.border_spelling import spell_out
@@ -19,7 +20,8 @@ from stepwell.importer.functions import domain_of
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.source import Source, nested_nodes
 from stepwell.importer.structure import structured
-from stepwell.importer.tensors import DTYPES, dtype_name
+from stepwell.importer.symbols import Symbols
+from stepwell.importer.tensors import DTYPES, SUPPORTED_DTYPES, dtype_name, string_array
 from stepwell.importer.validation import FunctionKey, function_key
 from stepwell.runtime.infos import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_string
 
@@ -51,23 +53,11 @@ def operator_of(node: NodeProto, opsets: Mapping[str, int], functions: Iterable[
 
 def border_attributes(node: NodeProto) -> dict[str, Any]:
     """The attributes of a node, tensors of strings among them. Raises ModelError or UnsupportedError."""
-    return {a.name: _strings(a.t) if _is_text(a) else attribute_value(a) for a in node.attribute}
+    return {a.name: string_array(a.t) if _is_text(a) else attribute_value(a) for a in node.attribute}
 
 
 def _is_text(attribute: AttributeProto) -> bool:
     return attribute.type == AttributeProto.TENSOR and attribute.t.data_type == TensorProto.STRING
-
-
-def _strings(tensor: TensorProto) -> np.ndarray:
-    """The array of a tensor of strings. Raises ModelError if its data is damaged."""
-    if any(dim < 0 for dim in tensor.dims) or int(np.prod(tensor.dims, dtype=object)) != len(tensor.string_data):
-        raise ModelError(f"tensor '{tensor.name}' (string, shape {list(tensor.dims)}) has {len(tensor.string_data)} elements")
-    out = np.empty(len(tensor.string_data), STRING)
-    try:
-        out[:] = [text.decode() for text in tensor.string_data]
-    except UnicodeDecodeError:
-        raise ModelError(f"tensor '{tensor.name}' has a string that is not UTF-8 text") from None
-    return out.reshape(tuple(tensor.dims))
 
 
 def _of_strings(node: NodeProto, operator: Operator | None) -> bool:
@@ -89,7 +79,7 @@ def _has_any(model: ModelProto, opsets: Mapping[str, int], functions: set[Functi
 
 
 def input_kind(value: ValueInfoProto) -> Kind | None:
-    """What an input of strings or maps is; None for any other."""
+    """What an input of strings or maps is, but for its shape; None for any other."""
     kind, form = value.type, []
     if kind.WhichOneof("value") == "sequence_type" and kind.sequence_type.elem_type.WhichOneof("value") == "map_type":
         kind, form = kind.sequence_type.elem_type, [SEQUENCE]
@@ -100,20 +90,15 @@ def input_kind(value: ValueInfoProto) -> Kind | None:
         keys = STRING if kind.map_type.key_type == TensorProto.STRING else np.dtype(np.int64)
         return Kind(STRING if held == TensorProto.STRING else to_numpy(DTYPES[held]), (), (*form, MAP), keys)
     if kind.WhichOneof("value") == "tensor_type" and kind.tensor_type.elem_type == TensorProto.STRING:
-        return Kind(STRING, _declared_shape(value))
+        return Kind(STRING, UNRANKED)
     return None
 
 
-def _declared_shape(value: ValueInfoProto) -> tuple[int | str | None, ...]:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return UNRANKED
-    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or None for d in tensor.shape.dim)
-
-
-def _info(value: ValueInfoProto) -> TensorInfo:
+def _info(value: ValueInfoProto, symbols: Symbols) -> TensorInfo:
     """The description of an input. Raises UnsupportedError for one of a type that is not supported."""
     kind = input_kind(value)
+    if kind is not None and is_string(kind.dtype) and not kind.form:
+        return TensorInfo(value.name, _named_shape(value, symbols), STRING)
     if kind is not None:
         return kind.info(value.name)
     whole = structured(value.name, value.type)
@@ -121,9 +106,19 @@ def _info(value: ValueInfoProto) -> TensorInfo:
         return whole
     elem_type = value.type.tensor_type.elem_type
     if value.type.WhichOneof("value") != "tensor_type" or elem_type not in DTYPES:
-        what = dtype_name(elem_type) if value.type.WhichOneof("value") == "tensor_type" else str(value.type.WhichOneof("value"))
-        raise UnsupportedError(f"input '{value.name}': {what} is not supported")
-    return TensorInfo(value.name, _declared_shape(value), to_numpy(DTYPES[elem_type]))
+        what = f"element type {dtype_name(elem_type)}" if value.type.WhichOneof("value") == "tensor_type" else str(value.type.WhichOneof("value"))
+        raise UnsupportedError(f"input '{value.name}': {what} is not supported; supported: tensors of {SUPPORTED_DTYPES} or strings, maps of such")
+    return TensorInfo(value.name, _named_shape(value, symbols), to_numpy(DTYPES[elem_type]))
+
+
+def _named_shape(value: ValueInfoProto, symbols: Symbols) -> tuple[int | str | None, ...]:
+    """The shape of an input with a name for each free size, as the compiled part has it."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return UNRANKED
+    sizes = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
+    named = symbols.of_input(value.name, TensorType("i1", sizes), tensor.shape)  # of what type does not matter
+    return tuple(size if isinstance(size, int) or size is None else str(size) for size in named.shape)
 
 
 def _reads(node: NodeProto) -> list[str]:
@@ -158,7 +153,8 @@ class _Parting:
         graph, weights = self.source.model.graph, self.source.initializers
         self._texts = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.STRING}
         self._inputs = [value for value in graph.input if value.name not in weights]
-        self.infos = [_info(value) for value in self._inputs]
+        symbols = Symbols(self._inputs)
+        self.infos = [_info(value, symbols) for value in self._inputs]
         self._kinds: dict[str, Kind] = {info.name: Kind.of(info) for info in self.infos}
         self._early = {*self._kinds, *weights, ""}
         """The values that are known, or could be, before compiled code runs."""
@@ -225,7 +221,7 @@ class _Parting:
         if name in self._kinds:
             return
         if name in self._texts or name in self.source.initializers:
-            array = _strings(self._texts[name]) if name in self._texts else self.source.initializers[name]()
+            array = string_array(self._texts[name]) if name in self._texts else self.source.initializers[name]()
             self.constants[name] = array
             self._kinds[name] = Kind.constant(array)
         elif name in self._spare:
@@ -249,7 +245,7 @@ class _Parting:
         returned += [known.get(name, _untyped(name)) for name in taken if name not in {value.name for value in returned}]
         reads = {name for node in self.compiled for name in _reads(node)} | {value.name for value in returned}
         in_python = border.reads
-        inputs = [v for v in self._inputs if v.name not in self._foreign and (v.name in reads or v.name not in in_python)]
+        inputs = [v for v in self._inputs if v.name not in self._foreign and (v.name in reads or (returned and v.name not in in_python))]
         before = dict.fromkeys(name for node in self.before for name in node.outputs if name in reads and name not in made)
         inputs += [_value_info(name, self._kinds[name]) for name in before]
         declared = [v for v in graph.input if v.name in weights and v.name in reads]
@@ -262,7 +258,7 @@ class _Parting:
         ]  # fmt: skip
         copies = {name: [deepcopy(entry) for entry in listed] for name, listed in entries}
         for name, listed in copies.items():
-            graph.ClearField(name)  # type: ignore[arg-type]
+            graph.ClearField(name)
             getattr(graph, name).extend(listed)
         return border
 

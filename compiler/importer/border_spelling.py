@@ -46,9 +46,7 @@ def spell_out(model: ModelProto, opsets: Mapping[str, int], functions: Iterable[
     return versions
 
 
-def _encoded(
-    node: NodeProto, texts: str, numbers: str, version: int, taken: dict[str, int], values: dict[str, int]
-) -> tuple[NodeProto, NodeProto]:
+def _encoded(node: NodeProto, texts: str, numbers: str, version: int, taken: dict[str, int], values: dict[str, int]) -> tuple[NodeProto, NodeProto]:
     given = [text for a in node.attribute if a.name == texts for text in a.strings]
     places = {text: number for number, text in enumerate(dict.fromkeys(given))}
     between = unique_name(f"{node.input[0]}.numbers", values)

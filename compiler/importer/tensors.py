@@ -15,6 +15,7 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError, shown
 from stepwell.dialects.support.files import open_plain, read_into
 from stepwell.dialects.support.numbers import whole_number
 from stepwell.runtime.buffers import aligned_empty
+from stepwell.runtime.infos import STRING
 
 DTYPES: dict[int, str] = {
     TensorProto.BOOL: "i1",
@@ -109,6 +110,18 @@ def tensor_array(tensor: TensorProto) -> np.ndarray:
         return np.asarray(numpy_helper.to_array(tensor)).astype(to_numpy(dtype), copy=False)
     except (ValueError, TypeError) as error:
         raise ModelError(f"tensor '{tensor.name}' ({dtype_name(tensor.data_type)}, shape {list(tensor.dims)}): {error}") from None
+
+
+def string_array(tensor: TensorProto) -> np.ndarray:
+    """The array, of Python's strings, of a TensorProto of strings. Raises ModelError, naming the tensor, if its data is damaged."""
+    if any(dim < 0 for dim in tensor.dims) or int(np.prod(tensor.dims, dtype=object)) != len(tensor.string_data):
+        raise ModelError(f"tensor '{tensor.name}' (string, shape {list(tensor.dims)}) has {len(tensor.string_data)} elements")
+    out = np.empty(len(tensor.string_data), STRING)
+    try:
+        out[:] = [text.decode() for text in tensor.string_data]
+    except UnicodeDecodeError:
+        raise ModelError(f"tensor '{tensor.name}' has a string that is not UTF-8 text") from None
+    return out.reshape(tuple(tensor.dims))
 
 
 @dataclass

@@ -9,6 +9,7 @@ from onnx import helper, shape_inference
 from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
 from onnx.backend.base import Device as OnnxDevice
 
+from stepwell.border.model import BorderModel
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.compilation import compile as compile_model
 from stepwell.driver.dynamic import DynamicModel
@@ -18,7 +19,7 @@ from stepwell.runtime.model import CompiledModel
 class StepwellRep(BackendRep):
     """A prepared model."""
 
-    def __init__(self, model: CompiledModel | DynamicModel) -> None:
+    def __init__(self, model: CompiledModel | DynamicModel | BorderModel) -> None:
         self.model = model
         self._outputs = namedtupledict("Outputs", [info.name for info in model.outputs])
 

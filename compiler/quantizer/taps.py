@@ -13,6 +13,7 @@ from stepwell.importer.source import copy_without
 from stepwell.quantizer.graphs import check_has, input_infos, value_types
 
 if TYPE_CHECKING:
+    from stepwell.border.model import BorderModel
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.runtime.model import CompiledModel
 
@@ -49,7 +50,7 @@ class Tapped:
         self._infos = input_infos(model)
         self._tapped = with_outputs(model, self.names)
         self._compile = partial(compile, self._tapped, threads=threads, cache=cache)
-        self._made: OrderedDict[tuple[tuple[int, ...], ...], CompiledModel | DynamicModel] = OrderedDict()
+        self._made: OrderedDict[tuple[tuple[int, ...], ...], CompiledModel | DynamicModel | BorderModel] = OrderedDict()
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The values by name, of one run on `inputs`. Raises InputError if an array is missing or does not fit; what `stepwell.compile` raises."""
@@ -57,7 +58,7 @@ class Tapped:
         known = {**self._stored, **{info.name: inputs[info.name] for info in self._infos}}
         return {name: results[name] if name in results else known[name] for name in self.names}
 
-    def _model(self, inputs: Mapping[str, np.ndarray]) -> "CompiledModel | DynamicModel":
+    def _model(self, inputs: Mapping[str, np.ndarray]) -> "CompiledModel | DynamicModel | BorderModel":
         """What is compiled for the shapes of these inputs: with all sizes known, more models can be."""
         free = [info.name for info in self._infos if not all(isinstance(size, int) for size in info.shape) and info.name in inputs]
         key = tuple(np.shape(inputs[name]) for name in free)

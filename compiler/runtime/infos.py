@@ -150,7 +150,12 @@ def tensors_of(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def arrays_of(name: str, value: Any) -> dict[str, np.ndarray]:
-    """The tensors of which a sequence or an optional consists that is given for an input, by name."""
+    """The tensors of which a sequence or an optional consists, by name; of maps with the same keys these, and the values with a row for each map."""
     if value is None:
         return {}
+    maps = [value] if isinstance(value, dict) else value if isinstance(value, list) and all(isinstance(row, dict) for row in value) else None
+    if maps and all(row.keys() == maps[0].keys() for row in maps):
+        keys = sorted(maps[0])
+        values = np.array([[row[key] for key in keys] for row in maps], np.float32).reshape(len(maps), len(keys))
+        return {f"{name}.keys": np.array(keys, STRING if keys and isinstance(keys[0], str) else np.int64), f"{name}.values": values}
     return {part_name(name, i): array for i, array in enumerate(value if isinstance(value, (list, tuple)) else [value])}

@@ -65,5 +65,3 @@ def cast(*, to: int, saturate: int = 1, round_mode: str = "up") -> Prepared:
         return as_numbers(x, dtype) if is_string(x.dtype) else x.astype(dtype)
 
     return Prepared(run, lambda x: Kind(dtype, x.shape))
-
-

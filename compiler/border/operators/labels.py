@@ -75,7 +75,7 @@ def category_mapper(
 
 def _has_strings(attributes: Mapping[str, Any]) -> bool:
     tables = (attributes.get(f"{what}_{kind}") for what in ("keys", "values") for kind in ("strings", "tensor"))
-    return any(isinstance(table, np.ndarray) and is_string(table.dtype) or isinstance(table, tuple) for table in tables)
+    return any(isinstance(table, tuple) or (isinstance(table, np.ndarray) and is_string(table.dtype)) for table in tables)
 
 
 @border_operator("LabelEncoder", since=2, domain=ML, of_strings=_has_strings)

@@ -90,5 +90,3 @@ def _cast(given: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if is_string(dtype):
         return given if is_string(given.dtype) else as_strings(given)
     return as_numbers(given, dtype) if is_string(given.dtype) else given.astype(dtype)
-
-

@@ -32,7 +32,7 @@ def constant(
 ) -> Prepared:
     numbers = [(value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)]
     given = [np.array(number, dtype) for number, dtype in numbers if number is not None]
-    given += [strings([value_string]).reshape(())] * (value_string is not None) + [strings(value_strings or ())] * (value_strings is not None)
+    given += [strings([value_string or ""]).reshape(())] * (value_string is not None) + [strings(value_strings or ())] * (value_strings is not None)
     given += [] if value is None else [value]
     if len(given) != 1:
         raise ModelError(f"it must have one value, got {len(given)}")
@@ -123,7 +123,7 @@ def unsqueeze_1(*, axes: Sequence[int]) -> Prepared:
 
 @border_operator("Unsqueeze", since=13)
 def unsqueeze() -> Prepared:
-    return Prepared(lambda x, axes: np.expand_dims(x, _listed(axes)), lambda x, axes: _unsqueezed(x, _listed(axes.array)))
+    return Prepared(lambda x, axes: np.expand_dims(x, _listed(axes) or ()), lambda x, axes: _unsqueezed(x, _listed(axes.array)))
 
 
 @border_operator("Concat", since=4)
@@ -184,9 +184,7 @@ def array_feature_extractor() -> Prepared:
 
 @border_operator("Slice", since=10)
 def slice_() -> Prepared:
-    def run(
-        x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None
-    ) -> np.ndarray:
+    def run(x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None = None, steps: np.ndarray | None = None) -> np.ndarray:
         chosen = [slice(None)] * x.ndim
         places = range(len(starts)) if axes is None else axes.tolist()
         jumps = [1] * len(starts) if steps is None else steps.tolist()
