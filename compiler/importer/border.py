@@ -29,7 +29,7 @@ WHERE = "strings and maps are supported at the border of a model, before and beh
 
 
 def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
-    """Take the nodes at the border out of a model whose nodes are in order, in place; None if there are none, and nothing changes then.
+    """Take the nodes at the border, and those of strings that nothing uses, out of a model whose nodes are in order, in place; None if it has no border.
 
     The model's inputs are then those of its nodes that are left, with what nodes of the border make for these; its outputs, what those make that
     are the model's or that nodes of the border take. Raises UnsupportedError or ModelError, naming the nodes, for strings and maps elsewhere.
@@ -42,7 +42,8 @@ def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
     parting = _Parting(source, versions, functions)
     parting.walk(_used(model, versions, functions))
     parting.problems.raise_any()
-    return parting.part() if parting.before or parting.behind or parting.kinds_are_foreign else None
+    border = parting.part()
+    return border if border.before or border.behind or parting.has_foreign else None
 
 
 def operator_of(node: NodeProto, opsets: Mapping[str, int], functions: Iterable[FunctionKey]) -> Operator | None:
@@ -166,7 +167,7 @@ class _Parting:
         self._lost: set[str] = set()
 
     @property
-    def kinds_are_foreign(self) -> bool:
+    def has_foreign(self) -> bool:
         """Whether an input or an output is of strings or maps."""
         return bool(self._foreign)
 

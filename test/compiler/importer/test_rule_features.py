@@ -144,7 +144,7 @@ def test_label_encoder_with_tensors(kind: Any, result: Any) -> None:
         (node("Normalizer", norm="L3"), UnsupportedError, "norm='L3'"),
         (node("Imputer"), ModelError, "imputed_value_floats and no other"),
         (node("Imputer", imputed_value_floats=[1.0], imputed_value_int64s=[1]), ModelError, "imputed_value_floats and no other"),
-        (node("OneHotEncoder", cats_strings=["a"]), UnsupportedError, "categories that are strings"),
+        (node("OneHotEncoder", cats_strings=["a"]), ModelError, "its keys are of type string, its input is not"),
         (node("LabelEncoder", keys_floats=[1.0], values_floats=[1.0, 2.0]), ModelError, "as many keys as values"),
         (node("FeatureVectorizer", inputdimensions=[1, 2]), ModelError, "an entry for each of 1 inputs, got 2"),
     ],

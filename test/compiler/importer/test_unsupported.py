@@ -102,11 +102,11 @@ def test_outputs_that_are_not_made() -> None:
 
 def test_inputs_of_foreign_types() -> None:
     proto = model([node("Relu", ["x"])], {"x": X}, {"y": X})
-    proto.graph.input.append(helper.make_tensor_value_info("text", TensorProto.STRING, [2]))
+    proto.graph.input.append(helper.make_tensor_value_info("complex", TensorProto.COMPLEX64, [2]))
     proto.graph.input.append(helper.make_tensor_sequence_value_info("list", TensorProto.FLOAT, [2]))
     with pytest.raises(UnsupportedError) as error:
         import_model(proto, context())
-    assert "input 'text': element type string is not supported; supported: tensors of bool, 2- to 64-bit integers, float4e2m1" in str(error.value)
+    assert "input 'complex': element type complex64 is not supported; supported: tensors of bool, 2- to 64-bit integers, float4e2m1" in str(error.value)
     assert "input 'list': sequence type is not supported" in str(error.value)
 
 
@@ -127,8 +127,9 @@ def test_attributes(made: NodeProto, data: np.ndarray, reason: str) -> None:
 
 
 def test_strings() -> None:
-    nodes = [node("Constant", [], ["s"], value_string="text"), node("Relu", ["x"])]
-    assert "attribute value_string='text' is not supported; supported attributes: value, value_float" in message(nodes)
+    """Inside a model; test/compiler/border is about those at its border."""
+    nodes = [node("Constant", [], ["s"], value_string="text"), node("Relu", ["s"], ["t"]), node("Relu", ["x"])]
+    assert "its input 's' is of strings or maps, which is not supported here; strings and maps are supported at the border" in message(nodes)
 
 
 def test_rules_of_plugins() -> None:
