@@ -10,12 +10,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import stepwell.border.operators
 import stepwell.passes  # noqa: F401  (registers the passes)
+from stepwell.border.registry import all_operators
 from stepwell.dialects.core.attributes import Sizes
 from stepwell.dialects.core.mlir import operand_fields, result_fields
 from stepwell.dialects.graph import GraphOp, op_classes
 from stepwell.dialects.graph.base import attribute_names, field_type
 from stepwell.dialects.support.limits import DEFAULT, Limits
+from stepwell.importer.border_spelling import CLASSIFIERS, ENCODERS
 from stepwell.importer.registry import all_rules
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.registry import passes
@@ -91,8 +94,19 @@ def onnx_operators() -> str:
         + NOTE
         + f"{len(rows)} operators have an importer rule; others are imported through their ONNX function body where they have one. "
         "What a rule does not support is reported for each node. [onnx-types.md](onnx-types.md) says which element types of each version were run."
-        "\n\n" + table(["operator", "domain", "rules since opset"], rows)
+        "\n\n" + table(["operator", "domain", "rules since opset"], rows) + in_python()
     )
+
+
+def in_python() -> str:
+    """The operators that run in Python at the border of a model, and those that are spelled by these."""
+    versions: dict[tuple[str, str], list[str]] = {}
+    for entry in all_operators():
+        versions.setdefault((entry.domain, entry.name), []).append(str(entry.since))
+    rows = [[f"`{name}`", domain or "ai.onnx", ", ".join(since)] for (domain, name), since in sorted(versions.items())]
+    spelled = ", ".join(f"`{name}`" for name in sorted([*CLASSIFIERS, *(name for _, name in ENCODERS)]))
+    text = f"Nodes of strings and maps at the [border of a model](../strings.md) run in Python. Of {spelled}, the strings do; the rest is compiled."
+    return f"\n## In Python\n\n{text}\n\n" + table(["operator", "domain", "since opset"], rows)
 
 
 def limits() -> str:

@@ -29,10 +29,11 @@ WHERE = "strings and maps are supported at the border of a model, before and beh
 
 
 def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
-    """Take the nodes at the border, and those of strings that nothing uses, out of a model whose nodes are in order, in place; None if it has no border.
+    """Take the nodes at the border out of a model whose nodes are in order, in place, with those of strings that nothing uses.
 
-    The model's inputs are then those of its nodes that are left, with what nodes of the border make for these; its outputs, what those make that
-    are the model's or that nodes of the border take. Raises UnsupportedError or ModelError, naming the nodes, for strings and maps elsewhere.
+    None if it has no border. The model's inputs are then those of its nodes that are left, with what nodes of the border make for these; its
+    outputs, what those make that are the model's or that nodes of the border take. Raises UnsupportedError or ModelError, naming the nodes, for
+    strings and maps elsewhere.
     """
     model = source.model
     functions = {function_key(function) for function in model.functions}

@@ -40,9 +40,8 @@ def build(
 ) -> ModelProto:  # fmt: skip
     """A model; outputs are given as names, of any type, or as declarations."""
     tensors = [
-        helper.make_tensor(name, TensorProto.STRING if a.dtype == object else helper.np_dtype_to_tensor_dtype(a.dtype), a.shape, a.reshape(-1).tolist())
-        for name, a in (weights or {}).items()
-    ]  # fmt: skip
+        helper.make_tensor(name, of_array(name, a).type.tensor_type.elem_type, a.shape, a.reshape(-1).tolist()) for name, a in (weights or {}).items()
+    ]
     results = [helper.make_empty_tensor_value_info(out) if isinstance(out, str) else out for out in outputs]
     graph = helper.make_graph(list(nodes), "g", list(inputs), results, tensors)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(ML, ml), helper.make_opsetid(MICROSOFT, 1)]
@@ -60,12 +59,15 @@ def of_runtime(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def assert_same(got: Any, want: Any) -> None:
     """Equal strings, types and shapes; numbers and the values of maps within a rounding or two."""
     if isinstance(want, list):
-        assert isinstance(got, list) and [row.keys() for row in got] == [row.keys() for row in want]
+        assert isinstance(got, list)
+        assert [row.keys() for row in got] == [row.keys() for row in want]
         for ours, theirs in zip(got, want, strict=True):
             np.testing.assert_allclose(list(ours.values()), [theirs[key] for key in ours], rtol=1e-5, atol=1e-6)
         return
-    assert got.dtype == want.dtype and got.shape == want.shape
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
     if want.dtype == object:
-        assert got.tolist() == want.tolist() and all(type(text) is str for text in got.reshape(-1))
+        assert got.tolist() == want.tolist()
+        assert all(type(text) is str for text in got.reshape(-1))
     else:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -36,7 +36,8 @@ def check(op: str, *arrays: np.ndarray, outputs: int = 1, domain: str = "", vers
     for (name, got), expected in zip(node.run(inputs).items(), want, strict=True):
         assert_same(got, np.asarray(expected, object) if got.dtype == object else np.asarray(expected))
         assert kinds[name].dtype == got.dtype
-        assert len(kinds[name].shape) == got.ndim and all(size in (None, n) for size, n in zip(kinds[name].shape, got.shape, strict=True))
+        assert len(kinds[name].shape) == got.ndim
+        assert all(size in (None, n) for size, n in zip(kinds[name].shape, got.shape, strict=True))
 
 
 @every("change", ["NONE", "LOWER", "UPPER"])
@@ -83,34 +84,18 @@ def test_string_concat() -> None:
     check("StringConcat", column("a", "b"), strings("c", "", "é"))
 
 
-FULL = [r"www\.[\w.-]+\.\bcom\b", r"(\W|^)[\w.\-]{0,25}@(yahoo|gmail)\.com(\W|$)", "a|ab", "[[:alpha:]]+", r"\x{e9}", "a$", "^a", r"a\z", "[^a]",
-        r"\d+", ".*", "(?s).*", "(?i)ABC", "a{2,3}", "a{2}", "a{,2}", "(?P<x>a)b", "[]a]", r"[\w-]+", "x*?", r"\Qa.b\E", "[a&&b]", r"\D\S", r"\s+"]  # fmt: skip
+FULL = [
+    r"www\.[\w.-]+\.\bcom\b", r"(\W|^)[\w.\-]{0,25}@(yahoo|gmail)\.com(\W|$)", "a|ab", "[[:alpha:]]+", r"\x{e9}", "a$", "^a", r"a\z", "[^a]", r"\d+",
+    ".*", "(?s).*", "(?i)ABC", "a{2,3}", "a{2}", "a{,2}", "(?P<x>a)b", "[]a]", r"[\w-]+", "x*?", r"\Qa.b\E", "[a&&b]", r"\D\S", r"\s+",
+]  # fmt: skip
+WORDS_TO_MATCH = (
+    "www.google.com", "a", "ab", "é", "a\n", "aaa", "abc", "ABC", "a.b", "", "me@yahoo.com", "]", "&", "12", "\u0663", "a{,2}", "-_", "\x0b", "\xa0",
+)  # fmt: skip
 
 
 @every("pattern", FULL)
 def test_regex_full_match(pattern: str) -> None:
-    words = (
-        "www.google.com",
-        "a",
-        "ab",
-        "é",
-        "a\n",
-        "aaa",
-        "abc",
-        "ABC",
-        "a.b",
-        "",
-        "me@yahoo.com",
-        "]",
-        "&",
-        "12",
-        "٣",
-        "a{,2}",
-        "-_",
-        "\x0b",
-        "\u00a0",
-    )
-    check("RegexFullMatch", strings(*words), pattern=pattern)
+    check("RegexFullMatch", strings(*WORDS_TO_MATCH), pattern=pattern)
 
 
 @every(
@@ -149,10 +134,16 @@ def test_text_as_numbers(to: int, texts: tuple[str, ...]) -> None:
     check("Cast", strings(*texts), to=to)
 
 
-@every(
-    ("to", "text", "said"),
-    [(1, "abc", "no number"), (7, "1.7", "no whole number"), (2, "300", "does not hold"), (7, "", "no whole number"), (1, "1_0", "no n")],
-)
+BAD_NUMBERS = [
+    (1, "abc", "no number"),
+    (7, "1.7", "no whole number"),
+    (2, "300", "does not hold"),
+    (7, "", "no whole number"),
+    (1, "1_0", "no number"),
+]
+
+
+@every(("to", "text", "said"), BAD_NUMBERS)
 def test_text_that_is_no_number(to: int, text: str, said: str) -> None:
     with pytest.raises(InputError, match=rf'Cast "the_node", which runs in Python: element 1 is .*{said}'):
         made("Cast", {"x": TEXTS}, 1, "", 21, {"to": to})[0].run({"x": strings("1", text)})

@@ -15,7 +15,7 @@ LIGHT = Path(loader.DATA_DIR) / "light"
 
 # Operators that have neither a rule nor a definition by ONNX that helps, in any opset, each with the reason.
 UNCOVERED = {
-    **dict.fromkeys(["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"], "strings"),
+    **dict.fromkeys(["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"], "strings, which run in Python at the border of a model"),
     "ImageDecoder": "images",
 }
 
