@@ -9,6 +9,7 @@ import numpy as np
 from stepwell.border import operators as _operators  # noqa: F401  (registers them)
 from stepwell.border.nodes import BorderNode, array_of_record, array_record
 from stepwell.border.registry import Kind
+from stepwell.dialects.support.errors import StepwellError
 from stepwell.runtime.infos import TensorInfo
 
 VOCABULARIES = ("keys_strings", "keys_tensor", "classes_strings", "cats_strings", "string_vocabulary", "int64_vocabulary")
@@ -100,5 +101,8 @@ class Border:
 def _inferred(nodes: Iterable[BorderNode], kinds: Mapping[str, Kind]) -> dict[str, Kind]:
     found = dict(kinds)
     for node in nodes:
-        found.update(node.infer(found))
+        try:
+            found.update(node.infer(found))
+        except StepwellError as error:
+            raise type(error)(f"{node}: {error.args[0]}") from None
     return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.border.registry import Kind, Prepared, find_operator
-from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
+from stepwell.dialects.support.errors import InputError, ModelError, ResourceError, StepwellError
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.properties import cached_property
 from stepwell.runtime.infos import is_string, type_of_record, type_record
@@ -44,6 +44,8 @@ class BorderNode:
             made = self.prepared.run(*(values[name] if name else None for name in self.inputs))
         except StepwellError as error:
             raise type(error)(f"{self}, which runs in Python: {printable(str(error.args[0]))}") from error
+        except MemoryError as error:
+            raise ResourceError(f"{self}, which runs in Python: out of memory") from error
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # numpy's, of shapes that do not fit
             raise InputError(f"{self}, which runs in Python: {printable(str(error))}") from error
         return self._named(made)

@@ -65,9 +65,11 @@ def run(options: argparse.Namespace) -> int:
     _show_header(source.model)
     if imported is not None:
         inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        rows = [[kind, name, str(t)] for kind, side in (("input", imported.inputs), ("output", imported.outputs)) for name, t in side]
         if imported.border is not None:
-            inputs, outputs = list(imported.border.inputs), list(imported.border.described(outputs))
-        rows = [[kind, info.name, str(info)] for kind, side in (("input", inputs), ("output", outputs)) for info in side]
+            inputs = list(imported.border.inputs)
+            sides = (("input", inputs), ("output", imported.border.described(outputs)))
+            rows = [[kind, info.name, str(info)] for kind, side in sides for info in side]
     else:
         rows = [["input", v.name, _declared(v)] for v in source.model.graph.input if v.name not in source.initializers]
         rows += [["output", v.name, _declared(v)] for v in source.model.graph.output]

@@ -507,8 +507,10 @@ class Conversion:
     def _check_types(self, node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
         """Raise ModelError if a value is not of the type that ONNX infers, where that is known.
 
-        Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end.
+        Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end. It counts
+        the classes of a LinearClassifier by its intercepts, which may be left out.
         """
+        given = {a.name for a in node.attribute}
         counts_too_many = node.op_type in ("MaxPool", "AveragePool", "LpPool") and frame.opsets.get(domain_of(node.domain), 0) < 22
         for name, value in zip(node.output, values, strict=False):
             inferred = frame.inferred(name)
@@ -517,7 +519,8 @@ class Conversion:
             made = type_of(value)
             if not compatible(made, inferred):
                 same = made.dtype == inferred.dtype and made.rank == inferred.rank
-                if same and counts_too_many and any(a.name == "ceil_mode" and a.i for a in node.attribute):
+                has_ceil = counts_too_many and any(a.name == "ceil_mode" and a.i for a in node.attribute)
+                if same and (has_ceil or (node.op_type == "LinearClassifier" and "intercepts" not in given)):
                     frame.doubtful.add(name)
                     continue
                 # ONNX sees the body of a loop in its first round only, and takes what is declared in it on trust.

@@ -1,3 +1,3 @@
 """The operators that run in Python at the border of a model; importing this registers them."""
 
-from stepwell.border.operators import casts, labels, maps, movement, text, tokens  # noqa: F401
+from stepwell.border.operators import casts, labels, maps, moving, text, tokens  # noqa: F401

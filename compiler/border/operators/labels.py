@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.border.registry import Kind, Prepared, border_operator
+from stepwell.border.registry import NUMBER, Kind, Prepared, border_operator
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.runtime.infos import STRING, is_string, type_name
 
@@ -36,7 +36,7 @@ def mapper(keys: np.ndarray, values: np.ndarray, default: Any) -> Prepared:
         return looked_up(x, table, default, values.dtype)
 
     def infer(x: Kind) -> Kind:
-        if is_string(x.dtype) != is_string(keys.dtype):
+        if x.dtype not in (keys.dtype, NUMBER) or (x.dtype == NUMBER and is_string(keys.dtype)):
             raise ModelError(f"its keys are of type {type_name(keys.dtype)}, its input is not")
         return Kind(values.dtype, x.shape)
 

@@ -113,7 +113,7 @@ class TestFiles:
             ("random", UsageError, "expected NAME="),
             ("x=random:-1", InputError, "no file"),
             ("x=nothing.npy", InputError, "no file nothing.npy"),
-            ("x={folder}/notes.txt", UsageError, "expected a file .npy, .npz, .pb or an image"),
+            ("x={folder}/notes.md", UsageError, "expected a file .npy, .npz, .pb, .txt or an image"),
             ("x={folder}/bad.npy", InputError, "not a readable .npy"),
             ("x={folder}/bad.npz", InputError, "not a readable .npz"),
             ("x={folder}/bad.pb", InputError, "not a readable tensor"),
@@ -123,7 +123,7 @@ class TestFiles:
         ],
     )
     def test_what_cannot_be_used(self, tmp_path: Path, specification: str, error: type[Exception], message: str) -> None:
-        for name in ("notes.txt", "bad.npy", "bad.npz", "bad.pb", "bad.png"):
+        for name in ("notes.md", "bad.npy", "bad.npz", "bad.pb", "bad.png"):
             (tmp_path / name).write_bytes(b"\xff\xffnot at all what it should be")
         np.save(tmp_path / "objects.npy", np.array([{}, None], object), allow_pickle=True)
         np.savez(tmp_path / "many.npz", a=np.ones(1), b=np.ones(1))

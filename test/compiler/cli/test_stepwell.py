@@ -210,16 +210,17 @@ class TestInspect:
         commands.stepwell("inspect", DIGITS, "--memory", "--shape", "image=2x1x8x8", "--target", "abacus").refused(2, "unknown target 'abacus'")
 
     def test_every_unsupported_node_is_listed(self, commands: Commands, tmp_path: Path) -> None:
-        names = [f"cast_{i}" for i in range(45)]
+        names = [f"size_{i}" for i in range(45)]
         nodes = [helper.make_node("Relu", ["x"], ["y"], name="fine")]
-        nodes += [helper.make_node("Cast", ["x"], [name], name=name, to=TensorProto.COMPLEX64) for name in names]
-        ended = commands.stepwell("inspect", save_model(tmp_path / "complex.onnx", nodes, {"x": [2], "y": [2]}))
+        nodes += [helper.make_node("Cast", ["x"], ["text"], to=TensorProto.STRING)]
+        nodes += [helper.make_node("Size", ["text"], [name], name=name) for name in names]
+        ended = commands.stepwell("inspect", save_model(tmp_path / "strings.onnx", nodes, {"x": [2], "y": [2]}))
         assert ended.status == 1
         assert "not supported (45):" in ended.out
         for name in names:
-            assert f'Cast "{name}" (opset 17)' in ended.out
-        assert re.search(r"Cast +ai\.onnx +17 +45\n", ended.out)
-        run = commands.stepwell("run", tmp_path / "complex.onnx")
+            assert f'Size "{name}" (opset 17)' in ended.out
+        assert re.search(r"Size +ai\.onnx +17 +45\n", ended.out)
+        run = commands.stepwell("run", tmp_path / "strings.onnx")
         run.refused(1, "SW002", "45 parts of the model")
 
 
