@@ -373,3 +373,12 @@ def test_maps_as_tensors() -> None:
     made = arrays_of("m", [{"b": 1.0, "a": 2.0}, {"a": 3.0, "b": 4.0}])
     assert made["m.keys"].tolist() == ["a", "b"]
     assert made["m.values"].tolist() == [[2, 1], [3, 4]]
+
+
+def test_strings_that_nothing_uses() -> None:
+    """They are left out; a model that has no others is all compiled."""
+    nodes = [node("Constant", [], ["s"], value_strings=["a"]), node("Identity", ["s"], ["t"]), node("Neg", ["x"], ["y"])]
+    x = np.ones(2, np.float32)
+    made = stepwell.compile(build(nodes, [of_array("x", x)], [of_array("y", x)]))
+    assert isinstance(made, stepwell.CompiledModel)
+    assert made(x)[0].tolist() == [-1, -1]

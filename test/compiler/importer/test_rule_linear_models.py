@@ -54,6 +54,13 @@ def test_linear_classifier(classes: int, rows: int, transform: str) -> None:
     check_native(made, {"x": X}, want, terms=128)
 
 
+def test_linear_classifier_without_intercepts() -> None:
+    """ONNX's inference counts the classes by intercepts, and finds none."""
+    given = {"classlabels_ints": [4, -3, 9], "coefficients": numbers(3 * FEATURES, 3)}
+    want = of_reference(node("LinearClassifier", ("label", "scores"), intercepts=[0.0] * 3, **given), {"x": X}, SCORES)
+    check_native(node("LinearClassifier", ("label", "scores"), **given), {"x": X}, want, terms=128)
+
+
 KERNELS = {
     "LINEAR": lambda x, v, g, c, d: x @ v.T,
     "POLY": lambda x, v, g, c, d: (g * (x @ v.T) + c) ** d,
