@@ -4,25 +4,8 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import arith, ir, memref, vector
 from stepwell.passes.affine_to_llvm.boolean_vectors import with_elements
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
-
-
-@register_pass("bf16-as-integers", level="affine")
-@dataclass
-class Bf16AsIntegers(Pass):
-    """Read and write numbers of bf16 as integers of 16 bits.
-
-    rewrite: memref.load %m : memref<8xbf16>  ->  bitcast (memref.load %bits : memref<8xi16>)    and a store of a bitcast, for %bits that is %m
-
-    Arithmetic has these bits anyway (arith-expand), and what is only moved needs no other type. Where LLVM for x86 merges loads and stores of
-    bf16 it makes scalar ones of a type that its instruction selection has given up before: "Cannot select". Runs once affine accesses are
-    those of `memref` and `vector`.
-    """
-
-    def run(self, op: ir.Operation, state: PassState) -> None:
-        if "bf16" in op.get_asm(large_elements_limit=8, assume_verified=True):  # printing is much cheaper than looking at each access
-            apply_patterns(op, PATTERNS, state)
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter
 
 
 def load_bits(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
@@ -53,12 +36,6 @@ def store_bits(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
     return []
 
 
-PATTERNS = [
-    Pattern("load-bits", "memref.load", load_bits), Pattern("load-vector-of-bits", "vector.load", load_bits),
-    Pattern("store-bits", "memref.store", store_bits), Pattern("store-vector-of-bits", "vector.store", store_bits),
-]  # fmt: skip
-
-
 def is_bf16(buffer: ir.Value) -> bool:
     """Whether a buffer holds numbers of bf16."""
     return isinstance(ir.MemRefType(buffer.type).element_type, ir.BF16Type)
@@ -67,3 +44,25 @@ def is_bf16(buffer: ir.Value) -> bool:
 def sixteen_bits() -> ir.Type:
     """The integer of that many bits."""
     return ir.IntegerType.get_signless(16)
+
+
+@register_pass("bf16-as-integers", level="affine")
+@dataclass
+class Bf16AsIntegers(PatternPass):
+    """Read and write numbers of bf16 as integers of 16 bits.
+
+    rewrite: memref.load %m : memref<8xbf16>  ->  bitcast (memref.load %bits : memref<8xi16>)    and a store of a bitcast, for %bits that is %m
+
+    Arithmetic has these bits anyway (arith-expand), and what is only moved needs no other type. Where LLVM for x86 merges loads and stores of
+    bf16 it makes scalar ones of a type that its instruction selection has given up before: "Cannot select". Runs once affine accesses are
+    those of `memref` and `vector`.
+    """
+
+    patterns = (
+        Pattern("load-bits", "memref.load", load_bits), Pattern("load-vector-of-bits", "vector.load", load_bits),
+        Pattern("store-bits", "memref.store", store_bits), Pattern("store-vector-of-bits", "vector.store", store_bits),
+    )  # fmt: skip
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if "bf16" in op.get_asm(large_elements_limit=8, assume_verified=True):  # printing is much cheaper than looking at each access
+            super().run(op, state)

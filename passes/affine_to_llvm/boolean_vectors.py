@@ -3,22 +3,8 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import arith, ir, vector
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns, reinterpreted
-
-
-@register_pass("boolean-vectors", level="affine")
-@dataclass
-class BooleanVectors(Pass):
-    """Read and write vectors of booleans as vectors of bytes.
-
-    rewrite: vector.load %m : vector<8xi1>  ->  cmpi ne, (vector.load %bytes : vector<8xi8>), 0    and a store of extui, for %bytes that is %m
-
-    A byte other than 0 is true, and 1 is what true is written as. Runs once affine accesses are those of `vector`.
-    """
-
-    def run(self, op: ir.Operation, state: PassState) -> None:
-        apply_patterns(op, [Pattern("load-bytes", "vector.load", load_bytes), Pattern("store-bytes", "vector.store", store_bytes)], state)
+from stepwell.passes.framework.registry import register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, reinterpreted
 
 
 def load_bytes(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
@@ -58,3 +44,16 @@ def byte() -> ir.Type:
 def is_boolean(element: ir.Type) -> bool:
     """Whether an element type is i1."""
     return isinstance(element, ir.IntegerType) and element.width == 1
+
+
+@register_pass("boolean-vectors", level="affine")
+@dataclass
+class BooleanVectors(PatternPass):
+    """Read and write vectors of booleans as vectors of bytes.
+
+    rewrite: vector.load %m : vector<8xi1>  ->  cmpi ne, (vector.load %bytes : vector<8xi8>), 0    and a store of extui, for %bytes that is %m
+
+    A byte other than 0 is true, and 1 is what true is written as. Runs once affine accesses are those of `vector`.
+    """
+
+    patterns = (Pattern("load-bytes", "vector.load", load_bytes), Pattern("store-bytes", "vector.store", store_bytes))

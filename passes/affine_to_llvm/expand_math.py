@@ -10,8 +10,8 @@ from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns, pattern
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, apply_patterns, pattern
 
 
 def element_type(kind: ir.Type) -> ir.Type:
@@ -116,13 +116,19 @@ def _patterns(expansions: tuple[Expansion, ...], features: frozenset[str], *, li
 
 @register_pass("expand-math", level="affine", switches={"expand-math": "libm=true"})
 @dataclass
-class ExpandMath(Pass):
+class ExpandMath(PatternPass):
     """Compute exp, log, tanh, erf, sin, pow and the like by polynomials on f32 vectors and scalars, both bit by bit the same.
 
     Narrower floats go through f32; f64 is left to libm. docs/vector-math.md says how each is computed and how large its error can be.
     """
 
     libm: bool = False  # leave f32 to the system's libm too, one element at a time
+
+    @classmethod
+    def all_patterns(cls) -> tuple[Pattern, ...]:
+        """Those that use polynomials and those that call libm, plugins' included."""
+        by_polynomials, by_libm = (_patterns(tuple(EXPANSIONS.values()), frozenset(), libm=libm) for libm in (False, True))
+        return tuple({p.name: p for p in (*by_polynomials, *by_libm)}.values())
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         libm = self.libm or not state.machine.vector_maths

@@ -5,8 +5,8 @@ from typing import Any
 
 from stepwell.dialects.core.llvm_ops import call_intrinsic
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Rewriter, apply_patterns, pattern
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 
 
 @pattern("arith.fptosi")
@@ -25,7 +25,7 @@ def round_in_conversion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @register_pass("round-in-conversion", level="affine", optional=True)
 @dataclass
-class RoundInConversion(Pass):
+class RoundInConversion(PatternPass):
     """Round to even by the conversion to an integer, which does so anyway.
 
     rewrite: fptosi(roundeven(x))  ->  llvm.lrint(x)
@@ -34,8 +34,10 @@ class RoundInConversion(Pass):
     operations of Intel's processors. On other machines LLVM has patterns of its own for the two.
     """
 
+    patterns = (round_in_conversion,)
+
     def run(self, op: ir.Operation, state: PassState) -> None:
         if not state.machine.triple.startswith(("x86", "i386", "i686")):
             state.decline(self.name, op, NoMatch(f"LLVM has a pattern for both on {state.machine.triple}"))
             return
-        apply_patterns(op, [round_in_conversion], state)
+        super().run(op, state)

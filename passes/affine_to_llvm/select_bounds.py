@@ -4,35 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter
 
 _BEYOND = arith.CmpFPredicate.OGT
 _LOOPS = ("affine.for", "scf.for")
-
-
-@register_pass("select-bounds", level="affine", optional=True)
-@dataclass
-class SelectBounds(Pass):
-    """Write maxima and minima as what x86's `maxps` and `minps` compute.
-
-    rewrite: maximumf(x, c)  ->  select(c > x, c, x)    and minimumf(x, c) -> select(c < x, c, x), for c that is not NaN
-    rewrite: maximumf(x, y)  ->  maximumf(y, x) nsz     and the like for minimumf and maxnumf
-    rewrite: maxnumf(x, y)   ->  select(y > x, y, x)    for x that is not NaN, such as the greatest number found so far
-
-    A NaN in x fails the comparison with a constant and is kept, as `maximumf` requires; of two zeros with different signs, x keeps its own.
-    `maxps` gives the second operand if either is NaN, so LLVM has to ask only whether the first is. In a reduction x is what was found so far:
-    put second, the question is about the new element and does not wait for the one before it; which of two zeros is found is left open. On
-    other machines, whose instructions do all that `maximumf` requires, nothing changes.
-    """
-
-    def run(self, op: ir.Operation, state: PassState) -> None:
-        if not state.machine.triple.startswith(("x86", "i386", "i686")):
-            state.decline(self.name, op, NoMatch(f"instructions of {state.machine.triple} do all that maximumf and minimumf say"))
-            return
-        kinds = ("arith.maximumf", _BEYOND), ("arith.minimumf", arith.CmpFPredicate.OLT)
-        patterns = [p for name, beyond in kinds for p in (bound(name, beyond), element_first(name))]
-        apply_patterns(op, [*patterns, greatest_so_far(), element_first("arith.maxnumf")], state)
 
 
 def bound(name: str, beyond: Any) -> Pattern:
@@ -127,3 +103,30 @@ def known(value: ir.Value) -> float | None:
             return None
         attribute = attribute.get_splat_value()
     return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None
+
+
+@register_pass("select-bounds", level="affine", optional=True)
+@dataclass
+class SelectBounds(PatternPass):
+    """Write maxima and minima as what x86's `maxps` and `minps` compute.
+
+    rewrite: maximumf(x, c)  ->  select(c > x, c, x)    and minimumf(x, c) -> select(c < x, c, x), for c that is not NaN
+    rewrite: maximumf(x, y)  ->  maximumf(y, x) nsz     and the like for minimumf and maxnumf
+    rewrite: maxnumf(x, y)   ->  select(y > x, y, x)    for x that is not NaN, such as the greatest number found so far
+
+    A NaN in x fails the comparison with a constant and is kept, as `maximumf` requires; of two zeros with different signs, x keeps its own.
+    `maxps` gives the second operand if either is NaN, so LLVM has to ask only whether the first is. In a reduction x is what was found so far:
+    put second, the question is about the new element and does not wait for the one before it; which of two zeros is found is left open. On
+    other machines, whose instructions do all that `maximumf` requires, nothing changes.
+    """
+
+    patterns = (
+        bound("arith.maximumf", _BEYOND), element_first("arith.maximumf"), bound("arith.minimumf", arith.CmpFPredicate.OLT),
+        element_first("arith.minimumf"), greatest_so_far(), element_first("arith.maxnumf"),
+    )  # fmt: skip
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if not state.machine.triple.startswith(("x86", "i386", "i686")):
+            state.decline(self.name, op, NoMatch(f"instructions of {state.machine.triple} do all that maximumf and minimumf say"))
+            return
+        super().run(op, state)

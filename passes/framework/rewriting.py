@@ -234,6 +234,11 @@ class PatternPass(Pass):
     top_down: ClassVar[bool] = False
     """Whether to start at the first op: patterns that move ops down then pass each op once, and merge what meets."""
 
+    @classmethod
+    def all_patterns(cls) -> Sequence[Pattern]:
+        """Every pattern that the pass may apply, whatever the target; for what lists or tests patterns."""
+        return cls.patterns
+
     def run(self, op: ir.Operation, state: PassState) -> None:
         state.count(self.name, apply_patterns(op, self.patterns, state, top_down=self.top_down))
 

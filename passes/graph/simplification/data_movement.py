@@ -56,7 +56,7 @@ def movers(op: Any, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, n
 
 @pattern(Elementwise)
 def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(transpose(x), transpose(y), c) -> transpose(f(x, y, c'))  for one order and constants c, permuted the other way
+    """rewrite: f(transpose(x), transpose(y), c) -> transpose(f(x, y, c'))  for one order and constants c, permuted the other way   exact
 
     Pays because f can then fuse into what makes x, and the transposition meets the next one. Not for a cast to a wider type.
     """
@@ -81,7 +81,7 @@ def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(Elementwise)
 def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c'))  for x and y of one shape and constants c that x's shape suits too
+    """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c'))  for x and y of one shape and constants c that x's shape suits too   exact
 
     Pays because f can then fuse into what makes x; a reshape is free wherever it is.
     """
@@ -131,7 +131,7 @@ def before_reshape(array: np.ndarray, shape: Sequence[Dim], source: Sequence[Dim
 
 @pattern(Elementwise)
 def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(expand(x), y) -> f(x, y)  where y alone already gives the result its shape"""
+    """rewrite: f(expand(x), y) -> f(x, y)  where y alone already gives the result its shape   exact"""
     sources = [e.x if (e := producer(v, "expand")) is not None else v for v in op.operation.operands]
     if sources == list(op.operation.operands):
         return NoMatch("no operand is an expansion")
@@ -145,7 +145,7 @@ def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(Elementwise)
 def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(expand(x)) -> expand(f(x))  for an op of one operand: less arithmetic"""
+    """rewrite: f(expand(x)) -> expand(f(x))  for an op of one operand: less arithmetic   exact"""
     if len(op.operation.operands) != 1:
         return NoMatch("it has several operands")
     expansion = producer(op.operation.operands[0], "expand")
@@ -157,7 +157,7 @@ def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(Elementwise)
 def shrink_constants(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(x, c) -> f(x, c')  for a constant c of one value, which a tensor without dimensions holds as well"""
+    """rewrite: f(x, c) -> f(x, c')  for a constant c of one value, which a tensor without dimensions holds as well   exact"""
     operands = list(op.operation.operands)
     types = [type_of(v) for v in operands]
     for i, v in enumerate(operands):

@@ -32,7 +32,7 @@ def combined(function: Callable[[Any, Any], Any], a: np.ndarray, b: np.ndarray) 
 
 @for_each((AddOp, MulOp, MaximumOp, MinimumOp))
 def constant_to_the_right(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: c + x -> x + c, the same for *, maximum and minimum, so that other patterns need to look on one side only"""
+    """rewrite: c + x -> x + c, the same for *, maximum and minimum, so that other patterns need to look on one side only   exact"""
     if not is_stored(op.lhs) or is_stored(op.rhs):
         return NoMatch("the left operand is no constant, or both are")
     value: ir.Value = rw.create(type(op), [op.rhs, op.lhs], {}).operation.results[0]

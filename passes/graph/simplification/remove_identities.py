@@ -47,13 +47,13 @@ _WIDER = {
 
 @pattern(CastOp)
 def drop_cast(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: cast(x) -> x  where x has that element type already"""
+    """rewrite: cast(x) -> x  where x has that element type already   exact"""
     return op.x if op.x.type == op.result.type else NoMatch("it changes the element type")
 
 
 @pattern(CastOp)
 def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: cast(cast(x, to wider), to the type of x) -> x  where the wider type holds every value of the narrower one"""
+    """rewrite: cast(cast(x, to wider), to the type of x) -> x  where the wider type holds every value of the narrower one   exact"""
     inner = producer(op.x, "cast")
     if inner is None:
         return NoMatch("its operand is not a cast")
@@ -67,7 +67,7 @@ def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(SelectOp)
 def drop_select(op: SelectOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: select(all true, a, b) -> a;  select(all false, a, b) -> b   where that has the type of the result"""
+    """rewrite: select(all true, a, b) -> a;  select(all false, a, b) -> b   where that has the type of the result   exact"""
     condition = splat_of(op.cond, rw)
     if condition is None:
         return NoMatch("its condition is not known to be the same everywhere")
@@ -77,7 +77,7 @@ def drop_select(op: SelectOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(ReshapeOp)
 def drop_reshape(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: reshape(x) -> x  where the shape is that of x (with one unknown size it must be the same one: all else is equal)"""
+    """rewrite: reshape(x) -> x  where the shape is that of x (with one unknown size it must be the same one: all else is equal)   exact"""
     if op.x.type != op.result.type:
         return NoMatch("it changes the shape")
     if type_of(op.x).shape.count(None) > 1:
@@ -87,7 +87,7 @@ def drop_reshape(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(ReshapeOp)
 def merge_reshapes(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: reshape(reshape(x)) -> reshape(x)"""
+    """rewrite: reshape(reshape(x)) -> reshape(x)   exact"""
     inner = producer(op.x, "reshape", "dynamic_reshape")
     if inner is None:
         return NoMatch("its operand is not a reshape")
@@ -96,14 +96,14 @@ def merge_reshapes(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(TransposeOp)
 def drop_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: transpose(x, perm=[0, 1, …]) -> x"""
+    """rewrite: transpose(x, perm=[0, 1, …]) -> x   exact"""
     perm = op.attribute_values()["perm"]
     return op.x if perm == tuple(range(len(perm))) else NoMatch("it moves dimensions")
 
 
 @pattern(TransposeOp)
 def merge_transposes(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: transpose(transpose(x, p), q) -> transpose(x, [p[i] for i in q])"""
+    """rewrite: transpose(transpose(x, p), q) -> transpose(x, [p[i] for i in q])   exact"""
     inner = producer(op.x, "transpose")
     if inner is None:
         return NoMatch("its operand is not a transposition")
@@ -114,7 +114,7 @@ def merge_transposes(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(TransposeOp)
 def reshape_for_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: transpose(x) -> reshape(x)  where only dimensions of size 1 change places: no data moves"""
+    """rewrite: transpose(x) -> reshape(x)  where only dimensions of size 1 change places: no data moves   exact"""
     x, perm = type_of(op.x), op.attribute_values()["perm"]
     moved = [p for p in perm if x.shape[p] != 1]
     if moved != sorted(moved) or perm == tuple(range(x.rank)):
@@ -124,7 +124,7 @@ def reshape_for_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(SliceOp)
 def drop_slice(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: slice(x) -> x  where it takes everything"""
+    """rewrite: slice(x) -> x  where it takes everything   exact"""
     a = op.attribute_values()
     whole = all(
         start == 0 and step == 1 and (size == -1 or size == have)
@@ -135,7 +135,7 @@ def drop_slice(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(SliceOp)
 def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: slice(slice(x)) -> slice(x)  with starts s1 + s2 * step1 and steps step1 * step2"""
+    """rewrite: slice(slice(x)) -> slice(x)  with starts s1 + s2 * step1 and steps step1 * step2   exact"""
     inner = producer(op.x, "slice")
     if inner is None:
         return NoMatch("its operand is not a slice")
@@ -151,14 +151,14 @@ def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(PadOp)
 def drop_pad(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: pad(x, 0, 0) -> x"""
+    """rewrite: pad(x, 0, 0) -> x   exact"""
     a = op.attribute_values()
     return NoMatch("it adds something") if any(n != 0 for n in (*a["low"], *a["high"])) else op.x
 
 
 @pattern(PadOp)
 def merge_pads(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: pad(pad(x, l1, h1), l2, h2) -> pad(x, l1 + l2, h1 + h2)  for one constant value"""
+    """rewrite: pad(pad(x, l1, h1), l2, h2) -> pad(x, l1 + l2, h1 + h2)  for one constant value   exact"""
     inner = producer(op.x, "pad")
     if inner is None:
         return NoMatch("its operand is not a pad")
@@ -172,7 +172,7 @@ def merge_pads(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(ExpandOp)
 def drop_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: expand(x) -> x  where the shape is that of x"""
+    """rewrite: expand(x) -> x  where the shape is that of x   exact"""
     if op.x.type != op.result.type:
         return NoMatch("it changes the shape")
     if not type_of(op.x).is_static and any(s != -1 for s, d in zip(op.attribute_values()["shape"], type_of(op.x).shape, strict=True) if d is None):
@@ -182,7 +182,7 @@ def drop_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(ExpandOp)
 def reshape_for_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: expand(x) -> reshape(x)  where it only adds dimensions of size 1"""
+    """rewrite: expand(x) -> reshape(x)  where it only adds dimensions of size 1   exact"""
     x, result = type_of(op.x), type_of(op.result)
     if x.size is None or x == result or x.size != result.size:
         return NoMatch("it repeats data, or changes nothing")
@@ -191,13 +191,13 @@ def reshape_for_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(TileOp)
 def drop_tile(op: TileOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: tile(x, [1, 1, …]) -> x"""
+    """rewrite: tile(x, [1, 1, …]) -> x   exact"""
     return op.x if set(op.attribute_values()["repeats"]) <= {1} else NoMatch("it repeats something")
 
 
 @pattern(ConcatOp)
 def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: concat(x, …, y of no elements along the axis, …) -> concat(x, …), and concat(x) -> x"""
+    """rewrite: concat(x, …, y of no elements along the axis, …) -> concat(x, …), and concat(x) -> x   exact"""
     axis, inputs = op.attribute_values()["axis"], list(op.inputs)
     kept = [v for v in inputs if type_of(v).shape[axis] != 0] or inputs[:1]
     if len(kept) == 1:
@@ -208,14 +208,14 @@ def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(ClampOp)
 def drop_clamp(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: clamp(x, -inf, inf) -> x"""
+    """rewrite: clamp(x, -inf, inf) -> x   exact"""
     a = op.attribute_values()
     return op.x if (a["min"], a["max"]) == (-math.inf, math.inf) else NoMatch("it has a bound")
 
 
 @for_each((ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp))
 def reshape_for_reduction(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: reduce(x) -> reshape(x)  where every reduced dimension has size 1, or none is reduced"""
+    """rewrite: reduce(x) -> reshape(x)  where every reduced dimension has size 1, or none is reduced   exact"""
     x = type_of(op.x)
     if any(x.shape[axis] != 1 for axis in op.attribute_values()["axes"]):
         return NoMatch("it reduces more than one element")
@@ -225,7 +225,7 @@ def reshape_for_reduction(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @for_each((MaxPoolOp, AvgPoolOp))
 def drop_pooling(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: pool(x, 1x1 window, steps of 1, no padding) -> x"""
+    """rewrite: pool(x, 1x1 window, steps of 1, no padding) -> x   exact"""
     a = op.attribute_values()
     if set(a["kernel"]) | set(a["strides"]) != {1} or any(a["pads"]):
         return NoMatch("its windows have more than one element, or skip or add some")
@@ -235,7 +235,7 @@ def drop_pooling(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(ResizeOp)
 def drop_resize(op: ResizeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: resize(x) -> x  where no size and no scale changes, and coordinates are those of x"""
+    """rewrite: resize(x) -> x  where no size and no scale changes, and coordinates are those of x   exact"""
     a = op.attribute_values()
     if op.x.type != op.result.type or not type_of(op.x).is_static or any(s != 1.0 for s in a["scales"]):
         return NoMatch("it changes a size")

@@ -39,26 +39,26 @@ NEVER_NEGATIVE = ("relu", "abs", "sigmoid", "exp", "softmax")
 BROADCASTS = NoMatch("the other operand broadcasts it to another shape")
 
 
-def neutral_operand(cls: Any, name: str, neutral: Sequence[float], *, left: bool = False) -> Pattern:
-    """The pattern that drops the operand on the right (with `left`, the left) where all of it is one of the `neutral` values."""
+def neutral_operand(cls: Any, name: str, neutral: Sequence[float], rule: str) -> Pattern:
+    """The pattern that drops the operand on the right where all of it is one of the `neutral` values; `rule` is what it says of itself."""
 
     def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-        kept, other = (op.rhs, op.lhs) if left else (op.lhs, op.rhs)
-        value = splat_of(other, rw)
+        value = splat_of(op.rhs, rw)
         if value is None or float(value) not in neutral:
             return NoMatch("no operand is known to be neutral everywhere")
-        return kept if keeps_type(op, kept) else BROADCASTS
+        return op.lhs if keeps_type(op, op.lhs) else BROADCASTS
 
+    rewrite.__doc__ = f"rewrite: {rule}   exact but for the sign of a zero"
     return Pattern(name, cls.OPERATION_NAME, rewrite)
 
 
 # Exact, but for the sign of a zero: -0 + 0 is 0, and becomes -0. ONNX says nothing on signs of zeros, and sums start at 0 anyway.
 NEUTRAL = (
-    neutral_operand(AddOp, "add_zero", [0.0]),  # rewrite: x + 0 -> x
-    neutral_operand(SubOp, "sub_zero", [0.0]),  # rewrite: x - 0 -> x
-    neutral_operand(MulOp, "mul_one", [1.0]),  # rewrite: x * 1 -> x
-    neutral_operand(DivOp, "div_one", [1.0]),  # rewrite: x / 1 -> x
-    neutral_operand(PowOp, "pow_one", [1.0]),  # rewrite: x ** 1 -> x
+    neutral_operand(AddOp, "add_zero", [0.0], "x + 0 -> x"),
+    neutral_operand(SubOp, "sub_zero", [0.0], "x - 0 -> x"),
+    neutral_operand(MulOp, "mul_one", [1.0], "x * 1 -> x"),
+    neutral_operand(DivOp, "div_one", [1.0], "x / 1 -> x"),
+    neutral_operand(PowOp, "pow_one", [1.0], "x ** 1 -> x"),
 )
 
 
@@ -211,8 +211,8 @@ def drop_sign(op: AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-def bound_by_constant(cls: Any, name: str, bounds: Callable[[float], dict[str, float]]) -> Pattern:
-    """The pattern that makes a clamp of a maximum or minimum with one known number."""
+def bound_by_constant(cls: Any, name: str, rule: str, bounds: Callable[[float], dict[str, float]]) -> Pattern:
+    """The pattern that makes a clamp of a maximum or minimum with one known number; `rule` is what it says of itself."""
 
     def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         bound = splat_of(op.rhs, rw)
@@ -223,12 +223,13 @@ def bound_by_constant(cls: Any, name: str, bounds: Callable[[float], dict[str, f
         value: ir.Value = rw.clamp(op.lhs, **bounds(float(bound)))
         return value
 
+    rewrite.__doc__ = f"rewrite: {rule}   exact"
     return Pattern(name, cls.OPERATION_NAME, rewrite)
 
 
 BOUNDS = (
-    bound_by_constant(MaximumOp, "maximum_to_clamp", lambda c: {"min": c, "max": math.inf}),  # rewrite: maximum(x, c) -> clamp(x, c, inf)
-    bound_by_constant(MinimumOp, "minimum_to_clamp", lambda c: {"min": -math.inf, "max": c}),  # rewrite: minimum(x, c) -> clamp(x, -inf, c)
+    bound_by_constant(MaximumOp, "maximum_to_clamp", "maximum(x, c) -> clamp(x, c, inf)", lambda c: {"min": c, "max": math.inf}),
+    bound_by_constant(MinimumOp, "minimum_to_clamp", "minimum(x, c) -> clamp(x, -inf, c)", lambda c: {"min": -math.inf, "max": c}),
 )
 
 

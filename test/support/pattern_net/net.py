@@ -1,0 +1,142 @@
+"""The net of patterns: each is tried on graphs in which it matches, and what it makes is compared and, where it can be, proven."""
+
+import itertools
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pattern_net.comparing import Counts, Match, WrongError, compared, rewritten, small
+from pattern_net.graphs import Graph, NotReadableError
+from pattern_net.growing import grown
+from pattern_net.mutating import mutated, seeds
+from pattern_net.proving import proven
+from stepwell.passes.framework.registry import passes
+from stepwell.passes.framework.rewriting import Pattern, PatternPass
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried: all of it numbers, so that each run is the same."""
+
+    tries: int
+    """Graphs, grown and mutated ones each."""
+    matches: int
+    """Of each kind, after which no more graphs are tried."""
+    proofs: int
+    """Matches that are proven, after which no more proofs are tried."""
+    attempts: int
+    """Proofs that are tried."""
+
+
+WHOLE = Effort(tries=400, matches=24, proofs=6, attempts=30)
+SAMPLE = Effort(tries=12, matches=3, proofs=1, attempts=3)
+
+
+@dataclass
+class Outcome:
+    """What became of a pattern."""
+
+    pattern: Pattern
+    pass_names: list[str]
+    tried: int = 0
+    matched: int = 0
+    compared: int = 0
+    proven: int = 0
+    unproven: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the pattern, with its root."""
+        return name_of(self.pattern)
+
+
+def name_of(p: Pattern) -> str:
+    """A pattern's name with its root, since one function may make patterns for several ops."""
+    root = p.root.removeprefix("graph.") if isinstance(p.root, str) else p.root.__name__
+    return f"{p.name}({root})"
+
+
+def patterns() -> dict[Pattern, list[str]]:
+    """Every pattern of every pass, plugins' included, with the names of its passes."""
+    found: dict[Pattern, list[str]] = {}
+    for name, cls in sorted(passes().items()):
+        if issubclass(cls, PatternPass):
+            for p in cls.all_patterns():
+                found.setdefault(p, []).append(name)
+    return found
+
+
+def is_of_graphs(p: Pattern) -> bool:
+    """Whether a pattern is for graph ops: no other level has references."""
+    return bool(p.roots()) and not p.roots()[0].startswith(("arith.", "math.", "memref.", "vector."))
+
+
+def has_root(p: Pattern, graph: Graph) -> bool:
+    """Whether a graph has an op that the pattern is for."""
+    roots = {root.removeprefix("graph.") for root in p.roots()}
+    return any(node.mnemonic in roots for node in graph.nodes())
+
+
+def candidates(p: Pattern, pass_names: Sequence[str], effort: Effort, matching: list[Graph], of_kind: Counter[str]) -> Iterator[tuple[str, Graph]]:
+    """Graphs to try: those of tests, what becomes of those that match by changes, and grown ones. The caller collects those that match, and counts
+    the matches of each kind.
+    """
+    for graph in dict.fromkeys(itertools.chain.from_iterable(seeds(name) for name in pass_names)):
+        if has_root(p, graph) and of_kind["seed"] < effort.matches:
+            yield "seed", graph
+    own = zlib.crc32(name_of(p).encode())
+    for number in range(effort.tries if matching else 0):
+        if of_kind["mutated"] >= effort.matches:
+            break
+        changed = mutated(matching[number % len(matching)], own + number)
+        if changed is not None:
+            yield "mutated", changed
+    for number in range(effort.tries):
+        if of_kind["grown"] >= effort.matches:
+            break
+        made = grown(p, own + number)
+        if made is not None:
+            yield "grown", made
+
+
+def examined(p: Pattern, pass_names: Sequence[str], effort: Effort) -> Outcome:
+    """Try a pattern."""
+    outcome = Outcome(p, list(pass_names))
+    matching: list[Graph] = []
+    of_kind: Counter[str] = Counter()
+    attempts = 0
+    for kind, graph in candidates(p, pass_names, effort, matching, of_kind):
+        try:
+            match = rewritten(p, graph, outcome.counts)
+        except NotReadableError:
+            continue
+        except WrongError as error:
+            outcome.problems.append(f"{error}\n{graph}")
+            continue
+        outcome.tried += 1
+        if match is None:
+            continue
+        of_kind[kind] += 1
+        outcome.matched += 1
+        if kind == "seed":
+            matching.append(graph)
+        try:
+            outcome.compared += compared(p, match, outcome.tried)
+        except WrongError as error:
+            outcome.problems.append(f"{error}\n{shown(match)}")
+            continue
+        if attempts < effort.attempts and outcome.proven < effort.proofs and small(match.before) and small(match.after):
+            attempts += 1
+            proof = proven(match)
+            outcome.proven += proof.holds
+            if not proof.holds:
+                outcome.unproven[proof.why_not] += 1
+    return outcome
+
+
+def shown(match: Match) -> str:
+    """Both graphs as text."""
+    return f"before:\n{match.before}\nafter:\n{match.after}"
