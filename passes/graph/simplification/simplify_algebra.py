@@ -196,9 +196,15 @@ def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @for_each((ReluOp, AbsOp))
 def drop_repeated(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: relu(x) -> x, abs(x) -> x  where x is made by an op that never gives anything below 0   exact"""
+    """rewrite: relu(x) -> x, abs(x) -> x  where x is made by an op that never gives anything below 0   exact
+
+    Of the least integer `abs` gives itself: that it gives twice, too, but `relu` makes 0 of it.
+    """
     value: ir.Value = op.x
-    return value if producer(op.x, *NEVER_NEGATIVE) is not None else NoMatch("its operand may be negative")
+    maker = producer(value, *NEVER_NEGATIVE)
+    if maker is None or (isinstance(maker, AbsOp) and isinstance(op, ReluOp) and not is_float_op(op)):
+        return NoMatch("its operand may be negative")
+    return value
 
 
 @pattern(AbsOp)

@@ -1,11 +1,13 @@
 """Small graphs as plain values: read off IR, changed, built as IR again, and run by the references of their ops."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from op_closeness import SUMS, terms_of
 
 from stepwell.dialects.core.mlir import func, ir
 from stepwell.dialects.core.sizes import Size, evaluated
@@ -226,11 +228,16 @@ def _results(
         if node.mnemonic == "cast" and is_float(str(attributes["to"])):
             attributes["to"] = "f64"
     noisy = noise is not None and cls.flops is not no_arithmetic
+    terms = 1.0  # that are added up one after the other, in any order
+    if node.mnemonic in SUMS:
+        arrays = map_groups(values.__getitem__, node.operands)
+        shape = shape_in_numbers(node.types[0], sizes, 1)
+        terms = float(terms_of(node.mnemonic, arrays, attributes, np.empty(shape, np.int8 if not is_float(types[0].dtype) else np.float32)))
 
     def operand(ref: Ref) -> np.ndarray:
         array, dtype = values[ref], graph.type(ref).dtype
         if noisy and noise is not None and is_float(dtype) and node.mnemonic not in ROUND_ONCE:
-            return noise(array, dtype, 0.5)
+            return noise(array, dtype, 0.5 * math.sqrt(terms))
         return array
 
     extra = {"result_types": types} if takes_result_types(cls.reference) else {}

@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pattern_net.graphs import Argument, Constant, Entry, Graph, Node, NotReadableError, Ref, read
-from stepwell.dialects.core.mlir import ir, make_context
+from pattern_net.graphs import Argument, Constant, Entry, Graph, Node, NotReadableError, Ref, build, read
+from stepwell.dialects.core.kernel_info import function_around
+from stepwell.dialects.core.mlir import attribute_fields, ir, make_context, operand_fields
 from stepwell.dialects.core.sizes import symbol
 from stepwell.dialects.core.types import TensorType, from_numpy, is_float, is_integer, to_numpy
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.graph import op_class
 from stepwell.dialects.support.errors import StepwellError
+from stepwell.passes.framework.registry import PassState, passes
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, apply_patterns
 
 TESTS = Path(__file__).resolve().parents[2] / "passes"
 FLOATING, WHOLE = ("f32", "f64", "f16", "bf16"), ("i32", "i64", "i16", "i8", "ui8")
@@ -25,15 +29,42 @@ MOST = 4096  # elements of a value of a graph that is taken
 
 @cache
 def seeds(pass_name: str) -> tuple[Graph, ...]:
-    """The functions of graph ops in the FileCheck tests whose commands name a pass."""
-    flag = re.compile(rf"--{re.escape(pass_name)}(?![\w-])")
+    """The functions of graph ops in the FileCheck tests whose commands name a pass, and what they are while it rewrites them."""
+    flag = re.compile(rf"(?:--|(?<![\w-])){re.escape(pass_name)}(?![\w-])")
     found = []
     for file in sorted(TESTS.rglob("*.mlir")):
         text = file.read_text()
         if any(flag.search(line) for line in text.splitlines() if "RUN:" in line):
             for part in text.split("// -----"):
                 found += functions(part)
-    return tuple(found)
+    cls = passes()[pass_name]
+    assert issubclass(cls, PatternPass)
+    return tuple(stage for graph in found for stage in (graph, *stages(graph, cls)))
+
+
+def stages(graph: Graph, cls: type[PatternPass]) -> list[Graph]:
+    """What a graph is after each rewrite of a pass but the last: some patterns match only what others make."""
+    found: list[Graph] = []
+    rewrites = 0
+
+    def watched(p: Pattern) -> Pattern:
+        def rewrite(op: Any, rw: Any) -> Any:
+            nonlocal rewrites
+            if rewrites > len(found):
+                found.extend([read(function_around(op.operation).regions[0].blocks[0], rw.weights)] * (rewrites - len(found)))
+            result = p.rewrite(op, rw)
+            rewrites += not isinstance(result, NoMatch)
+            return result
+
+        return replace(p, rewrite=rewrite)
+
+    with make_context(), ir.Location.name("seed"):
+        try:
+            module, weights = build(graph)
+            apply_patterns(module.operation, [watched(p) for p in cls.all_patterns()], PassState(weights=weights), top_down=cls.top_down)
+        except (StepwellError, ir.MLIRError):
+            pass  # only what is there by then counts
+    return list(dict.fromkeys(found))
 
 
 def functions(text: str) -> Iterator[Graph]:
@@ -207,8 +238,30 @@ def with_argument(graph: Graph, generator: np.random.Generator) -> Graph | None:
     return graph.changed(number, Argument(TensorType(from_numpy(graph.entries[number].array.dtype), graph.entries[number].array.shape)))  # type: ignore[union-attr]
 
 
+def signature(mnemonic: str) -> tuple[Any, ...]:
+    """The fields of an op."""
+    cls = op_class(mnemonic)
+    return (operand_fields(cls), tuple(field.name for field in attribute_fields(cls)))
+
+
+def with_root(graph: Graph, roots: Sequence[str]) -> Iterator[Graph]:
+    """The graph with one of its ops replaced by a root of the same fields, in each place where there is such an op."""
+    for number, entry in enumerate(graph.entries):
+        if isinstance(entry, Node) and entry.mnemonic not in roots:
+            for root in roots:
+                if signature(root) == signature(entry.mnemonic):
+                    yield graph.changed(number, replace(entry, mnemonic=root))
+
+
+def with_sibling(graph: Graph, generator: np.random.Generator) -> Graph | None:
+    """With another op of the same fields in the place of one, of those in the graph."""
+    names = sorted({node.mnemonic for node in graph.nodes()})
+    found = list(with_root(graph, [str(generator.choice(names))])) if names else []
+    return found[int(generator.integers(len(found)))] if found else None
+
+
 CHANGES: Sequence[Change] = (
-    retyped, resized, resized_once, freed, with_numbers, with_numbers, of_other_shape, stored_elsewhere, with_user, with_argument,
+    retyped, resized, resized_once, freed, with_numbers, with_numbers, of_other_shape, stored_elsewhere, with_user, with_argument, with_sibling,
 )  # fmt: skip
 
 

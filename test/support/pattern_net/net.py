@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pattern_net.comparing import Counts, Match, WrongError, compared, rewritten, small
 from pattern_net.graphs import Graph, NotReadableError
 from pattern_net.growing import grown
-from pattern_net.mutating import mutated, seeds
+from pattern_net.mentions import mentions
+from pattern_net.mutating import mutated, seeds, with_root
 from pattern_net.proving import proven
 from stepwell.passes.framework.registry import passes
 from stepwell.passes.framework.rewriting import Pattern, PatternPass
@@ -84,9 +85,12 @@ def candidates(p: Pattern, pass_names: Sequence[str], effort: Effort, matching: 
     """Graphs to try: those of tests, what becomes of those that match by changes, and grown ones. The caller collects those that match, and counts
     the matches of each kind.
     """
-    for graph in dict.fromkeys(itertools.chain.from_iterable(seeds(name) for name in pass_names)):
-        if has_root(p, graph) and of_kind["seed"] < effort.matches:
-            yield "seed", graph
+    given = list(dict.fromkeys(itertools.chain.from_iterable(seeds(name) for name in pass_names)))
+    others = (other for graph in given for other in with_root(graph, mentions(p).roots))
+    for graph in itertools.chain((graph for graph in given if has_root(p, graph)), others):
+        if of_kind["seed"] >= effort.matches:
+            break
+        yield "seed", graph
     own = zlib.crc32(name_of(p).encode())
     for number in range(effort.tries if matching else 0):
         if of_kind["mutated"] >= effort.matches:

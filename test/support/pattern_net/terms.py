@@ -28,6 +28,7 @@ UNITS = 6000  # evaluations of a reference on units, for one op
 RING = ("add", "sub", "mul", "neg", "matmul", "conv", "cast", "reduce_sum")
 """Integer arithmetic that wraps may be proven without: what holds in the whole numbers holds modulo 2^n."""
 ORDERED = ("maximum", "minimum", "relu", "abs", "clamp", "reduce_max", "reduce_min", "max_pool", "less", "less_equal", "greater", "greater_equal")
+QUANTISED = ("quantize", "dequantize", "fake_quantize")
 LARGEST = 256  # elements of a value
 
 
@@ -144,7 +145,7 @@ class Terms:
             raise NoTermError(f"{name} has several results")
         kinds = [graph.type(ref) for g in node.operands if g is not None for ref in (g if isinstance(g, list) else [g])]
         if is_integer(node.types[0].dtype) and any(is_integer(k.dtype) for k in kinds) and not (cls.has_trait(MovesData) or name in ("concat", "pad")):
-            if name not in (*RING, *(() if wraps else ORDERED), "select"):
+            if name not in (*RING, *(() if wraps else ORDERED), *QUANTISED, "select"):
                 raise NoTermError(f"{name} of integers wraps, or rounds")
         operands, self.kind = map_groups(values.__getitem__, node.operands), kinds[-1].dtype if kinds else None
         if cls.has_trait(MovesData) or name in ("concat", "pad"):
@@ -352,9 +353,10 @@ def plain(array: np.ndarray) -> np.ndarray | None:
     """The numbers of terms that are constants, in f64; None if one is not."""
     out = np.empty(array.shape)
     for place in np.ndindex(array.shape):
-        if not z3.is_rational_value(array[place]):
+        term = z3.simplify(array[place]) if z3.is_expr(array[place]) else array[place]
+        if not z3.is_rational_value(term):
             return None
-        value = array[place].as_fraction()
+        value = term.as_fraction()
         out[place] = float(value)
         if Fraction(out[place]) != value:
             return None
