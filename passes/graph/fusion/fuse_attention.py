@@ -96,8 +96,8 @@ def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
     heads, groups = product(q.shape[1:-2]), keys.shape[1]
     if not isinstance(heads, int) or not isinstance(groups, int) or values.shape[1] != groups or heads % groups:
         return NoMatch("its keys and values are repeated unlike its queries")
-    if q.rank == 5 and q.shape[1] != groups:
-        return NoMatch("its queries are broadcast, too")
+    if (q.rank == 5 and q.shape[1] != groups) or any(shared.shape[0] != q.shape[0] for shared in (keys, values)):
+        return NoMatch("its queries are broadcast, too, or batches are")
     if any(None in type_of(value).shape for value in op.operation.operands):
         return NoMatch("it has operands of whose sizes nothing is known")
     times, rows, depth = heads // groups, *q.shape[-2:]

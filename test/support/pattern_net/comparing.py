@@ -12,7 +12,7 @@ import numpy as np
 from op_closeness import EXACT
 from op_random import with_some
 
-from pattern_net.graphs import Constant, Graph, NotReadableError, Noise, block_of, build, read, run, shape_in_numbers
+from pattern_net.graphs import Constant, Graph, NotReadableError, Noise, block_of, build, fit, read, run, shape_in_numbers
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.core.types import TensorType, is_compact, is_float, to_numpy
 from stepwell.dialects.graph import op_class
@@ -133,6 +133,8 @@ def compared(p: Pattern, match: Match, seed: int) -> int:
         for argument in match.before.arguments():
             array = data(argument.type, shape_in_numbers(argument.type, sizes, unknown), generator, special=special)
             arrays.append(np.where(np.isnan(array), np.zeros_like(array), array) if said == "numbers" and is_float(argument.type.dtype) else array)
+        if not fit(match.before, arrays, sizes):
+            continue
         try:
             want = run(match.before, arrays, sizes)
         except NO_MEANING:

@@ -15,7 +15,9 @@ from stepwell.dialects.core.types import TensorType, from_numpy, is_compact, is_
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, GraphOp, op_class
 from stepwell.dialects.graph.base import in_numbers, map_groups, takes_result_types
+from stepwell.dialects.graph.callbacks import inferred_types
 from stepwell.dialects.graph.inference import no_arithmetic
+from stepwell.dialects.support.errors import StepwellError
 
 ROUND_ONCE = ("add", "sub", "mul", "div", "sqrt", "reciprocal", "cast", "dequantize", "quantize", "fake_quantize")
 """Ops that round their results and nothing else, as IEEE 754 says."""
@@ -192,6 +194,24 @@ class Noise:
         """An array of f64 that stands for one of `dtype`, rounded at random."""
         eps = float(ml_dtypes.finfo(to_numpy(dtype)).eps)  # type: ignore[no-untyped-call]
         return np.asarray(array * (1 + units * eps * self.generator.uniform(-1, 1, array.shape)))
+
+
+def fit(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> bool:
+    """Whether the ops take arguments of these sizes: a reference may be more lenient than its op."""
+    kinds: dict[Ref, TensorType] = {}
+    given = iter(arrays)
+    for number, entry in enumerate(graph.entries):
+        types: Sequence[TensorType] = entry.types
+        if isinstance(entry, Argument):
+            types = [entry.type.with_shape(next(given).shape)]
+        elif isinstance(entry, Node) and op_class(entry.mnemonic).infer is not None:
+            attributes = {name: in_numbers(value, sizes) for name, value in entry.attributes.items()}
+            try:
+                types = inferred_types(op_class(entry.mnemonic), map_groups(kinds.__getitem__, entry.operands), attributes)
+            except StepwellError:
+                return False
+        kinds.update({Ref(number, n): kind for n, kind in enumerate(types)})
+    return True
 
 
 def run(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int], *, wide: bool = False, noise: Noise | None = None) -> list[np.ndarray]:

@@ -218,6 +218,8 @@ func.func @divided_by_data(%q: tensor<5x32xf32>, %k: tensor<32x7xf32>, %v: tenso
 // CHECK: "graph.attention"({{.*}}tensor<1x3x1x5x7xf32>) -> tensor<1x3x2x5x8xf32>
 // CHECK-LABEL: func.func @broadcast_queries
 // CHECK: "graph.attention"(%arg0, {{.*}}) -> tensor<1x2x4x5x8xf32>
+// CHECK-LABEL: func.func @broadcast_batch
+// CHECK: "graph.attention"(%arg0, {{.*}}) -> tensor<3x2x4x5x8xf32>
 func.func @broadcast(%q: tensor<1x3x2x5x4xf32>, %k: tensor<1x3x7x4xf32>, %v: tensor<1x3x7x8xf32>, %mask: tensor<1x1x1x5x7xf32>) -> tensor<1x3x2x5x8xf32> {
   %0 = "graph.reshape"(%k) {shape = array<i64: 1, 3, 1, 7, 4>} : (tensor<1x3x7x4xf32>) -> tensor<1x3x1x7x4xf32>
   %1 = "graph.reshape"(%v) {shape = array<i64: 1, 3, 1, 7, 8>} : (tensor<1x3x7x8xf32>) -> tensor<1x3x1x7x8xf32>
@@ -239,4 +241,9 @@ func.func @broadcast_queries(%q: tensor<1x1x4x5x4xf32>, %k: tensor<1x2x1x7x4xf32
   %0 = "graph.transpose"(%k) {perm = array<i64: 0, 1, 2, 4, 3>} : (tensor<1x2x1x7x4xf32>) -> tensor<1x2x1x4x7xf32>
   %1 = "graph.attention"(%q, %0, %v) {scale = 0.5 : f64} : (tensor<1x1x4x5x4xf32>, tensor<1x2x1x4x7xf32>, tensor<1x2x1x7x8xf32>) -> tensor<1x2x4x5x8xf32>
   return %1 : tensor<1x2x4x5x8xf32>
+}
+func.func @broadcast_batch(%q: tensor<1x2x4x5x4xf32>, %k: tensor<3x2x1x7x4xf32>, %v: tensor<1x2x1x7x8xf32>) -> tensor<3x2x4x5x8xf32> {
+  %0 = "graph.transpose"(%k) {perm = array<i64: 0, 1, 2, 4, 3>} : (tensor<3x2x1x7x4xf32>) -> tensor<3x2x1x4x7xf32>
+  %1 = "graph.attention"(%q, %0, %v) {scale = 0.5 : f64} : (tensor<1x2x4x5x4xf32>, tensor<3x2x1x4x7xf32>, tensor<1x2x1x7x8xf32>) -> tensor<3x2x4x5x8xf32>
+  return %1 : tensor<3x2x4x5x8xf32>
 }

@@ -194,3 +194,18 @@ func.func @tanh_of_softplus(%x: tensor<4xf16>) -> tensor<4xf16> {
   %1 = "graph.tanh"(%0) : (tensor<4xf16>) -> tensor<4xf16>
   return %1 : tensor<4xf16>
 }
+
+// Of the least integer abs gives itself, of which relu makes 0; abs of it is the same again.
+// CHECK-LABEL: func.func @signs_of_integers
+// CHECK: %[[A:.*]] = "graph.abs"(%arg0)
+// CHECK: %[[R:.*]] = "graph.relu"(%[[A]])
+// CHECK: %[[F:.*]] = "graph.abs"(%arg1)
+// CHECK: return %[[R]], %[[A]], %[[F]]
+func.func @signs_of_integers(%x: tensor<4xi8>, %f: tensor<4xf32>) -> (tensor<4xi8>, tensor<4xi8>, tensor<4xf32>) {
+  %0 = "graph.abs"(%x) : (tensor<4xi8>) -> tensor<4xi8>
+  %1 = "graph.relu"(%0) : (tensor<4xi8>) -> tensor<4xi8>
+  %2 = "graph.abs"(%0) : (tensor<4xi8>) -> tensor<4xi8>
+  %3 = "graph.abs"(%f) : (tensor<4xf32>) -> tensor<4xf32>
+  %4 = "graph.relu"(%3) : (tensor<4xf32>) -> tensor<4xf32>
+  return %1, %2, %4 : tensor<4xi8>, tensor<4xi8>, tensor<4xf32>
+}
