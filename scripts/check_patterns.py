@@ -31,16 +31,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write down the results of our own patterns, for the page about them")
     parser.add_argument("--verbose", action="store_true", help="say why graphs were declined, and why what was tried is not proven")
     options = parser.parse_args(arguments)
-    from pattern_net.net import SAMPLE, WHOLE, examined, is_of_graphs, name_of, patterns
+    from pattern_net.net import SAMPLE, WHOLE, examined, is_of_memory, patterns
     from pattern_net.record import NEVER_MATCHED, entry_of, write
 
     for file in options.load:
         load_file(file)
-    there = {p: names for p, names in patterns().items() if is_of_graphs(p)}
-    known = {p.name for p in there} | {name_of(p) for p in there}
+    there = {p: names for p, names in patterns().items() if not is_of_memory(p)}
+    known = {p.name for p in there} | {p.label for p in there}
     if unknown := [name for name in options.only or () if name not in known]:
-        parser.error(f"no pattern {', '.join(unknown)} on graphs; there are {', '.join(sorted(known))}")
-    chosen = {p: names for p, names in there.items() if not options.only or {p.name, name_of(p)} & set(options.only)}
+        parser.error(f"no pattern {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    chosen = {p: names for p, names in there.items() if not options.only or {p.name, p.label} & set(options.only)}
     outcomes, failures, never = [], 0, []
     for p, names in chosen.items():
         outcome = examined(p, names, SAMPLE if options.sample else WHOLE)

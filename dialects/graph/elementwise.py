@@ -8,7 +8,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, is_float
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result
 from stepwell.dialects.graph.inference import binary, expect_dtype, unary
-from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, truncating_divide, widened
+from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, power, truncating_divide, widened
 from stepwell.dialects.graph.value_range import ANY, Range, clamped, of_integers
 from stepwell.dialects.support.errors import InferenceError
 
@@ -91,7 +91,7 @@ class PowOp(NumericBinary, name="pow"):
 
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        return widened(np.power)(lhs, rhs) if is_floating(lhs.dtype) else integer_power(lhs, rhs)
+        return widened(power)(lhs, rhs) if is_floating(lhs.dtype) else integer_power(lhs, rhs)
 
 
 class MaximumOp(NumericBinary, name="maximum", traits=[KeepsFinite]):

@@ -97,6 +97,11 @@ def truncating_divide(lhs: Array, rhs: Array) -> Array:
     return np.asarray((lhs - np.fmod(lhs, rhs)) // rhs)
 
 
+def power(base: Array, exponent: Array) -> Array:
+    """A power of floats. Of one number as the exponent numpy makes what it takes for the same, so that a root of minus infinity is NaN."""
+    return np.asarray(np.power(base, np.array(np.broadcast_to(exponent, np.broadcast_shapes(np.shape(base), np.shape(exponent))))))
+
+
 def integer_power(base: Array, exponent: Array) -> Array:
     """`base ** exponent` in wrapping integers; a negative exponent gives the truncated reciprocal, with 0 for `0 ** -n`."""
     base, exponent = np.broadcast_arrays(base, exponent)

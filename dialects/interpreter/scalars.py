@@ -112,7 +112,7 @@ ARITHMETIC: dict[str, Function] = {
     "math.cbrt": np.cbrt, "math.exp": np.exp, "math.exp2": np.exp2, "math.expm1": np.expm1, "math.log": np.log, "math.log1p": np.log1p,
     "math.log2": np.log2, "math.log10": np.log10, "math.sin": np.sin, "math.cos": np.cos, "math.tan": np.tan, "math.asin": np.arcsin,
     "math.acos": np.arccos, "math.atan": np.arctan, "math.atan2": np.arctan2, "math.sinh": np.sinh, "math.cosh": np.cosh, "math.tanh": np.tanh,
-    "math.asinh": np.arcsinh, "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.erf": numerics.erf, "math.powf": np.power,
+    "math.asinh": np.arcsinh, "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.erf": numerics.erf, "math.powf": numerics.power,
     "math.fma": lambda x, y, z: x * y + z, "math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite,
 }  # fmt: skip
 

@@ -49,6 +49,11 @@ class Pattern:
     benefit: int = 1
 
     @property
+    def label(self) -> str:
+        """Its name with its root: one function may make patterns for several ops."""
+        return f"{self.name}({self.root.removeprefix('graph.') if isinstance(self.root, str) else self.root.__name__})"
+
+    @property
     def summary(self) -> str:
         """What it does: the first line of its docstring."""
         return (self.rewrite.__doc__ or "rewritten").strip().splitlines()[0].removeprefix("rewrite: ")

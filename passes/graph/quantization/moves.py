@@ -7,6 +7,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConcatOp, MaxPoolOp, PadOp, QuantizeOp, ReduceMaxOp, ReduceMinOp, TransposeOp
 from stepwell.dialects.graph.traits import MovesData
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
+from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use
 from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, known, quantized, same_parameters
 
@@ -14,10 +15,12 @@ NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one z
 
 
 def on_integers(op: Any, source: Quantized, rw: Rewriter) -> ir.Value:
-    """`op`, which takes `source` as its first operand, on the integers; and those as floats."""
+    """`op`, which takes `source` as its first operand, on the integers; and those as floats. Scale and zero point are one number each."""
     with fused_location(source.op, op):
         moved = rw.create(type(op), [source.x, *list(op.operation.operands)[1:]], op.attribute_values()).operation.results[0]
-        value: ir.Value = rw.dequantize(moved, *source.parameters)
+        rank = type_of(moved).rank  # the result may have fewer dimensions than scale and zero point
+        parameters = [v if type_of(v).rank <= rank else rw.reshape(v, shape=()) for v in source.parameters]
+        value: ir.Value = rw.dequantize(moved, *parameters)
     return value
 
 
@@ -53,6 +56,9 @@ def choose_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     source = quantized(op.x)
     if source is None or not source.is_per_tensor or not is_positive(source.op.scale, rw.weights):
         return NOT_QUANTIZED
+    zero = source.zero_point(rw.weights)
+    if type_of(source.x).dtype == WIDE and (zero is None or zero.any()):
+        return NoMatch(f"a difference of two numbers of {WIDE} may wrap, so that the greatest is another one")
     return on_integers(op, source, rw)
 
 

@@ -10,7 +10,7 @@ from stepwell.dialects.graph import DequantizeOp, QuantizeOp
 from stepwell.dialects.graph.numerics import loses_digits
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE
-from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, producer
+from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, is_float_op, producer
 from stepwell.passes.graph.quantization.quantized import known, parameter
 
 OPS_BACK = 16  # that are looked at for a product
@@ -60,6 +60,8 @@ def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
 @pattern("graph.mul")
 def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (x * a) * b -> x * (a * b)   one rounding less; relu(x * a) * b -> relu(x * (a * b)) for b > 0"""
+    if not is_float_op(op):
+        return NoMatch("integers wrap")
     relu = producer(op.lhs, "relu")
     inner = producer(op.lhs if relu is None else relu.x, "mul")
     if inner is None or not follows_from_products(inner.lhs):  # cheaper to ask than what is known

@@ -205,8 +205,8 @@ def fit(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) ->
         if isinstance(entry, Argument):
             types = [entry.type.with_shape(next(given).shape)]
         elif isinstance(entry, Node) and op_class(entry.mnemonic).infer is not None:
-            attributes = {name: in_numbers(value, sizes) for name, value in entry.attributes.items()}
             try:
+                attributes = {name: in_numbers(value, sizes) for name, value in entry.attributes.items()}
                 types = inferred_types(op_class(entry.mnemonic), map_groups(kinds.__getitem__, entry.operands), attributes)
             except StepwellError:
                 return False

@@ -8,9 +8,9 @@ import numpy as np
 from op_cases import case_of, legal_dtypes
 from op_random import Case, type_of_array
 from op_sweep import Row, Sweep
-
 from pattern_net.graphs import Argument, Constant, Entry, Graph, Node, Ref
 from pattern_net.mentions import Mentions, mentions
+
 from stepwell.dialects.core.types import TensorType, from_numpy, is_float, is_integer, to_numpy
 from stepwell.dialects.graph import op_class
 from stepwell.dialects.graph.base import map_groups

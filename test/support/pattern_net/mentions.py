@@ -15,6 +15,7 @@ from stepwell.dialects.graph.base import graph_ops
 from stepwell.passes.framework.rewriting import Pattern
 
 HELPERS_DEEP = 3  # calls that lead from a pattern to a helper
+SIGNS = {" * ": "mul", " + ": "add", " - ": "sub", " / ": "div", " ** ": "pow"}
 NEVER = ("constant", "parameter", "yield", "fused", "if", "loop", "bind_sizes", "keep")
 
 
@@ -38,7 +39,8 @@ def mentions(p: Pattern) -> Mentions:
     roots = tuple(sorted(name.removeprefix("graph.") for name in p.roots() if name.removeprefix("graph.") in known))
     text = inspect.getdoc(p.rewrite) or ""
     rules = re.findall(r"rewrite: (.*?)->", text, re.S) or [text]
-    chain = tuple(reversed([word for rule in rules for word in re.findall(r"[a-z_0-9]+", rule) if word in known and word not in NEVER]))
+    words = [SIGNS.get(word, word) for rule in rules for word in re.findall(r"[a-z_0-9]+| \*\* | [-+*/] ", rule)]
+    chain = tuple(reversed([word for word in words if word in known and word not in NEVER]))
     named: dict[str, None] = {}
     numbers: dict[float, None] = {}
     for tree in trees(p.rewrite):
@@ -49,9 +51,8 @@ def mentions(p: Pattern) -> Mentions:
                 named[found.attr] = None
             elif isinstance(found, ast.Name) and found.id.endswith("Op"):
                 named.update({name: None for name, cls in known.items() if cls.__name__ == found.id})
-            elif isinstance(found, ast.Constant) and isinstance(found.value, (int, float)) and not isinstance(found.value, bool):
-                if abs(found.value) < 1e6:
-                    numbers[float(found.value)] = None
+            elif isinstance(found, ast.Constant) and type(found.value) in (int, float) and abs(found.value) < 1e6:
+                numbers[float(found.value)] = None
     others = tuple(name for name in named if name not in NEVER and name not in chain)
     return Mentions(roots, chain, others, tuple(numbers))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from pattern_net.graphs import Argument, Constant, Entry, Graph, Node, NotReadableError, Ref, build, read
+
 from stepwell.dialects.core.kernel_info import function_around
 from stepwell.dialects.core.mlir import attribute_fields, ir, make_context, operand_fields
 from stepwell.dialects.core.sizes import symbol

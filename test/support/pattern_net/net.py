@@ -12,6 +12,8 @@ from pattern_net.growing import grown
 from pattern_net.mentions import mentions
 from pattern_net.mutating import mutated, seeds, with_root
 from pattern_net.proving import proven
+from pattern_net.scalars import is_of_scalars, tried
+
 from stepwell.passes.framework.registry import passes
 from stepwell.passes.framework.rewriting import Pattern, PatternPass
 
@@ -28,10 +30,13 @@ class Effort:
     """Matches that are proven, after which no more proofs are tried."""
     attempts: int
     """Proofs that are tried."""
+    scalars: int
+    """How many cases of an op on scalars there are for each that is run."""
 
 
-WHOLE = Effort(tries=400, matches=24, proofs=6, attempts=30)
-SAMPLE = Effort(tries=12, matches=3, proofs=1, attempts=3)
+WHOLE = Effort(tries=400, matches=24, proofs=6, attempts=30, scalars=1)
+SAMPLE = Effort(tries=12, matches=3, proofs=1, attempts=3, scalars=8)
+ROUNDS = "it is about how a function is rounded, or which of two zeros is found"
 
 
 @dataclass
@@ -51,13 +56,7 @@ class Outcome:
     @property
     def name(self) -> str:
         """The name of the pattern, with its root."""
-        return name_of(self.pattern)
-
-
-def name_of(p: Pattern) -> str:
-    """A pattern's name with its root, since one function may make patterns for several ops."""
-    root = p.root.removeprefix("graph.") if isinstance(p.root, str) else p.root.__name__
-    return f"{p.name}({root})"
+        return self.pattern.label
 
 
 def patterns() -> dict[Pattern, list[str]]:
@@ -70,9 +69,9 @@ def patterns() -> dict[Pattern, list[str]]:
     return found
 
 
-def is_of_graphs(p: Pattern) -> bool:
-    """Whether a pattern is for graph ops: no other level has references."""
-    return bool(p.roots()) and not p.roots()[0].startswith(("arith.", "math.", "memref.", "vector."))
+def is_of_memory(p: Pattern) -> bool:
+    """Whether a pattern is for accesses of memory, which nothing runs but native code."""
+    return any(root.startswith(("memref.", "vector.", "affine.")) for root in p.roots())
 
 
 def has_root(p: Pattern, graph: Graph) -> bool:
@@ -91,7 +90,7 @@ def candidates(p: Pattern, pass_names: Sequence[str], effort: Effort, matching: 
         if of_kind["seed"] >= effort.matches:
             break
         yield "seed", graph
-    own = zlib.crc32(name_of(p).encode())
+    own = zlib.crc32(p.label.encode())
     for number in range(effort.tries if matching else 0):
         if of_kind["mutated"] >= effort.matches:
             break
@@ -109,6 +108,10 @@ def candidates(p: Pattern, pass_names: Sequence[str], effort: Effort, matching: 
 def examined(p: Pattern, pass_names: Sequence[str], effort: Effort) -> Outcome:
     """Try a pattern."""
     outcome = Outcome(p, list(pass_names))
+    if is_of_scalars(p):
+        outcome.tried, outcome.matched, outcome.compared, outcome.problems = tried(p, outcome.counts, effort.scalars)
+        outcome.unproven[ROUNDS] = 1
+        return outcome
     matching: list[Graph] = []
     of_kind: Counter[str] = Counter()
     attempts = 0

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import z3
-
 from pattern_net.comparing import Match
 from pattern_net.terms import NoTermError, Terms
 
@@ -45,8 +43,6 @@ def proven(match: Match) -> Proof:
     return Proof(True)
 
 
-
-
 def equal(a: Any, b: Any, known: list[Any]) -> str:
     """Why two terms are not known to be equal; nothing if they are."""
     if z3.is_bool(a) != z3.is_bool(b):
@@ -65,5 +61,3 @@ def equal(a: Any, b: Any, known: list[Any]) -> str:
     if found == z3.unsat:
         return ""
     return "z3 refutes it: a constant is rounded, or it needs more than is known of a function" if found == z3.sat else "z3 does not decide it"
-
-

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import z3
-
 from pattern_net.graphs import Argument, Constant, Graph, Node, Ref
+
 from stepwell.dialects.core.types import TensorType, is_float, is_integer, to_numpy
 from stepwell.dialects.graph import op_class
 from stepwell.dialects.graph.base import map_groups
@@ -83,7 +83,7 @@ def nearest(x: Any) -> Any:
 
 
 class Terms:
-    """Makes the terms of graphs that share their arguments. `conditions` are those under which the results are defined, `axioms` what always holds."""
+    """Makes the terms of graphs that share their arguments. `conditions` are what its results suppose, `axioms` what always holds."""
 
     def __init__(self) -> None:
         self.conditions: list[Any] = []
@@ -144,11 +144,12 @@ class Terms:
         if len(node.types) != 1:
             raise NoTermError(f"{name} has several results")
         kinds = [graph.type(ref) for g in node.operands if g is not None for ref in (g if isinstance(g, list) else [g])]
-        if is_integer(node.types[0].dtype) and any(is_integer(k.dtype) for k in kinds) and not (cls.has_trait(MovesData) or name in ("concat", "pad")):
-            if name not in (*RING, *(() if wraps else ORDERED), *QUANTISED, "select"):
-                raise NoTermError(f"{name} of integers wraps, or rounds")
+        moves = cls.has_trait(MovesData) or name in ("concat", "pad")
+        whole = is_integer(node.types[0].dtype) and any(is_integer(k.dtype) for k in kinds)
+        if whole and not moves and name not in (*RING, *(() if wraps else ORDERED), *QUANTISED, "select"):
+            raise NoTermError(f"{name} of integers wraps, or rounds")
         operands, self.kind = map_groups(values.__getitem__, node.operands), kinds[-1].dtype if kinds else None
-        if cls.has_trait(MovesData) or name in ("concat", "pad"):
+        if moves:
             return moved(node, operands)
         if name in LINEAR:
             return linear(node, operands)
@@ -229,7 +230,9 @@ class Terms:
         return each(z3.Not, x)
 
     def op_bitwise_not(self, node: Node, x: np.ndarray) -> np.ndarray:
-        return each(lambda v: -v - 1, x) if node.types[0].dtype.startswith("i") else each(lambda v: number(2 ** int(node.types[0].dtype[2:]) - 1) - v, x)
+        return (
+            each(lambda v: -v - 1, x) if node.types[0].dtype.startswith("i") else each(lambda v: number(2 ** int(node.types[0].dtype[2:]) - 1) - v, x)
+        )
 
     def op_and(self, _: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return each(z3.And, a, b)

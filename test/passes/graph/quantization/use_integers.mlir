@@ -134,3 +134,36 @@ func.func @main(%x: tensor<2x3xi8>, %y: tensor<3x2xi8>, %a: tensor<2x9xi16>, %b:
   %6 = "graph.matmul"(%f, %1) : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
   return %2, %5, %6 : tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>
 }
+
+// -----
+
+// Scale and zero point lose the dimensions that the result lacks. Differences of i32 may wrap: the greatest would be another number.
+// CHECK-LABEL: func.func @fewer_dimensions
+// CHECK: %[[S:.*]] = "graph.reshape"(%arg1) {shape = array<i64>}
+// CHECK: "graph.dequantize"(%{{.*}}, %[[S]], %{{.*}}) {{.*}} -> tensor<f32>
+// CHECK: %[[W:.*]] = "graph.dequantize"(%arg2
+// CHECK: "graph.reduce_max"(%[[W]])
+func.func @fewer_dimensions(%x: tensor<2x3xi8>, %s: tensor<1x1xf32>, %i: tensor<2xi32>) -> (tensor<f32>, tensor<f32>) {
+  %z = "graph.constant"() {value = dense<1> : tensor<1x1xi8>} : () -> tensor<1x1xi8>
+  %t = "graph.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %u = "graph.constant"() {value = dense<1> : tensor<i32>} : () -> tensor<i32>
+  %0 = "graph.dequantize"(%x, %s, %z) : (tensor<2x3xi8>, tensor<1x1xf32>, tensor<1x1xi8>) -> tensor<2x3xf32>
+  %1 = "graph.slice"(%0) {starts = array<i64: 1, 1>, sizes = array<i64: 1, 1>, steps = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<1x1xf32>
+  %2 = "graph.reshape"(%1) {shape = array<i64>} : (tensor<1x1xf32>) -> tensor<f32>
+  %3 = "graph.dequantize"(%i, %t, %u) : (tensor<2xi32>, tensor<f32>, tensor<i32>) -> tensor<2xf32>
+  %4 = "graph.reduce_max"(%3) {axes = array<i64: 0>, keepdims = false} : (tensor<2xf32>) -> tensor<f32>
+  return %2, %4 : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// Factors of integers are not merged.
+// CHECK-LABEL: func.func @factors_of_integers
+// CHECK-COUNT-2: "graph.mul"
+func.func @factors_of_integers(%x: tensor<1x2x3xi64>, %w: tensor<2x2x1xi64>) -> tensor<1x2x3xi64> {
+  %k = "graph.constant"() {value = dense<3> : tensor<i64>} : () -> tensor<i64>
+  %0 = "graph.conv"(%x, %w) {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64} : (tensor<1x2x3xi64>, tensor<2x2x1xi64>) -> tensor<1x2x3xi64>
+  %1 = "graph.mul"(%0, %k) : (tensor<1x2x3xi64>, tensor<i64>) -> tensor<1x2x3xi64>
+  %2 = "graph.mul"(%1, %k) : (tensor<1x2x3xi64>, tensor<i64>) -> tensor<1x2x3xi64>
+  return %2 : tensor<1x2x3xi64>
+}
