@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="say why graphs were declined, and why what was tried is not proven")
     options = parser.parse_args(arguments)
     from pattern_net.net import SAMPLE, WHOLE, examined, is_of_memory, patterns
-    from pattern_net.record import NEVER_MATCHED, entry_of, write
+    from pattern_net.record import NEVER_MATCHED, entry_of, grown_before, write
 
     for file in options.load:
         load_file(file)
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = {p: names for p, names in there.items() if not options.only or {p.name, p.label} & set(options.only)}
     outcomes, failures, never = [], 0, []
     for p, names in chosen.items():
-        outcome = examined(p, names, SAMPLE if options.sample else WHOLE)
+        outcome = examined(p, names, *((SAMPLE, grown_before(p.label)) if options.sample else (WHOLE, ())))
         outcomes.append(outcome)
         print(f"{outcome.name}: {outcome.tried} graphs, {outcome.matched} matched, {outcome.compared} compared, {outcome.proven} proven", flush=True)
         for problem in outcome.problems:

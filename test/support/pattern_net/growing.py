@@ -42,6 +42,8 @@ class Growing:
         self.entries: list[Entry] = []
         self.used: set[Ref] = set()
         self.dtype = str(generator.choice(TYPES))
+        self.aim: TensorType | None = None
+        """The type that the first op is to have, which an operand of the last one has."""
 
     def chance(self, part: float) -> bool:
         """True so often."""
@@ -84,22 +86,27 @@ class Growing:
         """The type of a value."""
         return self.entries[ref.entry].types[ref.result]
 
-    def add(self, mnemonic: str) -> bool:
-        """Put an op on what is there, or on new leaves; whether operands that fit were found."""
+    def add(self, mnemonic: str, given: Case | None = None, *, last: bool = False) -> bool:
+        """Put an op on what is there, or on new leaves; whether operands that fit were found. `given` is a case of it that is
+        drawn already; the `last` op always takes what is there."""
         cls, legal = op_class(mnemonic), legal_dtypes(mnemonic)
         if not legal:
             return False
         made = self.results()
         for _ in range(FITTING):
-            source = made[min(int(self.generator.geometric(0.7)) - 1, len(made) - 1)] if made and self.chance(0.95) else None
-            like = None if source is None else self.type(source)
+            source = made[min(int(self.generator.geometric(0.7)) - 1, len(made) - 1)] if made and (last or self.chance(0.7)) else None
+            aim = self.type(made[0]) if made and self.type(made[0]).is_static else self.aim  # beside what is there, for an op that takes both
+            like = aim if source is None else self.type(source)
             wanted = self.dtype if like is None else like.dtype
             dtype = wanted if wanted in legal else str(self.generator.choice(legal))
             rank, sizes = (int(self.generator.integers(1, 5)), ()) if like is None else (like.rank, like.static_shape)
-            case = self.case(mnemonic, dtype, rank, sizes)
+            case = given or self.case(mnemonic, dtype, rank, sizes)
             if case is None:
                 continue
-            groups, plugged = self.plugged(case, made, source, elementwise=cls.has_trait(Elementwise))
+            elementwise = cls.has_trait(Elementwise)
+            groups, plugged = self.plugged(case, made, source, elementwise=elementwise)
+            if source is None and aim is not None and elementwise:
+                groups = self.aimed(case, aim)
             if source is not None and not plugged:
                 continue
             types = map_groups(lambda v: self.type(v) if isinstance(v, Ref) else type_of_array(v), groups)
@@ -139,6 +146,7 @@ class Growing:
         """The case's operands, some of which are values that are there."""
         flat = [a for g in case.operands if g is not None for a in (g if isinstance(g, list) else [g])]
         places = [n for n, a in enumerate(flat) if source is not None and from_numpy(a.dtype) == self.type(source).dtype]
+        places = [n for n in places if source is not None and type_of_array(flat[n]) == self.type(source)] or places
         chosen: dict[int, Any] = {}
         if places and source is not None:
             first = places[0] if self.chance(0.6) else int(self.generator.choice(places))
@@ -146,12 +154,18 @@ class Growing:
             for place in places:
                 if place not in chosen:
                     alike = [ref for ref in made if self.type(ref).dtype == from_numpy(flat[place].dtype) and ref not in self.used]
-                    if alike and self.chance(0.5):
+                    if alike and self.chance(0.6):
                         chosen[place] = alike[int(self.generator.integers(len(alike)))]
                     elif elementwise:
                         chosen[place] = self.broadcast(flat[place], self.type(source))
         numbered = iter(range(len(flat)))
         return map_groups(lambda a: chosen.get(next(numbered), a), case.operands), any(isinstance(v, Ref) for v in chosen.values())
+
+    def aimed(self, case: Case, kind: TensorType) -> list[Any]:
+        """The operands of an element-wise op such that its result has that shape."""
+        numbered = iter(range(99))
+        return map_groups(lambda a: self.broadcast(a, kind) if next(numbered) else np.resize(a if a.size else np.ones(1, a.dtype), kind.static_shape)
+                          .astype(a.dtype), case.operands)  # fmt: skip
 
     def broadcast(self, array: np.ndarray, kind: TensorType) -> np.ndarray:
         """An array like one, of a shape that broadcasts to a type's: one number, one for each channel, or all."""
@@ -190,6 +204,20 @@ def grown(p: Pattern, seed: int) -> Graph | None:
         plan = [str(generator.choice(others)) for _ in range(int(generator.integers(0, 4)))]
     if growing.chance(0.2):
         plan.insert(int(generator.integers(len(plan) + 1)), str(generator.choice(others)))
+    last = aimed_at(growing, root) if plan and growing.chance(0.5) else None
     for name in plan:
         growing.add(name)
-    return growing.graph() if growing.add(root) else None
+    done = growing.add(root, last, last=True) or (last is not None and growing.add(root, last=True))
+    return growing.graph() if done else None
+
+
+def aimed_at(growing: Growing, root: str) -> Case | None:
+    """A case of the root, to one of whose operands the graph is to lead; None if it takes none."""
+    legal = legal_dtypes(root)
+    dtype = growing.dtype if growing.dtype in legal else str(growing.generator.choice(legal))
+    case = growing.case(root, dtype, int(growing.generator.integers(1, 5)), ())
+    kinds = [type_of_array(a) for g in (case.operands if case is not None else []) if g is not None for a in (g if isinstance(g, list) else [g])]
+    if case is None or not kinds or kinds[0].elements == 0 or kinds[0].elements > 600:
+        return None
+    growing.aim = kinds[0] if growing.chance(0.8) else kinds[int(growing.generator.integers(len(kinds)))]
+    return case

@@ -30,12 +30,16 @@ class Effort:
     """Matches that are proven, after which no more proofs are tried."""
     attempts: int
     """Proofs that are tried."""
+    rlimit: int
+    """Of each element that is proven, in units of z3."""
     scalars: int
     """How many cases of an op on scalars there are for each that is run."""
 
 
-WHOLE = Effort(tries=400, matches=24, proofs=6, attempts=30, scalars=1)
-SAMPLE = Effort(tries=12, matches=3, proofs=1, attempts=3, scalars=8)
+WHOLE = Effort(tries=400, matches=24, proofs=6, attempts=30, rlimit=1_000_000, scalars=1)
+SAMPLE = Effort(tries=12, matches=3, proofs=1, attempts=3, rlimit=50_000, scalars=8)
+WITHOUT_TESTS = 8
+"""How many times as many graphs are grown for a pattern, such as a plugin's, whose pass has no FileCheck tests."""
 ROUNDS = "it is about how a function is rounded, or which of two zeros is found"
 
 
@@ -49,6 +53,8 @@ class Outcome:
     matched: int = 0
     compared: int = 0
     proven: int = 0
+    grown: list[int] = field(default_factory=list)
+    """The numbers of the grown graphs that matched."""
     unproven: Counter[str] = field(default_factory=Counter)
     counts: Counts = field(default_factory=Counts)
     problems: list[str] = field(default_factory=list)
@@ -80,33 +86,47 @@ def has_root(p: Pattern, graph: Graph) -> bool:
     return any(node.mnemonic in roots for node in graph.nodes())
 
 
-def candidates(p: Pattern, pass_names: Sequence[str], effort: Effort, matching: list[Graph], of_kind: Counter[str]) -> Iterator[tuple[str, Graph]]:
-    """Graphs to try: those of tests, what becomes of those that match by changes, and grown ones. The caller collects those that match, and counts
-    the matches of each kind.
+@dataclass(frozen=True)
+class Candidate:
+    """A graph to try."""
+
+    kind: str
+    """`seed`, `grown` or `mutated`."""
+    number: int
+    graph: Graph
+
+
+def candidates(
+    p: Pattern, pass_names: Sequence[str], effort: Effort, first: Sequence[int], matching: list[Graph], of_kind: Counter[str]
+) -> Iterator[Candidate]:
+    """Graphs to try: those of tests, grown ones, of which those numbered `first` come first, and what becomes of those that match by changes.
+
+    The caller collects those that match, and counts the matches of each kind.
     """
     given = list(dict.fromkeys(itertools.chain.from_iterable(seeds(name) for name in pass_names)))
     others = (other for graph in given for other in with_root(graph, mentions(p).roots))
-    for graph in itertools.chain((graph for graph in given if has_root(p, graph)), others):
+    for number, graph in enumerate(itertools.chain((graph for graph in given if has_root(p, graph)), others)):
         if of_kind["seed"] >= effort.matches:
             break
-        yield "seed", graph
+        yield Candidate("seed", number, graph)
     own = zlib.crc32(p.label.encode())
+    more = 1 if given else WITHOUT_TESTS
+    for number in dict.fromkeys((*first, *range(effort.tries * more))):
+        if of_kind["grown"] >= effort.matches:
+            break
+        made = grown(p, own + number)
+        if made is not None:
+            yield Candidate("grown", number, made)
     for number in range(effort.tries if matching else 0):
         if of_kind["mutated"] >= effort.matches:
             break
         changed = mutated(matching[number % len(matching)], own + number)
         if changed is not None:
-            yield "mutated", changed
-    for number in range(effort.tries):
-        if of_kind["grown"] >= effort.matches:
-            break
-        made = grown(p, own + number)
-        if made is not None:
-            yield "grown", made
+            yield Candidate("mutated", number, changed)
 
 
-def examined(p: Pattern, pass_names: Sequence[str], effort: Effort) -> Outcome:
-    """Try a pattern."""
+def examined(p: Pattern, pass_names: Sequence[str], effort: Effort, first: Sequence[int] = ()) -> Outcome:
+    """Try a pattern; of the graphs that are grown, those numbered `first` come first."""
     outcome = Outcome(p, list(pass_names))
     if is_of_scalars(p):
         outcome.tried, outcome.matched, outcome.compared, outcome.problems = tried(p, outcome.counts, effort.scalars)
@@ -115,7 +135,8 @@ def examined(p: Pattern, pass_names: Sequence[str], effort: Effort) -> Outcome:
     matching: list[Graph] = []
     of_kind: Counter[str] = Counter()
     attempts = 0
-    for kind, graph in candidates(p, pass_names, effort, matching, of_kind):
+    for candidate in candidates(p, pass_names, effort, first, matching, of_kind):
+        graph = candidate.graph
         try:
             match = rewritten(p, graph, outcome.counts)
         except NotReadableError:
@@ -126,10 +147,12 @@ def examined(p: Pattern, pass_names: Sequence[str], effort: Effort) -> Outcome:
         outcome.tried += 1
         if match is None:
             continue
-        of_kind[kind] += 1
+        of_kind[candidate.kind] += 1
         outcome.matched += 1
-        if kind == "seed":
+        if candidate.kind != "mutated":
             matching.append(graph)
+        if candidate.kind == "grown":
+            outcome.grown.append(candidate.number)
         try:
             outcome.compared += compared(p, match, outcome.tried)
         except WrongError as error:
@@ -137,7 +160,7 @@ def examined(p: Pattern, pass_names: Sequence[str], effort: Effort) -> Outcome:
             continue
         if attempts < effort.attempts and outcome.proven < effort.proofs and small(match.before) and small(match.after):
             attempts += 1
-            proof = proven(match)
+            proof = proven(match, effort.rlimit)
             outcome.proven += proof.holds
             if not proof.holds:
                 outcome.unproven[proof.why_not] += 1

@@ -7,7 +7,6 @@ import z3
 from pattern_net.comparing import Match
 from pattern_net.terms import NoTermError, Terms
 
-EFFORT = 2_000_000  # of z3's units of work (rlimit), for one element
 TERMS = 600  # elements of the results of one graph
 
 
@@ -19,11 +18,11 @@ class Proof:
     why_not: str = ""
 
 
-def proven(match: Match) -> Proof:
+def proven(match: Match, effort: int) -> Proof:
     """Whether the results are equal for all real numbers (and whole ones in the range of their type) for which those before are defined.
 
     A proof is for the shapes and the constants of the graph. What z3 refutes is no fault by itself: constants are rounded, and of functions it
-    knows little.
+    knows little. `effort` bounds the work on one element, in units of z3 (rlimit), which do not depend on the machine.
     """
     terms = Terms()
     try:
@@ -32,18 +31,18 @@ def proven(match: Match) -> Proof:
         after = terms.of(match.after)
     except NoTermError as error:
         return Proof(False, str(error))
-    known = [*conditions, *terms.axioms]
+    known = [*conditions, *terms.axioms, *terms.products_of_powers()]
     if sum(a.size for a in before) > TERMS:
         return Proof(False, "it has many results")
     for old, new in zip(before, after, strict=True):
         for a, b in zip(old.reshape(-1), new.reshape(-1), strict=True):
-            verdict = equal(a, b, known)
+            verdict = equal(a, b, known, effort)
             if verdict:
                 return Proof(False, verdict)
     return Proof(True)
 
 
-def equal(a: Any, b: Any, known: list[Any]) -> str:
+def equal(a: Any, b: Any, known: list[Any], effort: int) -> str:
     """Why two terms are not known to be equal; nothing if they are."""
     if z3.is_bool(a) != z3.is_bool(b):
         return "a boolean becomes a number"
@@ -54,7 +53,7 @@ def equal(a: Any, b: Any, known: list[Any]) -> str:
         if z3.is_rational_value(rest):
             return "" if rest.numerator_as_long() == 0 else "the results differ by a number: a constant is rounded"
     solver = z3.Solver()
-    solver.set("rlimit", EFFORT)
+    solver.set("rlimit", effort)
     solver.set("random_seed", 0)
     solver.add(*known, a != b)
     found = solver.check()

@@ -2,9 +2,11 @@
 
 What only moves elements is asked of the op's reference, on numbers of elements; so is which elements a window or a reduction covers, and what a
 contraction multiplies by (it is linear, so it suffices to try units). Arithmetic is spelled out below. Functions such as `exp` are not
-interpreted: equal arguments give equal results, and nothing else is known of them, but that the root of what is not negative, squared, is it.
+interpreted: equal arguments give equal results, and nothing else is known of them, but that the root of what is not negative, squared, is it, and
+that the exponential of a sum is a product.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import prod
@@ -25,10 +27,11 @@ LINEAR = {
 }  # fmt: skip
 """Ops that are linear in each of their first so many operands."""
 UNITS = 6000  # evaluations of a reference on units, for one op
-RING = ("add", "sub", "mul", "neg", "matmul", "conv", "cast", "reduce_sum")
+RING = ("add", "sub", "mul", "neg", "bitwise_not", "matmul", "conv", "cast", "reduce_sum")
 """Integer arithmetic that wraps may be proven without: what holds in the whole numbers holds modulo 2^n."""
 ORDERED = ("maximum", "minimum", "relu", "abs", "clamp", "reduce_max", "reduce_min", "max_pool", "less", "less_equal", "greater", "greater_equal")
 QUANTISED = ("quantize", "dequantize", "fake_quantize")
+EXPONENTIALS = 24  # of which it is asked whether the exponent of one is the sum of two others
 LARGEST = 256  # elements of a value
 
 
@@ -91,6 +94,7 @@ class Terms:
         self.arguments: list[np.ndarray] = []
         self.functions: dict[str, Any] = {}
         self.roots: dict[Any, Any] = {}
+        self.exponents: dict[Any, Any] = {}
 
     def function(self, name: str, *operands: Any) -> Any:
         """An uninterpreted function of terms."""
@@ -282,9 +286,18 @@ class Terms:
 
     def power_of_e(self, x: Any) -> Any:
         """An exponential, which is above 0."""
-        made = self.function("exp", x)
-        self.axioms.append(made > 0)
-        return made
+        exponent = z3.simplify(x, som=True)
+        if exponent not in self.exponents:
+            made = self.exponents[exponent] = self.function("exp", exponent)
+            self.axioms.append(made > 0)
+        return self.exponents[exponent]
+
+    def products_of_powers(self) -> list[Any]:
+        """That the exponential of a sum is a product, for those exponentials that there are."""
+        known = self.exponents.items() if len(self.exponents) <= EXPONENTIALS else ()
+        pairs = itertools.combinations_with_replacement(known, 2)
+        sums = [(z3.simplify(a + b, som=True), f * g) for (a, f), (b, g) in pairs]
+        return [self.exponents[total] == product for total, product in sums if total in self.exponents]
 
     def op_sigmoid(self, _: Node, x: np.ndarray) -> np.ndarray:
         def one(v: Any) -> Any:
