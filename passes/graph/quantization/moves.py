@@ -40,11 +40,13 @@ def transpose_integers(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     perm, rank = op.attribute_values()["perm"], type_of(op.x).rank
     if source is None or source.is_per_tensor:
         return NoMatch("its operand is not dequantised, or with one scale and one zero point")
+    if any(type_of(parameter).shape.count(None) > 1 for parameter in source.parameters):
+        return NoMatch("several sizes of its scale or zero point are unknown")
     moved = []
     for parameter in source.parameters:
         kind = type_of(parameter)
-        whole = rw.reshape(parameter, shape=(*(1,) * (rank - kind.rank), *kind.shape))
-        moved.append(parameter if kind.elements == 1 else rw.transpose(whole, perm=perm))
+        whole = rw.reshape(parameter, shape=(*(1,) * (rank - kind.rank), *(-1 if d is None else d for d in kind.shape)))
+        moved.append(parameter if kind.size == 1 else rw.transpose(whole, perm=perm))
     with fused_location(source.op, op):
         value: ir.Value = rw.dequantize(rw.transpose(source.x, perm=perm), *moved)
     return value
@@ -112,7 +114,7 @@ def quantize_before(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     before = None if isinstance(owner, ir.Block) else owner.opview
     if not isinstance(before, (ConcatOp, MaxPoolOp)) or not has_one_use(op.x):
         return NoMatch("its operand is not a concatenation or maximum with no other user")
-    if any(type_of(v).elements != 1 for v in (op.scale, op.zero_point)):
+    if any(type_of(v).size != 1 for v in (op.scale, op.zero_point)):
         return NoMatch("it has several scales")
     if isinstance(before, MaxPoolOp) and not is_positive(op.scale, rw.weights):
         return NoMatch("its scale is not known to be above 0")

@@ -38,7 +38,7 @@ class Quantized:
     @property
     def is_per_tensor(self) -> bool:
         """Whether scale and zero point are one number each."""
-        return all(type_of(v).elements == 1 for v in self.parameters)
+        return all(type_of(v).size == 1 for v in self.parameters)
 
     def scale(self, weights: WeightTable) -> np.ndarray | None:
         """The scale where it is known."""

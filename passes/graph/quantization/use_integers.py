@@ -47,7 +47,7 @@ def convolve_integers(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
         if total is None:
             total = rw.cast(rw.conv(integers(x, rw), integers(w, rw), **op.attribute_values()), to="f32", saturate=True)
         factor = w.op.scale
-        if type_of(factor).elements != 1:  # (M, 1, …) or (M) in front: one for each channel of the result
+        if type_of(factor).size != 1:  # (M, 1, …) or (M) in front: one for each channel of the result
             factor = reshaped(rw, factor, (-1, *(1,) * (rank - 2)))
         return scaled(total, [x.op.scale, factor], rw)
 

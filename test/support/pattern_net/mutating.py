@@ -238,6 +238,17 @@ def with_argument(graph: Graph, generator: np.random.Generator) -> Graph | None:
     return graph.changed(number, Argument(TensorType(from_numpy(graph.entries[number].array.dtype), graph.entries[number].array.shape)))  # type: ignore[union-attr]
 
 
+def with_attribute(graph: Graph, generator: np.random.Generator) -> Graph | None:
+    """With another number in an attribute that is a float."""
+    places = [(n, name) for n, e in enumerate(graph.entries) if isinstance(e, Node) for name, value in e.attributes.items() if type(value) is float]
+    if not places:
+        return None
+    number, name = places[int(generator.integers(len(places)))]
+    entry = graph.entries[number]
+    assert isinstance(entry, Node)
+    return graph.changed(number, replace(entry, attributes={**entry.attributes, name: float(generator.choice(NUMBERS))}))
+
+
 def signature(mnemonic: str) -> tuple[Any, ...]:
     """The fields of an op."""
     cls = op_class(mnemonic)
@@ -262,6 +273,7 @@ def with_sibling(graph: Graph, generator: np.random.Generator) -> Graph | None:
 
 CHANGES: Sequence[Change] = (
     retyped, resized, resized_once, freed, with_numbers, with_numbers, of_other_shape, stored_elsewhere, with_user, with_argument, with_sibling,
+    with_attribute,
 )  # fmt: skip
 
 

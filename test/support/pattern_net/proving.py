@@ -48,6 +48,8 @@ def equal(a: Any, b: Any, known: list[Any], effort: int) -> str:
         return "a boolean becomes a number"
     if a.eq(b):
         return ""
+    if z3.simplify(a, som=True).eq(z3.simplify(b, som=True)):
+        return ""
     if not z3.is_bool(a):
         rest = z3.simplify(a - b, som=True)
         if z3.is_rational_value(rest):

@@ -16,7 +16,7 @@ import numpy as np
 import z3
 from pattern_net.graphs import Argument, Constant, Graph, Node, Ref
 
-from stepwell.dialects.core.types import TensorType, is_float, is_integer, to_numpy
+from stepwell.dialects.core.types import INTEGERS, TensorType, is_float, is_integer, to_numpy
 from stepwell.dialects.graph import op_class
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.traits import MovesData
@@ -31,6 +31,7 @@ RING = ("add", "sub", "mul", "neg", "bitwise_not", "matmul", "conv", "cast", "re
 """Integer arithmetic that wraps may be proven without: what holds in the whole numbers holds modulo 2^n."""
 ORDERED = ("maximum", "minimum", "relu", "abs", "clamp", "reduce_max", "reduce_min", "max_pool", "less", "less_equal", "greater", "greater_equal")
 QUANTISED = ("quantize", "dequantize", "fake_quantize")
+ROUNDING = ("quantize", "fake_quantize", "round", "cast", "floor", "ceil", "mod")
 EXPONENTIALS = 24  # of which it is asked whether the exponent of one is the sum of two others
 LARGEST = 256  # elements of a value
 
@@ -85,6 +86,11 @@ def nearest(x: Any) -> Any:
     return z3.ToReal(z3.If(up, below + 1, below))
 
 
+def toward_zero(x: Any) -> Any:
+    """The nearest whole number that is not farther from 0."""
+    return z3.If(x >= 0, z3.ToReal(z3.ToInt(x)), -z3.ToReal(z3.ToInt(-x)))
+
+
 class Terms:
     """Makes the terms of graphs that share their arguments. `conditions` are what its results suppose, `axioms` what always holds."""
 
@@ -114,15 +120,17 @@ class Terms:
             elif is_float(kind.dtype):
                 out[place] = z3.Real(name)
             elif is_integer(kind.dtype):
-                limits, whole = np.iinfo(to_numpy(kind.dtype)), z3.Int(name)
-                out[place] = z3.ToReal(whole)
-                self.axioms += [whole >= int(limits.min), whole <= int(limits.max)]
+                limits = np.iinfo(to_numpy(kind.dtype))
+                out[place] = z3.ToReal(z3.Int(name)) if self.whole else z3.Real(name)
+                self.axioms += [out[place] >= int(limits.min), out[place] <= int(limits.max)]
             else:
                 raise NoTermError(f"{kind.dtype} is only stored")
         return out
 
     def of(self, graph: Graph) -> list[np.ndarray]:
         """The terms of what a graph returns. Raises NoTermError."""
+        if not self.arguments:
+            self.whole = any(node.mnemonic in ROUNDING for node in graph.nodes())
         for kind in (argument.type for argument in graph.arguments()[len(self.arguments) :]):
             self.arguments.append(self.argument(len(self.arguments), kind))
         wraps = any(n.mnemonic in ("add", "sub", "mul", "neg") and is_integer(n.types[0].dtype) for n in graph.nodes())
@@ -252,11 +260,16 @@ class Terms:
             return x
         if to == "i1":
             return each(lambda v: v != 0, x)
-        source = self.kind
-        if source is not None and is_integer(source) and is_integer(to) and holds(source, to):
+        if to not in INTEGERS:
+            raise NoTermError(f"{to} is only stored")
+        limits, whole = np.iinfo(to_numpy(to)), is_integer(self.kind or "")
+        if whole and holds(str(self.kind), to):
             return x
-        raise NoTermError(f"a cast to {to} rounds or wraps")
+        self.conditions += [z3.And(v >= int(limits.min), v <= int(limits.max)) for v in x.reshape(-1)]
+        return x if whole else each(toward_zero, x)
 
+    whole = False
+    """Whether integers are whole numbers, and not any reals in their range, of which more is easier to prove."""
     kind: str | None = None
     """The element type of the last operand of the op at hand."""
 
@@ -332,10 +345,10 @@ class Terms:
     def op_batch_norm(self, node: Node, x: np.ndarray, *parameters: np.ndarray) -> np.ndarray:
         scale, bias, mean, var = (p.reshape(-1, *[1] * (x.ndim - 2)) for p in parameters)
         spread = each(lambda v: self.root(v + number(node.attributes["epsilon"])), var)
-        return each(self.quotient, x - mean, spread) * scale + bias
+        return each(lambda v, m, d, s, b: self.quotient(v - m, d) * s + b, x, mean, spread, scale, bias)
 
     def op_dequantize(self, _: Node, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
-        return np.asarray((x - zero) * scale)
+        return each(lambda v, s, z: (v - z) * s, x, scale, zero)
 
     def op_quantize(self, node: Node, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
         return self.saturated(each(self.quotient, x, scale), zero, node.types[0].dtype)

@@ -167,3 +167,17 @@ func.func @factors_of_integers(%x: tensor<1x2x3xi64>, %w: tensor<2x2x1xi64>) -> 
   %2 = "graph.mul"(%1, %k) : (tensor<1x2x3xi64>, tensor<i64>) -> tensor<1x2x3xi64>
   return %2 : tensor<1x2x3xi64>
 }
+
+// -----
+
+// Scales and zero points for each of a free number of rows are turned with the data.
+// CHECK-LABEL: func.func @free_rows
+// CHECK: %[[Z:.*]] = "graph.transpose"(%arg1)
+// CHECK: "graph.dequantize"(%{{.*}}, %{{.*}}, %[[Z]]) {{.*}} -> tensor<3x?xf32, "n">
+// CHECK: "graph.reduce_max"(%{{.*}}) {{.*}} -> tensor<?xf32, "n">
+func.func @free_rows(%x: tensor<?x3xi8, "n">, %z: tensor<?x1xi8, "n">, %s: tensor<?x1xf32, "n">) -> (tensor<3x?xf32, "n">, tensor<?xf32, "n">) {
+  %0 = "graph.dequantize"(%x, %s, %z) : (tensor<?x3xi8, "n">, tensor<?x1xf32, "n">, tensor<?x1xi8, "n">) -> tensor<?x3xf32, "n">
+  %1 = "graph.transpose"(%0) {perm = array<i64: 1, 0>} : (tensor<?x3xf32, "n">) -> tensor<3x?xf32, "n">
+  %2 = "graph.reduce_max"(%0) {axes = array<i64: 1>, keepdims = false} : (tensor<?x3xf32, "n">) -> tensor<?xf32, "n">
+  return %1, %2 : tensor<3x?xf32, "n">, tensor<?xf32, "n">
+}
