@@ -54,6 +54,7 @@ NETS = (
     Net("onnx-suite", ("onnx_suite.py", "--jobs", JOBS), r"(?m)^(?:given|constants|plain|one|two) +(\d+) +(\d+) +(\d+)$"),
     Net("onnx-sizes", ("onnx_suite.py", "--way", "free", "--way", "auto", "--jobs", JOBS), r"(?m)^(?:free|auto) +(\d+) +(\d+) +(\d+)$"),
     Net("ops", ("check_ops.py",), r"(?m)^(\d+) cases of"),
+    Net("patterns", ("check_patterns.py",), r"(?m)^(\d+) comparisons of"),
     Net("nodes", ("check_nodes.py", "--rounds", "2", "--jobs", JOBS), r"(?m)(?:^|, )(\d+) [a-z ]+?(?=, \d| in \d+ s$)"),
     Net("fuzz", ("fuzz.py", "build/nightly/fuzz", "--rounds", "10"), r"(?m)^ran (\d+) graphs and (\d+) nets"),
     Net("faults", ("mutate.py", "--replay"), r"(?m)^of (\d+) faults that a test saw before"),

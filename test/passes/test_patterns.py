@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import z3
 from every import every
-from op_cases import case_of, legal_dtypes
+from op_cases import case_of
+from op_cases.drawing import accepts
 from op_random import type_of_array
 from op_sweep import Row
 from pattern_net.graphs import Argument, Graph, Node, Ref, run
 from pattern_net.growing import Small
-from pattern_net.net import SAMPLE, examined, is_of_memory, patterns
+from pattern_net.net import SAMPLE, Effort, examined, is_of_memory, patterns
 from pattern_net.record import NEVER_MATCHED, grown_before, read
 from pattern_net.terms import LINEAR, NoTermError, Terms
 
@@ -28,6 +29,7 @@ PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugins" / "pattern
 OURS = {p: names for p, names in patterns().items() if p.rewrite.__module__.startswith("stepwell.")}
 TRIED = {p: names for p, names in OURS.items() if not is_of_memory(p)}
 PARTS = 12
+FEW = Effort(tries=8, matches=2, proofs=0, attempts=0, rlimit=0, scalars=1)
 RECORD = {entry["name"]: entry for entry in read()}
 
 
@@ -111,7 +113,7 @@ def of_no_value(op: Any, rw: Any) -> Any:
     (of_other_type, "not valid"), (of_no_value, "it raises"),
 ])  # fmt: skip
 def test_wrong_pattern_is_seen(p: Pattern, said: str) -> None:
-    outcome = examined(p, ["simplify-algebra", "remove-identities"], SAMPLE)
+    outcome = examined(p, ["simplify-algebra", "remove-identities"], FEW)
     assert outcome.matched or outcome.problems
     assert any(said in problem for problem in outcome.problems), outcome.problems
 
@@ -126,7 +128,7 @@ SPELLED_OUT = [*LINEAR, *(name.removeprefix("op_") for name in dir(Terms) if nam
 def test_terms_are_what_references_give(mnemonic: str) -> None:
     done = 0
     for seed in range(20):
-        dtype = next((t for t in ("f32", "ui8", "i1") if t in legal_dtypes(mnemonic)), legal_dtypes(mnemonic)[0])
+        dtype = next(t for t in ("f32", "ui8", "i1") if accepts(mnemonic, Row(0, t, 2, (), False)))
         case = case_of(mnemonic, Small(Row(seed, dtype, 1 + seed % 3, (2, 1 + seed % 2, 2), False)))
         flat = [a for g in case.operands if g is not None for a in (g if isinstance(g, list) else [g])]
         flat = [np.asarray(np.round(a * 4) / 4).astype(a.dtype) if a.dtype.kind == "f" else a for a in flat]
@@ -146,8 +148,7 @@ def test_terms_are_what_references_give(mnemonic: str) -> None:
         (want,) = run(graph, flat, {})
         check_terms(terms, found, flat, want)
         done += 1
-        if done == 2:
-            break
+        break
     assert done or mnemonic in ("gather", "sqrt", "rsqrt", "batch_norm"), "no case has terms"
 
 

@@ -115,11 +115,10 @@ def data(kind: TensorType, shape: tuple[int, ...], generator: np.random.Generato
         info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
         beside = [np.nan, np.inf, -np.inf, 0.0, -0.0, float(info.smallest_subnormal), float(info.smallest_normal), float(info.max), 1.0, -1.0]
         return with_some(generator, tame, beside) if special else tame
-    info = np.iinfo(dtype)
+    least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     if special:
-        values = generator.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
-        return with_some(generator, np.asarray(values), [info.min, info.max, 0, 1])
-    return np.asarray(generator.integers(max(-4, int(info.min)), 5, shape)).astype(dtype)
+        return with_some(generator, np.asarray(generator.integers(least, most, shape, dtype=dtype, endpoint=True)), [least, most, 0, 1])
+    return np.asarray(generator.integers(max(-4, least), 5, shape)).astype(dtype)
 
 
 def compared(p: Pattern, match: Match, seed: int) -> int:

@@ -123,7 +123,7 @@ class NotReadableError(Exception):
 def read(block: ir.Block, weights: WeightTable, missing: np.random.Generator | None = None) -> Graph:
     """The graph of a function's block. Parameters that the table lacks get random arrays. Raises NotReadableError."""
     entries: list[Entry] = [Argument(type_of(a)) for a in block.arguments]
-    refs = {value: Ref(n) for n, value in enumerate(block.arguments)}
+    refs: dict[ir.Value, Ref] = {value: Ref(n) for n, value in enumerate(block.arguments)}
     for op in block.operations:
         operation, view = op.operation, op.operation.opview
         if operation.name == "func.return":
@@ -154,7 +154,8 @@ def build(graph: Graph) -> tuple[ir.Module, WeightTable]:
     with ir.InsertionPoint(module.body):
         main = func.FuncOp("main", ir.FunctionType.get(types, []))
     block = main.add_entry_block()
-    arguments, values = iter(block.arguments), {}
+    arguments = iter(block.arguments)
+    values: dict[Ref, ir.Value] = {}
     with ir.InsertionPoint(block):
         b = GraphBuilder(weights)
         for number, entry in enumerate(graph.entries):

@@ -51,7 +51,7 @@ def mentions(p: Pattern) -> Mentions:
                 named[found.attr] = None
             elif isinstance(found, ast.Name) and found.id.endswith("Op"):
                 named.update({name: None for name, cls in known.items() if cls.__name__ == found.id})
-            elif isinstance(found, ast.Constant) and type(found.value) in (int, float) and abs(found.value) < 1e6:
+            elif isinstance(found, ast.Constant) and isinstance(found.value, (int, float)) and abs(found.value) < 1e6:
                 numbers[float(found.value)] = None
     others = tuple(name for name in named if name not in NEVER and name not in chain)
     return Mentions(roots, chain, others, tuple(numbers))

@@ -31,7 +31,7 @@ MOST = 4096  # elements of a value of a graph that is taken
 def seeds(pass_name: str) -> tuple[Graph, ...]:
     """The functions of graph ops in the FileCheck tests whose commands name a pass, and what they are while it rewrites them."""
     flag = re.compile(rf"(?:--|(?<![\w-])){re.escape(pass_name)}(?![\w-])")
-    found = []
+    found: list[Graph] = []
     for file in sorted(TESTS.rglob("*.mlir")):
         text = file.read_text()
         if any(flag.search(line) for line in text.splitlines() if "RUN:" in line):
@@ -51,7 +51,9 @@ def stages(graph: Graph, cls: type[PatternPass]) -> list[Graph]:
         def rewrite(op: Any, rw: Any) -> Any:
             nonlocal rewrites
             if rewrites > len(found):
-                found.extend([read(function_around(op.operation).regions[0].blocks[0], rw.weights)] * (rewrites - len(found)))
+                around = function_around(op.operation)
+                assert around is not None
+                found.extend([read(around.regions[0].blocks[0], rw.weights)] * (rewrites - len(found)))
             result = p.rewrite(op, rw)
             rewrites += not isinstance(result, NoMatch)
             return result
@@ -129,7 +131,8 @@ def resized(graph: Graph, generator: np.random.Generator, *, all_of_them: bool =
         if isinstance(e, Argument):
             return Argument(e.type.with_shape(shape))
         assert isinstance(e, Constant)
-        return replace(e, array=e.array if shape == e.array.shape else np.resize(e.array, shape).astype(e.array.dtype))
+        wanted = [d for d in shape if isinstance(d, int)]
+        return replace(e, array=e.array if shape == e.array.shape else np.resize(e.array, wanted).astype(e.array.dtype))
 
     def sizes(name: str, value: Any) -> Any:
         return tuple(new if d == old else d for d in value) if all_of_them and name in IN_SIZES and isinstance(value, tuple) else value

@@ -20,6 +20,7 @@ from stepwell.dialects.core.types import INTEGERS, TensorType, is_float, is_inte
 from stepwell.dialects.graph import op_class
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.traits import MovesData
+from stepwell.dialects.support.errors import StepwellError
 
 LINEAR = {
     "conv": 2, "conv_transpose": 2, "blocked_conv": 2, "bordered_conv": 2, "blocked_depthwise_conv": 2, "winograd_conv": 2, "matmul": 2,
@@ -382,12 +383,13 @@ def plain(array: np.ndarray) -> np.ndarray | None:
     """The numbers of terms that are constants, in f64; None if one is not."""
     out = np.empty(array.shape)
     for place in np.ndindex(array.shape):
-        term = z3.simplify(array[place]) if z3.is_expr(array[place]) else array[place]
+        term: Any = array[place]
+        term = z3.simplify(term) if z3.is_expr(term) else term
         if not z3.is_rational_value(term):
             return None
-        value = term.as_fraction()
-        out[place] = float(value)
-        if Fraction(out[place]) != value:
+        exact = term.as_fraction()
+        out[place] = float(exact)
+        if Fraction(float(exact)) != exact:
             return None
     return out
 
@@ -395,7 +397,10 @@ def plain(array: np.ndarray) -> np.ndarray | None:
 def reference(node: Node, operands: Sequence[Any], **changed: Any) -> np.ndarray:
     """What an op's reference gives."""
     with np.errstate(all="ignore"):
-        return np.asarray(op_class(node.mnemonic).reference(*operands, **{**node.attributes, **changed}))
+        try:
+            return np.asarray(op_class(node.mnemonic).reference(*operands, **{**node.attributes, **changed}))
+        except (ValueError, IndexError, StepwellError) as error:
+            raise NoTermError(f"{node.mnemonic} has no meaning for these data") from error
 
 
 def moved(node: Node, operands: Sequence[Any]) -> np.ndarray:

@@ -172,7 +172,8 @@ func.func @factors_of_integers(%x: tensor<1x2x3xi64>, %w: tensor<2x2x1xi64>) -> 
 
 // Scales and zero points for each of a free number of rows are turned with the data.
 // CHECK-LABEL: func.func @free_rows
-// CHECK: %[[Z:.*]] = "graph.transpose"(%arg1)
+// CHECK: %[[R:.*]] = "graph.reshape"(%arg1)
+// CHECK: %[[Z:.*]] = "graph.transpose"(%[[R]])
 // CHECK: "graph.dequantize"(%{{.*}}, %{{.*}}, %[[Z]]) {{.*}} -> tensor<3x?xf32, "n">
 // CHECK: "graph.reduce_max"(%{{.*}}) {{.*}} -> tensor<?xf32, "n">
 func.func @free_rows(%x: tensor<?x3xi8, "n">, %z: tensor<?x1xi8, "n">, %s: tensor<?x1xf32, "n">) -> (tensor<3x?xf32, "n">, tensor<?xf32, "n">) {
