@@ -134,3 +134,9 @@ def test_normalisation_over_neighbouring_channels(channels):
 def test_normalisation_of_channels_that_end_elsewhere(channels):
     with pytest.raises(InferenceError, match="must end in the last block"):
         BlockedLrnOp.infer(TensorType("f32", (2, 3, 5, 4)), channels=channels, **LRN)
+
+
+def test_images_without_elements() -> None:
+    attributes = {"kernel": (1,), "strides": (1,), "pads": (0, 0), "dilations": (1,), "ceil_mode": False}
+    for shape in ((0, 3, 4, 2), (2, 0, 4, 2), (2, 3, 0, 2)):
+        assert MaxPoolOp.reference(np.zeros(shape, np.float32), **attributes).shape == shape
