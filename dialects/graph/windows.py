@@ -66,6 +66,25 @@ def window_counts(
     return tuple(c for c in counts if isinstance(c, int))
 
 
+def always_meets_image(
+    sizes: Sequence[Dim], kernel: Sequence[int], counts: Sequence[Dim], *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
+) -> bool:
+    """Whether each window over an image of at least one element is sure to cover one of its elements, and not padding alone."""
+
+    def meets(i: int, start: int, size: int) -> bool:
+        return any(0 <= start + tap * dilations[i] < size for tap in range(kernel[i]))
+
+    for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        low, high = pads[i], pads[len(sizes) + i]
+        if isinstance(size, int) and isinstance(count, int):
+            starts = (position * strides[i] - low for position in range(count))
+            if not all(0 <= start < size or meets(i, start, size) for start in starts):
+                return False
+        elif max(low, high) >= kernel[i] or (dilations[i] > 1 and max(low, high) > 0):  # taps that are apart may reach over an image of any size
+            return False
+    return True
+
+
 def windows(x: np.ndarray, kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
     """A view of padded `x` (N, C, spatial…) as (N, C, positions…, taps…)."""
     steps = x.strides[2:]

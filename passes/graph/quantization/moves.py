@@ -6,6 +6,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConcatOp, MaxPoolOp, PadOp, QuantizeOp, ReduceMaxOp, ReduceMinOp, TransposeOp
 from stepwell.dialects.graph.traits import MovesData
+from stepwell.dialects.graph.windows import always_meets_image
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use
@@ -52,6 +53,13 @@ def transpose_integers(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
+def meets_image(op: MaxPoolOp) -> bool:
+    """Whether each window of a pooling covers an element of the image."""
+    values, end = op.attribute_values(), 2 + len(op.attribute_values()["kernel"])
+    window = {name: values[name] for name in ("strides", "pads", "dilations")}
+    return always_meets_image(type_of(op.x).shape[2:end], values["kernel"], type_of(op.result).shape[2:end], **window)
+
+
 @for_each((MaxPoolOp, ReduceMaxOp, ReduceMinOp))
 def choose_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: max_pool(dequantize(x, s, z)) -> dequantize(max_pool(x), s, z)   exact, for s > 0; so maxima and minima"""
@@ -61,12 +69,14 @@ def choose_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     zero = source.zero_point(rw.weights)
     if type_of(source.x).dtype == WIDE and (zero is None or zero.any()):
         return NoMatch(f"a difference of two numbers of {WIDE} may wrap, so that the greatest is another one")
+    if isinstance(op, MaxPoolOp) and not meets_image(op):
+        return NoMatch("a window may be padding alone, of which the greatest is minus infinity, and no integer")
     return on_integers(op, source, rw)
 
 
 @pattern(PadOp)
 def pad_integers(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: pad(dequantize(x, s, z), 0) -> dequantize(pad(x, z), s, z)   exact, where z is known"""
+    """rewrite: pad(dequantize(x, s, z), 0) -> dequantize(pad(x, z), s, z)   exact for finite s, where z is known"""
     source, values = quantized(op.x), op.attribute_values()
     if source is None or not source.is_per_tensor:
         return NOT_QUANTIZED
@@ -106,7 +116,9 @@ def drop_round_trip(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(QuantizeOp)
 def quantize_before(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: quantize(concat(x, y), s, z) -> concat(quantize(x, s, z), quantize(y, s, z))   exact; max_pool likewise, for s > 0
+    """rewrite: quantize(concat(x, y), s, z) -> concat(quantize(x, s, z), quantize(y, s, z))   exact but for NaN; max_pool likewise, for s > 0
+
+    NaN becomes 0, and all else that a window of a pooling holds counts.
 
     So a quarter of the bytes is moved, and what makes the operands quantises them in its registers.
     """

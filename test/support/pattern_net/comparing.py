@@ -88,11 +88,11 @@ def rewritten(p: Pattern, graph: Graph, counts: Counts) -> Match | None:
 
 
 def promise(p: Pattern) -> str:
-    """What a pattern's docstring says of its results: `exact`, `numbers` (exact but for NaN), or nothing."""
+    """What a pattern's docstring says of its results: `exact`, `numbers` (exact but for NaN), `finite` (exact for finite ones), or nothing."""
     text = re.sub(r"\s+", " ", (getdoc(p.rewrite) or "").split("\n\n")[0])
     if not re.search(r"\bexact\b", text):
         return ""
-    return "numbers" if "exact but for NaN" in text else "exact"
+    return "numbers" if "exact but for NaN" in text else "finite" if "exact for finite" in text else "exact"
 
 
 def rounds_alike(graph: Graph) -> bool:
@@ -133,7 +133,9 @@ def compared(p: Pattern, match: Match, seed: int) -> int:
         arrays = []
         for argument in match.before.arguments():
             array = data(argument.type, shape_in_numbers(argument.type, sizes, unknown), generator, special=special)
-            arrays.append(np.where(np.isnan(array), np.zeros_like(array), array) if said == "numbers" and is_float(argument.type.dtype) else array)
+            if said in ("numbers", "finite") and is_float(argument.type.dtype):
+                array = np.where(np.isnan(array) if said == "numbers" else ~np.isfinite(array), np.ones_like(array), array)
+            arrays.append(array)
         if not fit(match.before, arrays, sizes):
             continue
         try:

@@ -138,9 +138,14 @@ class Growing:
         """A case of an op by its definition, on data of about that shape."""
         row = Row(int(self.generator.integers(2**32)), dtype, rank, tuple(sizes), False)
         try:
-            return case_of(mnemonic, Small(row))
+            made = case_of(mnemonic, Small(row))
         except (LookupError, ValueError, IndexError):
             return None
+        lists = [name for name, value in made.attributes.items() if isinstance(value, tuple) and value and all(type(n) is int for n in value)]
+        if lists and self.chance(0.3):  # no padding, steps of 1, one element: what identities are about
+            name, plain = str(self.generator.choice(lists)), int(self.generator.integers(2))
+            made.attributes[name] = (plain,) * len(made.attributes[name])
+        return made
 
     def plugged(self, case: Case, made: Sequence[Ref], source: Ref | None, *, elementwise: bool) -> tuple[list[Any], bool]:
         """The case's operands, some of which are values that are there."""
@@ -170,11 +175,11 @@ class Growing:
     def broadcast(self, array: np.ndarray, kind: TensorType) -> np.ndarray:
         """An array like one, of a shape that broadcasts to a type's: one number, one for each channel, or all."""
         shape = kind.static_shape
-        style = int(self.generator.integers(0, 4))
+        style = int(self.generator.integers(0, 6))
         if style == 0:
             wanted: tuple[int, ...] = (1,) * int(self.generator.integers(0, kind.rank + 1))
-        elif style == 1:
-            axis = int(self.generator.integers(0, max(kind.rank, 1)))
+        elif style < 4 and kind.rank:
+            axis = min(1, kind.rank - 1) if style == 1 else int(self.generator.integers(kind.rank))
             wanted = tuple(d if i == axis else 1 for i, d in enumerate(shape))[int(self.generator.integers(0, axis + 1)) :]
         else:
             wanted = shape

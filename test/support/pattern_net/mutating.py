@@ -252,6 +252,20 @@ def with_attribute(graph: Graph, generator: np.random.Generator) -> Graph | None
     return graph.changed(number, replace(entry, attributes={**entry.attributes, name: float(generator.choice(NUMBERS))}))
 
 
+def with_powers_of_four(graph: Graph) -> Graph:
+    """With powers of four in the place of the floats in constants, of about their size: their products, quotients and roots are exact."""
+
+    def change(e: Entry) -> Entry:
+        if not isinstance(e, Constant) or not is_float(e.types[0].dtype):
+            return e
+        wide = e.array.astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.sign(wide) * 4.0 ** np.clip(np.round(np.log2(np.abs(wide)) / 2), -2, 2)
+        return replace(e, array=np.where((wide == 0) | ~np.isfinite(wide), wide, near).astype(e.array.dtype))
+
+    return inputs(graph, change)
+
+
 def signature(mnemonic: str) -> tuple[Any, ...]:
     """The fields of an op."""
     cls = op_class(mnemonic)

@@ -10,7 +10,7 @@ from pattern_net.comparing import Counts, Match, WrongError, compared, rewritten
 from pattern_net.graphs import Graph, NotReadableError
 from pattern_net.growing import grown
 from pattern_net.mentions import mentions
-from pattern_net.mutating import mutated, seeds, with_root
+from pattern_net.mutating import mutated, seeds, with_powers_of_four, with_root
 from pattern_net.proving import proven
 from pattern_net.scalars import is_of_scalars, tried
 
@@ -36,10 +36,10 @@ class Effort:
     """How many cases of an op on scalars there are for each that is run."""
 
 
-WHOLE = Effort(tries=400, matches=24, proofs=6, attempts=30, rlimit=1_000_000, scalars=1)
+WHOLE = Effort(tries=240, matches=16, proofs=5, attempts=16, rlimit=400_000, scalars=1)
 SAMPLE = Effort(tries=12, matches=3, proofs=1, attempts=3, rlimit=50_000, scalars=8)
 WITHOUT_TESTS = 8
-"""How many times as many graphs are grown for a pattern, such as a plugin's, whose pass has no FileCheck tests."""
+"""How many times as many graphs are grown for a pattern that no graph of a FileCheck test matches by itself, such as a plugin's."""
 ROUNDS = "it is about how a function is rounded, or which of two zeros is found"
 
 
@@ -110,7 +110,7 @@ def candidates(
             break
         yield Candidate("seed", number, graph)
     own = zlib.crc32(p.label.encode())
-    more = 1 if given else WITHOUT_TESTS
+    more = 1 if matching else WITHOUT_TESTS
     for number in dict.fromkeys((*first, *range(effort.tries * more))):
         if of_kind["grown"] >= effort.matches:
             break
@@ -160,11 +160,23 @@ def examined(p: Pattern, pass_names: Sequence[str], effort: Effort, first: Seque
             continue
         if attempts < effort.attempts and outcome.proven < effort.proofs and small(match.before) and small(match.after):
             attempts += 1
-            proof = proven(match, effort.rlimit)
-            outcome.proven += proof.holds
-            if not proof.holds:
-                outcome.unproven[proof.why_not] += 1
+            why_not = unproven(p, graph, match, effort, outcome)
+            outcome.proven += not why_not
+            if why_not:
+                outcome.unproven[why_not] += 1
     return outcome
+
+
+def unproven(p: Pattern, graph: Graph, match: Match, effort: Effort, outcome: Outcome) -> str:
+    """Why a match is not proven, as it is or with constants that need no rounding; nothing if it is."""
+    proof = proven(match, effort.rlimit)
+    if proof.holds:
+        return ""
+    try:
+        exact = rewritten(p, with_powers_of_four(graph), outcome.counts)
+    except (NotReadableError, WrongError):
+        exact = None
+    return "" if exact is not None and proven(exact, effort.rlimit).holds else proof.why_not
 
 
 def shown(match: Match) -> str:

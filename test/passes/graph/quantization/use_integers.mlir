@@ -182,3 +182,24 @@ func.func @free_rows(%x: tensor<?x3xi8, "n">, %z: tensor<?x1xi8, "n">, %s: tenso
   %2 = "graph.reduce_max"(%0) {axes = array<i64: 1>, keepdims = false} : (tensor<?x3xf32, "n">) -> tensor<?xf32, "n">
   return %1, %2 : tensor<3x?xf32, "n">, tensor<?xf32, "n">
 }
+
+// -----
+
+// Of windows that may be padding alone the greatest is minus infinity, which is no integer.
+// CHECK-LABEL: func.func @windows_of_padding
+// CHECK: %[[X:.*]] = "graph.dequantize"(%arg0
+// CHECK: "graph.max_pool"(%[[X]]) {{.*}}pads = array<i64: 2, 0>
+// CHECK: "graph.max_pool"(%arg0) {{.*}}pads = array<i64: 1, 1>
+// CHECK: "graph.max_pool"(%arg1) {{.*}}pads = array<i64: 1, 1>
+// CHECK: "graph.max_pool"({{.*}}dilations = array<i64: 3>{{.*}}(tensor<1x1x?xf32, "n">)
+func.func @windows_of_padding(%x: tensor<1x1x4xi8>, %y: tensor<1x1x?xi8, "n">) -> (tensor<1x1x5xf32>, tensor<1x1x5xf32>, tensor<1x1x?xf32, "n + 1">, tensor<1x1x?xf32, "n - 1">) {
+  %s = "graph.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = "graph.constant"() {value = dense<1> : tensor<i8>} : () -> tensor<i8>
+  %0 = "graph.dequantize"(%x, %s, %z) : (tensor<1x1x4xi8>, tensor<f32>, tensor<i8>) -> tensor<1x1x4xf32>
+  %1 = "graph.dequantize"(%y, %s, %z) : (tensor<1x1x?xi8, "n">, tensor<f32>, tensor<i8>) -> tensor<1x1x?xf32, "n">
+  %2 = "graph.max_pool"(%0) {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 2, 0>, dilations = array<i64: 1>, ceil_mode = false} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
+  %3 = "graph.max_pool"(%0) {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 1>, ceil_mode = false} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
+  %4 = "graph.max_pool"(%1) {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 1>, ceil_mode = false} : (tensor<1x1x?xf32, "n">) -> tensor<1x1x?xf32, "n + 1">
+  %5 = "graph.max_pool"(%1) {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 3>, ceil_mode = false} : (tensor<1x1x?xf32, "n">) -> tensor<1x1x?xf32, "n - 1">
+  return %2, %3, %4, %5 : tensor<1x1x5xf32>, tensor<1x1x5xf32>, tensor<1x1x?xf32, "n + 1">, tensor<1x1x?xf32, "n - 1">
+}
