@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pattern_net.net import Outcome
+from pattern_net.net import SAMPLE, Outcome, examined
 
 FILE = Path(__file__).parent / "record.json"
 NEVER_MATCHED: dict[str, str] = {}
@@ -13,11 +13,12 @@ NEVER_MATCHED: dict[str, str] = {}
 
 
 def entry_of(outcome: Outcome) -> dict[str, Any]:
-    """The record of an outcome."""
+    """The record of an outcome of the whole net, and whether the sample of it proves the pattern as well."""
+    sample = examined(outcome.pattern, outcome.pass_names, SAMPLE, outcome.grown[:2])
     reason = next((why for why, _ in outcome.unproven.most_common(1)), "") if not outcome.proven else ""
     return {
         "name": outcome.name, "matched": outcome.matched, "compared": outcome.compared, "proven": outcome.proven, "unproven": reason,
-        "grown": outcome.grown[:2],
+        "grown": outcome.grown[:2], "by_day": bool(sample.proven),
     }  # fmt: skip
 
 

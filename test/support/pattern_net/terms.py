@@ -24,7 +24,7 @@ from stepwell.dialects.support.errors import StepwellError
 
 LINEAR = {
     "conv": 2, "conv_transpose": 2, "blocked_conv": 2, "bordered_conv": 2, "blocked_depthwise_conv": 2, "winograd_conv": 2, "matmul": 2,
-    "packed_matmul": 2, "avg_pool": 1, "reduce_sum": 1, "cumsum": 1, "col2im": 1,
+    "packed_matmul": 2, "avg_pool": 1, "reduce_sum": 1, "cumsum": 1, "col2im": 1, "resize": 1,
 }  # fmt: skip
 """Ops that are linear in each of their first so many operands."""
 UNITS = 6000  # evaluations of a reference on units, for one op
@@ -35,6 +35,10 @@ QUANTISED = ("quantize", "dequantize", "fake_quantize")
 ROUNDING = ("quantize", "fake_quantize", "round", "cast", "floor", "ceil", "mod")
 EXPONENTIALS = 24  # of which it is asked whether the exponent of one is the sum of two others
 LARGEST = 256  # elements of a value
+
+
+LEAST = z3.Real("least")
+"""What stands for minus infinity as a padding: a number below those of all arguments."""
 
 
 class NoTermError(Exception):
@@ -120,6 +124,7 @@ class Terms:
                 out[place] = z3.Bool(name)
             elif is_float(kind.dtype):
                 out[place] = z3.Real(name)
+                self.axioms.append(out[place] >= LEAST)
             elif is_integer(kind.dtype):
                 limits = np.iinfo(to_numpy(kind.dtype))
                 out[place] = z3.ToReal(z3.Int(name)) if self.whole else z3.Real(name)
@@ -418,7 +423,8 @@ def moved(node: Node, operands: Sequence[Any]) -> np.ndarray:
     changed = {}
     if node.mnemonic == "pad":
         changed = {"value": -1.0}
-        elements.append(number(node.attributes["value"]) if node.attributes["mode"] == "constant" else None)
+        value = node.attributes["value"]
+        elements.append(None if node.attributes["mode"] != "constant" else LEAST if value == -np.inf else number(value))
     found = reference(node, [places if isinstance(operands[0], list) else places[0], *others], **changed)
     out = np.empty(found.shape, object)
     for place in np.ndindex(found.shape):
@@ -435,6 +441,8 @@ def linear(node: Node, operands: Sequence[Any]) -> np.ndarray:
         raise NoTermError(f"an operand of {node.mnemonic} that it is not linear in is not known")
     if prod(operands[n].size for n in free) > UNITS:
         raise NoTermError(f"{node.mnemonic} has many elements")
+    if reference(node, [np.zeros(o.shape) if n in free else numbers[n] for n, o in enumerate(operands)]).any():
+        raise NoTermError(f"{node.mnemonic} adds a number here")
     total: np.ndarray | None = None
     units: list[Any] = list(numbers)
     for place in np.ndindex(*(operands[n].size for n in free)):
