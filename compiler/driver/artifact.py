@@ -136,8 +136,9 @@ def _taken(artifact: Artifact, weights: Weights) -> np.ndarray:
 
 def _maker(artifact: Artifact, weights: Weights, about: About, otherwise: Otherwise | None) -> Callable[..., CompiledModel]:
     """Makes a CompiledModel of its inputs, outputs, executable and workspace."""
-    told = {"objects": artifact.objects, "checks": artifact.checks, "groups": artifact.groups}
-    return partial(CompiledModel, weights=weights, about=about, otherwise=otherwise, **told)
+    return partial(
+        CompiledModel, weights=weights, about=about, objects=artifact.objects, checks=artifact.checks, groups=artifact.groups, otherwise=otherwise
+    )
 
 
 def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float], loading: float) -> About:
