@@ -5,7 +5,7 @@
 
 Graphs are those of the FileCheck tests of a pattern's pass, what becomes of these by random changes, and random ones of the ops that the pattern
 names, made from the ops' definitions. A pattern that never matched is listed. The same graphs come each time. `--record` writes what
-docs/reference/patterns.md shows. test/passes/test_patterns.py tries a few graphs of each pattern.
+docs/reference/patterns.md shows. test/passes/test_pattern_net.py tries a few graphs of each pattern.
 """
 
 import argparse

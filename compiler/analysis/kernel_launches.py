@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.analysis.places import Places, in_order
-from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.kernel_info import REGION_MEMORY, KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import IRError
 from stepwell.passes.bufferize.kernels import memref_bytes
-from stepwell.passes.bufferize.program import REGION_MEMORY
 from stepwell.passes.framework.rewriting import find_function, functions
 
 _PLAIN = (

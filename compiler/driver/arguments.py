@@ -246,7 +246,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "weights": _weights,
     "limits": _limits,
     **dict.fromkeys(("inputs", "outputs", "values"), _arrays),
-    **dict.fromkeys(("cache", "libm", "strict", "keep", "same_names", "same_data_sizes"), _flag),
+    **dict.fromkeys(("cache", "libm", "strict", "keep", "same_names", "same_data_sizes", "f64"), _flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: check_level(value)),
 }
 """The check for each parameter. None passes where it is the default."""

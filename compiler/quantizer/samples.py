@@ -11,7 +11,7 @@ import numpy as np
 from blake3 import blake3
 
 from stepwell.analysis.archives import Archive
-from stepwell.analysis.data_files import DATA_FILES, read_data
+from stepwell.analysis.data_files import DATA_FILES, TEXT, read_data
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import printable_keys
 from stepwell.driver.arguments import checked_by
@@ -180,7 +180,7 @@ def _relabelled(load: _Load, labels: np.ndarray) -> tuple[dict[str, np.ndarray],
 
 
 def _of_folder(folder: Path, infos: Sequence[TensorInfo], labels: str | None) -> Samples:
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in DATA_FILES)
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in set(DATA_FILES) - {TEXT})
     if not files:
         raise InputError(f"{folder}: there are no files {', '.join(DATA_FILES)} in it")
     return Samples(infos, [(str(path), partial(_read, path, infos, labels)) for path in files])

@@ -30,6 +30,10 @@ class Concat:
     """Their numbers, in order."""
 
 
+REGION_MEMORY = 4
+"""The last operands of a function of a region: weights, its workspace, that of @main, and the table."""
+
+
 class KernelInfo(Carrier):
     """The attributes of a function that is, or may be, a kernel."""
 

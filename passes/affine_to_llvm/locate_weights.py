@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.kernel_info import REGION_MEMORY, KernelInfo
 from stepwell.dialects.core.mlir import arith, ir, known_index, memref
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize.program import REGION_MEMORY
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions
 

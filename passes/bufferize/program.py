@@ -23,10 +23,6 @@ from stepwell.passes.schedule.schedulers import choose
 Emitter: TypeAlias = "Callable[[ProgramBuilder, ir.Operation], None]"
 _EMITTERS: dict[str, Emitter] = {}
 COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
-REGION_MEMORY = 4
-"""The last operands of a function of a region: weights, its workspace, that of @main, and the table."""
-
-
 def emits(*names: str) -> Callable[[Emitter], Emitter]:
     """Register a function as what builds ops of these names on memory; it may leave the builder in another block."""
 

@@ -76,6 +76,8 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     known = {"inputs": lambda: (), "outputs": lambda: (), "compile_shapes": lambda: len}
     yield "DynamicModel", lambda capacity=8: stepwell.DynamicModel(**{name: make() for name, make in known.items()}, capacity=capacity), {}
     yield "interpret", stepwell.interpret, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
+    given = {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
+    yield "compare_with_f64", stepwell.compare_with_f64, {**given, "outputs": lambda: stepwell.compile(MODEL).run({"x": right})}
     yield "compare_levels", stepwell.compare_levels, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "bisect", stepwell.bisect, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "memory_plan", stepwell.memory_plan, {"module": lambda: stepwell.lower(MODEL, "affine").module.operation}

@@ -92,8 +92,8 @@ def test_what_it_says_of_itself_is_the_same(cache_folder: Path) -> None:
     first, second = compiled(), compiled()
     assert (second.inputs, second.outputs, second.kernels, second.memory) == (first.inputs, first.outputs, first.kernels, first.memory)
     assert second.objects == first.objects
-    assert second.weights.tobytes() == first.weights.tobytes()
-    assert not second.weights.flags.writeable
+    assert second.weights.arena().tobytes() == first.weights.arena().tobytes()
+    assert not second.weights.arena().flags.writeable
     for level in ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm", "llvm-ir", "asm"):
         text = second.ir(level)
         assert text == first.ir(level), level
