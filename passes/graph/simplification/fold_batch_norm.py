@@ -31,7 +31,7 @@ from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS
 def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: batch_norm(x, scale, bias, mean, variance) -> x * k + (bias - mean * k),  k = scale / sqrt(variance + epsilon)
 
-    Where some k is a subnormal number that has lost digits: (x - mean) / sqrt(variance + epsilon) * scale + bias.
+    Where some k is not finite, or a subnormal number that has lost digits: (x - mean) / sqrt(variance + epsilon) * scale + bias.
     """
     arrays = [stored(v, rw.weights) for v in (op.scale, op.bias, op.mean, op.var)]
     known = [a.astype(np.float64) for a in arrays if a is not None]
@@ -45,7 +45,7 @@ def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
         shift = bias - mean * k
         factors = scale, 1 / spread  # of which the second is 0 if the variance is infinite
     rounded = narrow(k, dtype)
-    if loses_digits(rounded, k).any():
+    if loses_digits(rounded, k).any() or not np.isfinite(rounded).all():
         deviation = rw.sub(op.x, new_weight(rw, op.mean, along(narrow(mean, dtype), rank, 1)))
         quotient = rw.div(deviation, new_weight(rw, op.var, along(narrow(spread, dtype), rank, 1)))
         scaled = rw.mul(quotient, new_weight(rw, op.scale, along(narrow(scale, dtype), rank, 1)))

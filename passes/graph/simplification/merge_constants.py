@@ -93,6 +93,8 @@ def scale_affine(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     k = None if inner is None else stored(inner.rhs, rw.weights)
     if inner is None or k is None or not has_one_use(addition.lhs):
         return NoMatch("what is added to is not a product with a known constant, used once")
+    if not np.isfinite(s).all():
+        return NoMatch("the factor is not finite: its two products might be infinities of both signs, and their sum NaN")
     scale, shift = combined(np.multiply, k, s), combined(np.multiply, a, s)
     if isinstance(scale, NoMatch):
         return scale

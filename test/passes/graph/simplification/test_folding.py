@@ -252,6 +252,28 @@ def convolved(b: GraphBuilder, x: ir.Value, w: np.ndarray) -> ir.Value:
     return b.conv(x, b.constant(value=w), strides=(1, 1), pads=(0,) * 4, dilations=(1, 1), group=3)
 
 
+@every("special", [np.inf, 0.0, np.nan])
+@every("how", list(SCALED))
+def test_factors_that_are_no_finite_numbers(how: str, special: float) -> None:
+    """One number of a constant is infinite, 0 or NaN, and of another infinite: where there was an infinity, or NaN, there is the same one."""
+    x = np.random.default_rng(1).uniform(-2, 2, (1, 6, 3, 3)).astype(np.float32)
+    for places in itertools.combinations_with_replacement(range(4), 2):  # as many constants as any of these has
+        made: list[np.ndarray] = []
+
+        def factors(*shape: int, places: tuple[int, ...] = places, made: list[np.ndarray] = made) -> np.ndarray:
+            made.append(np.random.default_rng(len(made)).uniform(0.5, 2, shape).astype(np.float32) * np.float32(-1) ** (len(made) % 2))
+            for place, number in zip(reversed(places), (np.inf, special), strict=True):
+                if len(made) == place + 1:
+                    made[-1].flat[0] = number
+            return made[-1]
+
+        with np.errstate(all="ignore"):
+            module, weights = build(TensorType("f32", x.shape), lambda b, v: SCALED[how](b, v, factors))
+            before, after, _ = through(module, weights, "fold-batch-norm,simplify-algebra", x)
+        rest = np.where(np.isfinite(before), 0, before)
+        np.testing.assert_array_equal(np.where(np.isfinite(after), 0, after), rest, err_msg=f"constants {places}")
+
+
 @every("dtype", list(SMALL))
 @every("how", list(SCALED))
 def test_no_digits_are_lost_to_subnormal_numbers(how: str, dtype: str) -> None:
