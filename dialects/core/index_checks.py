@@ -4,8 +4,8 @@
 column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
 whose codes are those below 2n. Where indices count from the start only, the code is the index in two's complement, read as unsigned:
 those below n are right. If the model declares the sizes of a result and the data ask for others, the result is the zigzag code of the
-difference: 0 is right. Sizes that may be others in each round of a loop are compared there: then the result is 0, or one more than the code of
-an index that is out of range. A module lists its checks in `ModuleInfo.checks`.
+difference: 0 is right. Sizes that may be others in each round of a loop are compared there: then the result is 0, or one more than the zigzag
+code of an index that is out of range. A module lists its checks in `ModuleInfo.checks`.
 
 In a program for all sizes the limits are expressions of symbols: `IndexCheck.at` gives the check for the sizes of a run.
 """
@@ -69,7 +69,7 @@ class IndexCheck:
                 if self.reason:
                     return f"{self.node}: {self.reason}"
                 if self.compared:
-                    number = signed(code - 1) if self.from_start else decoded(code - 1)
+                    number = decoded(code - 1)
                     what = f"the data ask for {number:+} elements" if self.exact else f"index {number} is out of range"
                     return f"{self.op} of {self.node}: {what} for dimension {dim}, whose size, {size}, is that of a round of a loop or of a branch"
                 [size] = known_sizes([size])

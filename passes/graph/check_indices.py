@@ -205,7 +205,8 @@ class _Checks:
                 codes = unsigned(self.b, source) if asked.from_start else zigzag(self.b, source)
                 if compared:
                     limits = [size if asked.from_start else 2 * size for size in sizes.values()]
-                    codes = compared_with(self.b, codes, limits if by_column else limits[:1])
+                    told = zigzag(self.b, source) if asked.from_start else codes
+                    codes = compared_with(self.b, codes, limits if by_column else limits[:1], told)
                 hidden = self.b.reduce_max(codes, axes=axes, keepdims=False)
             self.made[key] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
         of = (nodes_text(op.location), op.name, self.made[key], tuple(sizes), tuple(sizes.values()))
@@ -227,7 +228,7 @@ class _Checks:
         with ir.InsertionPoint(self.end), op.location:
             codes, compared = zigzag(self.b, self.b.sub(asked_sizes(op, self.b), size_vector(self.b, sizes))), self._are_inside(sizes)
             if compared:
-                codes = compared_with(self.b, codes, [1] * len(sizes))
+                codes = compared_with(self.b, codes, [1] * len(sizes), codes)
             place = self._hide(codes, f"sizes of {nodes_text(op.location)}")
         self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True, compared=compared))
 
@@ -280,13 +281,13 @@ def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
     return b.cast(code, to="ui64", saturate=False)
 
 
-def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size]) -> ir.Value:
-    """0 for the codes below the limits, one for each column or one for all; for the others one more than they are."""
+def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size], told: ir.Value) -> ir.Value:
+    """0 for the codes below the limits, one for each column or one for all; for the others one more than what is `told`, their zigzag codes."""
     least = b.cast(size_vector(b, limits), to="ui64", saturate=False)
     zero, one, most = (b.literal(np.array(number, np.uint64)) for number in (0, 1, (1 << 64) - 2))
     if type_of(codes).rank == 0:
         least = b.reshape(least, shape=())
-    more: ir.Value = b.select(b.less(codes, least), zero, b.add(b.minimum(codes, most), one))
+    more: ir.Value = b.select(b.less(codes, least), zero, b.add(b.minimum(told, most), one))
     return more
 
 

@@ -228,6 +228,29 @@ def test_indices_along_what_each_round_has_more_or_less_of(op: str) -> None:
             compiled.run(given)
 
 
+def test_indices_of_a_round_that_do_not_count_from_the_end() -> None:
+    """Places in twice as many numbers as a round has rows: the last is 2 n - 1, and none is below 0."""
+    body = graph(
+        [
+            node("Gather", ["mask", "i"], ["m"], axis=0), node("Compress", ["ones", "m"], ["row"], axis=2), node("Shape", ["row"], ["s"]),
+            node("Gather", ["idx", "i"], ["k"], axis=0), node("Expand", ["k", "s"], ["places"]),
+            node("MaxUnpool", ["row", "places"], ["wide"], name="pick", kernel_shape=[2], strides=[2]),
+            node("ReduceSum", ["wide"], ["p"], keepdims=0), node("Add", ["c", "p"], ["c2"]), node("Identity", ["go"], ["go2"]),
+        ],
+        [("i", INT, []), ("go", BOOL, []), ("c", FLOAT, [])], [("go2", BOOL, []), ("c2", FLOAT, [])],
+    )  # fmt: skip
+    inputs: list[Value] = [("mask", BOOL, [2, 6]), ("idx", INT, [2]), ("n", INT, []), ("c0", FLOAT, [])]
+    ones = np.ones((1, 1, 6), np.float32)
+    source = model([node("Loop", ["n", "", "c0"], ["y"], body=body)], inputs, [("y", FLOAT, [])], ones=ones)
+    given = {"mask": np.array([[1, 1, 0, 0, 0, 1], [0, 0, 0, 1, 0, 0]], bool), "n": np.array(2), "c0": np.array(0.5, np.float32)}
+    compiled = stepwell.compile(source)
+    for idx in ((5, 1), (0, 0)):
+        assert compiled.run({**given, "idx": np.array(idx)})["y"] == 2.5
+    for idx, wrong in (((6, 0), 6), ((0, 2), 2), ((-1, 0), -1), ((0, -2), -2)):
+        with pytest.raises(stepwell.IndexRangeError, match=f"pick: index {wrong} is out of range for dimension 0, whose size, .* round"):
+            compiled.run({**given, "idx": np.array(idx)})
+
+
 def test_bags_of_embeddings() -> None:
     """As torch writes EmbeddingBag: the bounds of a slice are slices by the round, of which only the run tells that they have an element."""
     nodes = [
