@@ -82,7 +82,7 @@ def test_longer_sums_than_the_bound_counts_on_have_parts(tile, more):
 
 def test_what_the_pass_allows_is_what_is_stated():
     assert sorted(ERRORS) == sorted(POINTS)
-    assert all(error <= UseWinograd.error for error in ERRORS.values())
+    assert max(ERRORS.values()) <= UseWinograd.error < 2 * max(ERRORS.values())  # a method that rounds more than the worst of these is left out
 
 
 @pytest.mark.parametrize("group", [1, 3])

@@ -62,6 +62,22 @@ func.func @greatest_numbers(%x: memref<4x64xf32>) -> vector<8xf32> {
   return %0 : vector<8xf32>
 }
 
+// A constant that is NaN is no number to begin with: the greatest number is then the first that comes.
+// CHECK-LABEL: func.func @no_number_yet
+// CHECK-NOT: arith.select
+// CHECK: arith.maxnumf %{{.*}}, %{{.*}} fastmath<nsz>
+// CHECK-NOT: arith.select
+// CHECK: return
+func.func @no_number_yet(%v: memref<64xf32>) -> f32 {
+  %nan = arith.constant 0x7FC00000 : f32
+  %0 = affine.for %i = 0 to 64 iter_args(%m = %nan) -> (f32) {
+    %a = affine.load %v[%i] : memref<64xf32>
+    %1 = arith.maxnumf %m, %a : f32
+    affine.yield %1 : f32
+  }
+  return %0 : f32
+}
+
 // What comes from elsewhere may be NaN: as an operand, as what a loop begins with, and as what a loop carries on.
 // CHECK-LABEL: func.func @perhaps_none
 // CHECK-NOT: arith.select

@@ -217,3 +217,12 @@ def test_the_tile_of_an_op_in_fused_loops_does_not_depend_on_the_number_of_cores
         assert one == two  # what is left over of 64 rows starts no threads
         assert one.parallel == 0
         assert one.unroll[1] == 1 < one.unroll[2]
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(65, 64, 64), (98, 64, 32), (196, 64, 64), (49, 128, 64)])
+def test_rows_are_dealt_to_threads_so_that_none_are_left_over(rows: int, columns: int, depth: int) -> None:
+    """Rows that a tile leaves over are a second loop, whose threads start anew, which takes longer than all of this product does."""
+    with product(rows, columns, depth) as op:
+        nest = choose(op, replace(V4, cores=4))
+        assert nest.parallel
+        assert all(op.sizes[d] % nest.blocks.get(d, nest.step(d)) == 0 for d in nest.order[: nest.parallel])
