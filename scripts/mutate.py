@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Plant one fault at a time in passes and lowerings, and say which of them the tests do not see.
 
-    .venv/bin/python scripts/mutate.py [FILE_OR_FOLDER ...] [--every N] [--seed N] [--wide] [--seconds N] [--json FILE]
-    .venv/bin/python scripts/mutate.py --sample 100 --seed N --json FILE
+    .venv/bin/python scripts/mutate.py [FILE_OR_FOLDER ...] [--kind KIND] [--every N] [--seed N] [--wide] [--seconds N] [--json FILE]
+    .venv/bin/python scripts/mutate.py --sample 100 --seed N [--kind KIND] --json FILE
     .venv/bin/python scripts/mutate.py --replay [FILE] [--json FILE]
 
 Faults are planted in a copy of the checkout under build/mutation. A fault that survives is printed with its file and line; those that change
@@ -10,8 +10,8 @@ nothing are listed, each with its reason, in scripts/mutation/harmless.json and 
 
 With --sample, as many faults of each folder are tried, and FILE records each with the test that saw it; a second call goes on where the
 first ended. With --replay, the faults of such a record that a test saw are planted again, and the test that saw each is asked first: it
-shows which faults are no longer seen, and which cannot be planted any more since their line is gone. The record of this checkout is
-scripts/mutation/sample.json.
+shows which faults are no longer seen, and which cannot be planted any more since their line is gone. The records of this checkout are
+scripts/mutation/sample.json, of operators, and scripts/mutation/choices.json, of all other kinds; both are replayed if none is named.
 """
 
 import argparse
@@ -19,18 +19,19 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from mutation.edits import Edit, edits, sample
+from mutation.edits import KINDS, Edit, edits, sample
 from mutation.sampling import replay, try_sample
-from mutation.selection import folder_of, folders, select
+from mutation.selection import folder_of, folders, select, sources
 from mutation.trial import Copy, FailsUnchangedError, Outcome
 
 from stepwell.dialects.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 HARMLESS = Path(__file__).parent / "mutation" / "harmless.json"
-SAMPLE = Path(__file__).parent / "mutation" / "sample.json"
+SAMPLES = tuple(Path(__file__).parent / "mutation" / name for name in ("sample.json", "choices.json"))
 
 
 def harmless() -> set[tuple[str, str, str]]:
@@ -41,16 +42,14 @@ def harmless() -> set[tuple[str, str, str]]:
     return {(entry["path"], entry["source"], entry["what"]) for entry in entries}
 
 
-def chosen(places: list[str], every: int, seed: int) -> list[Edit]:
-    """A sample of the faults for files or folders of the checkout, without those that are listed as harmless."""
-    files = sorted(f for place in places for f in ([ROOT / place] if (ROOT / place).is_file() else (ROOT / place).rglob("*.py")))
+def chosen(places: list[str], kinds: Sequence[str], every: int, seed: int) -> list[Edit]:
+    """A sample of the faults of some kinds for files or folders of the checkout, without those that are listed as harmless."""
     known = harmless()
     found = []
-    for file in files:
-        source = file.read_text()
+    for path in sources(ROOT, places):
+        source = (ROOT / path).read_text()
         lines = source.splitlines()
-        path = str(file.relative_to(ROOT))
-        found += [e for e in edits(path, source) if (path, lines[e.line - 1].strip(), e.what) not in known]
+        found += [e for e in edits(path, source) if e.kind in kinds and (path, lines[e.line - 1].strip(), e.what) not in known]
     return list(sample(found, every, seed))
 
 
@@ -78,8 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after so many seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes there, and leave out those that it has")
     parser.add_argument("--sample", type=int, metavar="N", help="a fixed sample of N faults of all folders, recorded in --json FILE")
-    kept = SAMPLE.relative_to(ROOT)
-    parser.add_argument("--replay", type=Path, nargs="?", const=SAMPLE, metavar="FILE", help=f"the faults of such a record (default: {kept})")
+    kept = ", ".join(str(file.relative_to(ROOT)) for file in SAMPLES)
+    parser.add_argument("--replay", type=Path, nargs="*", metavar="FILE", help=f"the faults of such records (default: {kept})")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only faults of this kind; may be repeated (default: all)")
     copied = ROOT / "build" / "mutation"
     parser.add_argument("--copy", type=absolute, default=copied, metavar="DIR", help="of the copy (default: build/mutation)")
     options = parser.parse_args(arguments)
@@ -90,14 +90,20 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"{place}: expected a file or folder below {', '.join(folders())}")
     if options.sample is not None and (options.json is None or options.sample < 1):
         parser.error("--sample: expected at least 1, and --json FILE")
-    if options.replay is not None and not options.replay.is_file():
-        parser.error(f"--replay: expected a file that --sample wrote, got {options.replay}")
+    records = None if options.replay is None else options.replay or SAMPLES
+    for record in records or ():
+        if not record.is_file():
+            parser.error(f"--replay: expected a file that --sample wrote, got {record}")
+    if records is not None and len(records) > 1 and options.json is not None:
+        parser.error("--replay: expected one FILE with --json")
+    kinds = options.kind or KINDS
     end = time.monotonic() + options.seconds
     try:
         if options.sample is not None:
-            return try_sample(ROOT, Copy(ROOT, options.copy), options.sample, options.seed, options.json, end, harmless(), wide=options.wide)
-        if options.replay is not None:
-            return replay(ROOT, Copy(ROOT, options.copy), options.replay, options.json, end, wide=options.wide)
+            return try_sample(ROOT, Copy(ROOT, options.copy), options.sample, options.seed, kinds, options.json, end, harmless(), wide=options.wide)
+        if records is not None:
+            copy = Copy(ROOT, options.copy)
+            return max([replay(ROOT, copy, record, options.json, end, wide=options.wide) for record in records])
     except FailsUnchangedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -110,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     settled = same and before["wide"] >= options.wide
     outcomes = [o for o in (Outcome(**entry) for entry in before.get("outcomes", ())) if settled or o.state != "survived"]
     done = {(o.path, o.source, o.what, o.line) for o in outcomes}
-    todo = chosen(options.places, options.every, options.seed)
+    todo = chosen(options.places, kinds, options.every, options.seed)
     selections = {path: select(ROOT, path, wide=options.wide) for path in {e.path for e in todo}}
     for number, edit in enumerate(todo):
         line = (copy.folder / edit.path).read_text().splitlines()[edit.line - 1].strip()

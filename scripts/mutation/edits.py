@@ -1,9 +1,14 @@
-"""The faults that are planted: small edits of Python source, one at a time (operators, bounds, order, off by one, dropped steps)."""
+"""The faults that are planted: small edits of Python source, one at a time: operators, conditions, tables, numbers, passes."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+KINDS = ("operators", "conditions", "tables", "numbers", "passes")
+"""What a fault is about: an operator, bound, order or step; a guard or condition that is missing; an entry of a table that is missing or has the
+value of its neighbour; a number that is ten times too large or too small, or 0; a pass that is missing in a pipeline."""
 
 # R. A. DeMillo, R. J. Lipton, F. G. Sayward, "Hints on Test Data Selection", Computer 11(4), 1978: faults of a competent programmer are
 # small, so tests that see small faults see others too. To the usual operators come confusions of this field: signs, sides, bounds.
@@ -34,6 +39,8 @@ class Edit:
     text: str
     what: str
     """As `< -> <=`: with the line's own text, what an entry in the list of harmless faults is about."""
+    kind: str = "operators"
+    """One of KINDS."""
 
     def apply(self, source: str) -> str:
         """The source with the fault."""
@@ -56,6 +63,9 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self.found: list[Edit] = []
+        # Literals are tables where they are made once: outside functions, or as a default.
+        self._is_table = True
+        self._records: set[int] = set()
 
     def _offset(self, line: int, column: int) -> int:
         return self._starts[line - 1] + len(self._lines[line - 1][:column].decode())
@@ -67,13 +77,17 @@ class _Finder(ast.NodeVisitor):
             self._offset(place.end_lineno, place.end_col_offset),  # type: ignore[attr-defined]
         )
 
-    def _add(self, start: int, end: int, text: str, what: str) -> None:
+    def _add(self, start: int, end: int, text: str, what: str, kind: str = "operators") -> None:
         line = self.source.count("\n", 0, start) + 1
-        self.found.append(Edit(self.path, line, start, end, text, what))
+        self.found.append(Edit(self.path, line, start, end, text, what, kind))
 
-    def _replace(self, node: ast.AST, text: str) -> None:
+    def _replace(self, node: ast.AST, text: str, kind: str = "operators") -> None:
         start, end = self._span(node)
-        self._add(start, end, text, f"{_short(self.source[start:end])} -> {_short(text)}")
+        self._add(start, end, text, f"{_short(self.source[start:end])} -> {_short(text)}", kind)
+
+    def _drop(self, start: int, end: int, name: str, kind: str, instead: str = "") -> None:
+        """Leave out what stands from `start` to `end`."""
+        self._add(start, end, instead, f"{name} dropped", kind)
 
     def _between(self, left: ast.AST, right: ast.AST, old: str, new: str) -> None:
         """Swap the operator between two operands, round which there may be parentheses and line breaks."""
@@ -99,12 +113,30 @@ class _Finder(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        for part in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None), *node.body):
+        outside, self._is_table = self._is_table, True
+        for part in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)):
             self.visit(part)
+        self._is_table = False
+        for statement in node.body:
+            self.visit(statement)
+        self._is_table = outside
 
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) == "TYPE_CHECKING":
             return
+        if len(node.body) == 1 and isinstance(node.body[0], (ast.Return, ast.Raise, ast.Continue, ast.Break)) and not _names_something(node.test):
+            start, end = self._span(node.test)
+            self._drop(start, end, f"guard {_short(self.source[start:end])}", "conditions", "False")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        # What is taken apart at once is no table, and neither is the list of what a module exports.
+        if isinstance(node.targets[0], ast.Tuple) or ast.unparse(node.targets[0]) == "__all__":
+            self._records.add(id(node.value))
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self._records.add(id(node.slice))
         self.generic_visit(node)
 
     # -- what is changed
@@ -130,7 +162,32 @@ class _Finder(ast.NodeVisitor):
         old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
         for left, right in zip(node.values, node.values[1:], strict=False):
             self._between(left, right, old, new)
+        self._drop_conditions(node, old)
         self.generic_visit(node)
+
+    def _drop_conditions(self, node: ast.BoolOp, operator: str) -> None:
+        """Leave out one operand of `and` or `or`, with the parentheses round it."""
+        parts = self._parts(*self._span(node), [self._span(value) for value in node.values], rf"\b{operator}\b")
+        for i, (value, (first, last)) in enumerate(zip(node.values, parts, strict=True)):
+            if not _names_something(value):
+                what = f"condition {_short(self.source[first:last])}"
+                before = parts[i - 1][1]
+                gap = _blanked(self.source[before:first])
+                start, end = (first, parts[1][0]) if i == 0 else (before + len(gap) - len(gap.lstrip()), last)
+                self._drop(start, end, what, "conditions")
+
+    def _parts(self, begin: int, end: int, spans: Sequence[tuple[int, int]], separator: str) -> list[tuple[int, int]]:
+        """Where the operands or entries from `begin` to `end` stand with the parentheses round each, which their own `spans` are without."""
+        found = []
+        edges = [begin]
+        for (_, left), (right, _) in pairwise(spans):
+            match = re.search(separator, _blanked(self.source[left:right]))
+            assert match is not None
+            found.append((edges[-1], left + match.start()))
+            edges.append(left + match.end())
+        found.append((edges[-1], end))
+        texts = [(first, _blanked(self.source[first:last], "#")) for first, last in found]
+        return [(first + len(text) - len(text.lstrip()), first + len(text.rstrip())) for first, text in texts]
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         if isinstance(node.op, (ast.Not, ast.USub)):
@@ -148,6 +205,14 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, str(not node.value))
         elif isinstance(node.value, int):
             self._replace(node, str(node.value + 1))
+            if self._is_table and node.value >= 10:
+                for other in (node.value * 10, node.value // 10):
+                    self._replace(node, str(other), "numbers")
+        elif isinstance(node.value, float):
+            for number in (node.value * 10, node.value / 10, 0.0) if node.value else (1.0,):
+                self._replace(node, repr(number), "numbers")
+        elif isinstance(node.value, str) and self._is_table and _is_pipeline(node.value):
+            self._drop_passes(node)
         elif isinstance(node.value, str) and _CONFUSED.get(node.value.rpartition(".")[2]):
             before, dot, last = node.value.rpartition(".")
             self._replace(node, repr(f"{before}{dot}{_CONFUSED[last]}"))
@@ -181,9 +246,99 @@ class _Finder(ast.NodeVisitor):
     def visit_Continue(self, node: ast.Continue) -> None:
         self._replace(node, "break")
 
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        for test in node.ifs:
+            if not _names_something(test):
+                start, end = self._span(test)
+                self._drop(start, end, f"filter {_short(self.source[start:end])}", "conditions", "True")
+        self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        spans = [(self._span(key or value)[0], self._span(value)[1]) for key, value in zip(node.keys, node.values, strict=True)]
+        self._records |= {id(key) for key in node.keys if key is not None}
+        self._drop_entries(node, spans)
+        self._swap_neighbours([value for key, value in zip(node.keys, node.values, strict=True) if key is not None])
+        self._records |= {id(value) for value in node.values if isinstance(value, ast.Tuple) and len(set(map(_sort, value.elts))) > 1}
+        self.generic_visit(node)
+
+    def visit_List(self, node: ast.List) -> None:
+        self._visit_entries(node)
+
+    def visit_Set(self, node: ast.Set) -> None:
+        self._visit_entries(node)
+
+    def visit_Tuple(self, node: ast.Tuple) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._visit_entries(node)
+
+    def _visit_entries(self, node: "ast.List | ast.Set | ast.Tuple") -> None:
+        self._drop_entries(node, [self._span(entry) for entry in node.elts])
+        if all(isinstance(entry, ast.Constant) and isinstance(entry.value, (int, float)) for entry in node.elts):
+            self._swap_neighbours(node.elts)  # the order of others often says nothing
+        # A tuple in a sequence is a record: without one of its fields it is none, and nothing works.
+        self._records |= {id(entry) for entry in node.elts if isinstance(entry, ast.Tuple)}
+        self.generic_visit(node)
+
+    def _drop_entries(self, node: "ast.Dict | ast.List | ast.Set | ast.Tuple", spans: Sequence[tuple[int, int]]) -> None:
+        """Leave out one entry of a table, and the comma behind it."""
+        begin, end = self._span(node)
+        if not self._is_table or id(node) in self._records or len(spans) < 2:
+            return
+        if not isinstance(node, ast.Tuple) or self.source[begin] == "(":
+            begin, end = begin + 1, end - 1
+        behind = self.source[spans[-1][1] : end]
+        trailing = _blanked(behind).rfind(",")
+        last = end if trailing < 0 else spans[-1][1] + trailing
+        parts = self._parts(begin, last, spans, ",")
+        for i, (start, stop) in enumerate(parts):
+            name = f"entry {_short(self.source[start:stop])}"
+            if i == 0 and len(parts) == 2 and isinstance(node, ast.Tuple) and trailing < 0:
+                self._drop(start, parts[1][1], name, "tables", f"{self.source[parts[1][0] : parts[1][1]]},")  # one entry needs a comma
+            else:
+                self._drop(start, stop + (self.source[stop] == ","), name, "tables")
+
+    def _swap_neighbours(self, values: Sequence[ast.expr]) -> None:
+        if self._is_table:
+            for left, right in pairwise(values):
+                (start, inner), (outer, end) = self._span(left), self._span(right)
+                one, other = self.source[start:inner], self.source[outer:end]
+                if ast.dump(left) != ast.dump(right):
+                    self._add(start, end, f"{other}{self.source[inner:outer]}{one}", f"{_short(one)} <-> {_short(other)}", "tables")
+
+    def _drop_passes(self, node: ast.Constant) -> None:
+        """Leave out a pass of a pipeline that has others beside it, and a comma."""
+        start, end = self._span(node)
+        text = re.sub(r"\{[^}]*\}", lambda m: "=" * len(m[0]), _blanked(self.source[start:end], "//"))
+        for match in re.finditer(r"(?<![\w.-])([\w.-]+)=*(?=\s*[,)])", text):
+            behind = re.match(r"\s*,", text[match.end() :])
+            before = re.search(r",\s*$", text[: match.start()])
+            first, last = (match.start(), match.end() + behind.end()) if behind else (before.start() if before else 0, match.end())
+            if behind or before:
+                self._drop(start + first, start + last, f"pass {match[1]}", "passes")
+
 
 def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _sort(node: ast.expr) -> type:
+    return type(node.value) if isinstance(node, ast.Constant) else type(node)
+
+
+def _names_something(node: ast.expr) -> bool:
+    """Whether other code needs a name that an expression gives: without it, nothing works."""
+    return any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node))
+
+
+def _is_pipeline(text: str) -> bool:
+    """Whether a text lists passes by levels."""
+    bare = _blanked(text, "//")
+    return "\n" in bare and bare.count(",") > 1 and "(" in bare and re.fullmatch(r"[\w\s(){}=,.-]+", bare) is not None and ", " in bare
+
+
+def _blanked(text: str, comment: str = "#") -> str:
+    """The text with spaces in place of its comments. It holds no strings that might look like one, or is a pipeline."""
+    return re.sub(rf"{comment}[^\n]*", lambda match: " " * len(match[0]), text)
 
 
 def _short(text: str) -> str:

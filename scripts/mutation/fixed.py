@@ -4,13 +4,15 @@ import ast
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from stepwell.dialects.support.files import write_atomically
 
 from .edits import Edit, edits
+from .selection import folder_of, folders, sources
 
 __all__ = ["SEEN", "Fault", "Recorded", "choose", "faults", "find", "read", "write"]
 
@@ -62,23 +64,31 @@ def faults(path: str, source: str) -> list[tuple[Fault, Edit]]:
     return found
 
 
-def choose(found: Iterable[Fault], folders: Sequence[str], count: int, seed: int) -> list[Fault]:
-    """`count` of the faults, as many of each folder as of the others; which ones depends on their text and `seed` alone, not on the rest."""
+def choose(found: Mapping[Fault, str], count: int, seed: int) -> list[Fault]:
+    """`count` of the faults, given with the kind of each: as many of each folder as of the others, and in a folder as many of each kind.
+
+    Which ones depends on their text and `seed` alone, not on the rest.
+    """
 
     def rank(fault: Fault) -> str:
         return hashlib.sha256(json.dumps([seed, *asdict(fault).values()]).encode()).hexdigest()
 
-    by_folder: dict[str, list[Fault]] = {folder: [] for folder in folders}
-    for fault in found:
-        by_folder[next(folder for folder in folders if fault.path.startswith(f"{folder}/"))].append(fault)
-    shares = {folder: count // len(folders) + (i < count % len(folders)) for i, folder in enumerate(folders)}
-    return [fault for folder, share in shares.items() for fault in sorted(by_folder[folder], key=rank)[:share]]
+    by_folder: dict[str, list[Fault]] = {}
+    for folder in folders():
+        by_kind: dict[str, list[Fault]] = {}
+        for fault in found:
+            if folder_of(fault.path) == folder:
+                by_kind.setdefault(found[fault], []).append(fault)
+        ranked = {kind: sorted(faults, key=rank) for kind, faults in sorted(by_kind.items())}
+        if ranked:
+            by_folder[folder] = [fault for turn in zip_longest(*ranked.values()) for fault in turn if fault is not None]
+    return [fault for i, faults in enumerate(by_folder.values()) for fault in faults[: count // len(by_folder) + (i < count % len(by_folder))]]
 
 
-def find(root: Path, folders: Sequence[str], fault: Fault) -> Edit | None:
+def find(root: Path, places: Sequence[str], fault: Fault) -> Edit | None:
     """The edit that plants a fault in the checkout at `root`, whose code may have changed since the fault was recorded.
 
-    It is looked for in the same function, then in the file, then in all `folders`; there the line and the edit must be unique. None if
+    It is looked for in the same function, then in the file, then in all `places`; there the line and the edit must be unique. None if
     the line is nowhere any more.
     """
     if (root / fault.path).is_file():
@@ -90,8 +100,8 @@ def find(root: Path, folders: Sequence[str], fault: Fault) -> Edit | None:
         if alike:
             return alike[0] if len(alike) == 1 else None
     elsewhere = []
-    for file in sorted(f for folder in folders for f in (root / folder).rglob("*.py")):
-        path, text = str(file.relative_to(root)), file.read_text()
+    for path in sources(root, places):
+        text = (root / path).read_text()
         if path != fault.path and fault.source in text:
             elsewhere += [e for o, e in faults(path, text) if (o.source, o.what, o.nth) == (fault.source, fault.what, fault.nth)]
     return elsewhere[0] if len(elsewhere) == 1 else None

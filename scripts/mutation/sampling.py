@@ -8,17 +8,20 @@ from pathlib import Path
 from . import fixed
 from .edits import Edit
 from .reach import traverse
-from .selection import FilesToRun, folders, select
+from .selection import FilesToRun, folders, select, sources
 from .trial import Copy, FailsUnchangedError, Outcome
 
 __all__ = ["replay", "try_sample"]
 
 
-def try_sample(root: Path, copy: Copy, count: int, seed: int, file: Path, end: float, harmless: set[tuple[str, str, str]], *, wide: bool) -> int:
-    """Try the faults of a fixed sample that `file` has no outcome of yet, and record them there; 0 if all are tried, 1 if time was up."""
-    paths = sorted(str(f.relative_to(root)) for folder in folders() for f in (root / folder).rglob("*.py"))
-    there = {f: e for path in paths for f, e in fixed.faults(path, (root / path).read_text()) if (f.path, f.source, f.what) not in harmless}
-    sample = {fault: fixed.Recorded(fault) for fault in fixed.choose(there, folders(), count, seed)}
+def try_sample(
+    root: Path, copy: Copy, count: int, seed: int, kinds: Sequence[str], file: Path, end: float, harmless: set[tuple[str, str, str]], *, wide: bool
+) -> int:  # fmt: skip
+    """Try the faults of a fixed sample of some kinds that `file` has no outcome of, and record them there; 0 if all are tried, 1 if time was up."""
+    paths = sources(root, folders())
+    every = {f: e for path in paths for f, e in fixed.faults(path, (root / path).read_text()) if (f.path, f.source, f.what) not in harmless}
+    there = {fault: edit for fault, edit in every.items() if edit.kind in kinds}
+    sample = {fault: fixed.Recorded(fault) for fault in fixed.choose({f: e.kind for f, e in there.items()}, count, seed)}
     if file.is_file():
         sample |= {recorded.fault: recorded for recorded in fixed.read(file)[1] if recorded.fault in sample}
     order = list(sample)

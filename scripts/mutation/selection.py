@@ -92,17 +92,23 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     ),
     "compiler/runtime": ((Stage(("test/compiler/runtime",)), _RUN_TIME), _NATIVE[-1:]),
     "compiler/importer": ((Stage(("test/compiler/importer",)),), _NATIVE[-1:]),
+    "compiler/driver/default_pipelines.py": ((Stage(("test/compiler/driver",)), _OPS, _CHAINS, *_NATIVE[:2]), _NATIVE[2:]),
 }
 
 
 def folders() -> list[str]:
-    """The folders whose files faults are planted in."""
+    """The folders whose files faults are planted in, and files that lie in none of these."""
     return list(_TESTS)
 
 
+def sources(root: Path, places: Iterable[str]) -> list[str]:
+    """The files of Python in folders of the checkout at `root`, which may be files themselves."""
+    return sorted(str(f.relative_to(root)) for p in places for f in ([root / p] if (root / p).is_file() else (root / p).rglob("*.py")))
+
+
 def folder_of(path: str) -> str:
-    """The folder of `folders` that a file lies in. Raises KeyError if it lies in none."""
-    found = [folder for folder in _TESTS if path.startswith(f"{folder}/")]
+    """The one of `folders` that a file lies in. Raises KeyError if it lies in none."""
+    found = [folder for folder in _TESTS if f"{path}/".startswith(f"{folder}/")]
     if not found:
         raise KeyError(path)
     return max(found, key=len)

@@ -3,15 +3,16 @@
 import ast
 import json
 import os
+import re
 from pathlib import Path
 
 import mutate
 import pytest
 from mutation import fixed
-from mutation.edits import edits, sample
+from mutation.edits import KINDS, edits, sample
 from mutation.fixed import Fault, Recorded
 from mutation.reach import Reach, probed, traverse
-from mutation.selection import FilesToRun, folder_of, folders, select
+from mutation.selection import FilesToRun, folder_of, folders, select, sources
 from mutation.trial import Copy, failing, first_failure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,8 +32,42 @@ def f(a: int, b: "int | None" = None) -> list[int]:
 '''
 
 
+CHOICES = '''
+from it import a
+
+LIMIT, FEW = 64, 3
+PAIRS = [("x", "y"), (1, 2.5)]
+WIDER = {
+    "i8": ("i16", "i32"),  # with, a comma
+    **MORE, "one": (1, "x"),
+}
+RATES = (0.5,
+         2.0)
+BARE = {a}, {1}
+PIPELINE = """
+graph-opt(one, two{x=1 y=b},
+  // A comment, with (words).
+  three),
+linalg(func.func(four))
+"""
+
+
+def f(x, kinds=("a", "b",)):
+    """At most 0.5, of (a), b."""
+    if (x is None
+            or not (kinds and len(kinds) < 0.25)):
+        return [y for y in x if y not in {1, 2}]
+    if (z := x.get()) is None:
+        raise ValueError("none")
+    while x:
+        if x == 3:
+            continue
+    return z
+'''
+
+
 def test_the_faults_of_a_function() -> None:
-    found = [(e.line, e.what) for e in edits("f.py", SOURCE)]
+    found = [(e.line, e.what) for e in edits("f.py", SOURCE) if e.kind == "operators"]
     assert found == [
         (5, "range(n) -> range(1, n)"),
         (6, "not dropped"), (6, "or -> and"), (6, "< -> <="), (6, "2 -> 3"), (6, "and -> or"), (7, "!= -> =="),
@@ -44,14 +79,55 @@ def test_the_faults_of_a_function() -> None:
     ]  # fmt: skip
 
 
+def test_the_faults_of_choices() -> None:
+    """Guards and conditions, tables, numbers, passes. What is left out takes its comma and parentheses with it; what else stands is as before."""
+    found = edits("f.py", CHOICES)
+    by_kind = {kind: [(e.line, e.what) for e in found if e.kind == kind] for kind in KINDS}
+    assert by_kind["conditions"] == [
+        (23, "condition x is None dropped"), (23, "guard x is None or not (kinds and len(kinds) < 0.25) dropped"),
+        (24, "condition not (kinds and len(kinds) < 0.25) dropped"), (24, "condition kinds dropped"), (24, "condition len(kinds) < 0.25 dropped"),
+        (25, "filter y not in {1, 2} dropped"), (29, "guard x == 3 dropped"),
+    ]  # fmt: skip
+    assert by_kind["tables"] == [
+        (4, "64 <-> 3"), (5, 'entry ("x", "y") dropped'), (5, 'entry (1, 2.5) dropped'), (5, "1 <-> 2.5"),
+        (7, 'entry "i8": ("i16", "i32") dropped'), (7, '("i16", "i32") <-> (1, "x")'), (7, 'entry "i16" dropped'), (7, 'entry "i32" dropped'),
+        (8, "entry **MORE dropped"), (8, 'entry "one": (1, "x") dropped'), (10, "0.5 <-> 2.0"), (10, "entry 0.5 dropped"), (11, "entry 2.0 dropped"),
+        (12, "entry {a} dropped"), (12, "entry {1} dropped"), (21, 'entry "a" dropped'), (21, 'entry "b" dropped'),
+    ]  # fmt: skip
+    assert by_kind["numbers"] == [
+        (4, "64 -> 6"), (4, "64 -> 640"), (5, "2.5 -> 0.0"), (5, "2.5 -> 0.25"), (5, "2.5 -> 25.0"), (10, "0.5 -> 0.0"), (10, "0.5 -> 0.05"),
+        (10, "0.5 -> 5.0"), (11, "2.0 -> 0.0"), (11, "2.0 -> 0.2"), (11, "2.0 -> 20.0"), (24, "0.25 -> 0.0"), (24, "0.25 -> 0.025"),
+        (24, "0.25 -> 2.5"),
+    ]  # fmt: skip
+    assert by_kind["passes"] == [(14, "pass one dropped"), (14, "pass two dropped"), (14, "pass three dropped")]
+    left = {e.what: " ".join(e.apply(CHOICES).split()) for e in found}
+    for what, text in {
+        "condition kinds dropped": "or not (len(kinds) < 0.25)):",
+        "condition len(kinds) < 0.25 dropped": "or not (kinds )):",
+        "condition x is None dropped": "if (not (kinds and len(kinds) < 0.25)):",
+        "guard x == 3 dropped": "if False: continue",
+        "condition not (kinds and len(kinds) < 0.25) dropped": "if (x is None ):",
+        "filter y not in {1, 2} dropped": "for y in x if True]",
+        "entry **MORE dropped": '("i16", "i32"), # with, a comma "one"',
+        'entry "one": (1, "x") dropped': "**MORE, }",
+        "0.5 <-> 2.0": "(2.0, 0.5)",
+        "entry 0.5 dropped": "RATES = (2.0,)",
+        "entry {a} dropped": "BARE = {1}, PIPELINE",
+        'entry "b" dropped': 'kinds=("a", )',
+        "pass three dropped": "b}), linalg",
+        "pass two dropped": "(one, // A",
+    }.items():
+        assert text in left[what], what
+
+
 @pytest.mark.parametrize("step", [12, pytest.param(1, marks=pytest.mark.nightly)])
 def test_every_fault_of_the_passes_is_another_program(step: int) -> None:
     """In each `step`-th file of a folder: to parse them all again for each fault takes long."""
     for folder in folders():
-        for file in sorted((ROOT / folder).rglob("*.py"))[::step]:
-            source = file.read_text()
+        for path in sources(ROOT, [folder])[::step]:
+            source = (ROOT / path).read_text()
             before = ast.dump(ast.parse(source))
-            for edit in sample(edits(str(file.relative_to(ROOT)), source), every=40, seed=3):
+            for edit in sample(edits(path, source), every=40, seed=3):
                 assert ast.dump(ast.parse(edit.apply(source))) != before, edit
 
 
@@ -69,11 +145,12 @@ def test_a_file_is_asked_about_by_the_tests_that_name_it_first() -> None:
 
 def test_stages_name_tests_that_exist() -> None:
     for folder in folders():
-        file = next(f for f in (ROOT / folder).rglob("*.py") if f.name != "__init__.py")
-        for tests in select(ROOT, str(file.relative_to(ROOT)), wide=True):
+        path = next(f for f in sources(ROOT, [folder]) if not f.endswith("__init__.py"))
+        for tests in select(ROOT, path, wide=True):
             assert tests.lit or tests.pytest
             assert all((ROOT / name).is_file() for name in (*tests.lit, *tests.pytest))
     assert folder_of("passes/graph_to_linalg/resize.py") == "passes/graph_to_linalg"
+    assert folder_of("compiler/driver/default_pipelines.py") == "compiler/driver/default_pipelines.py"
 
 
 def test_faults_that_are_called_harmless_exist_and_have_a_reason() -> None:
@@ -161,19 +238,22 @@ def test_the_quickest_of_the_tests_that_reach_a_fault_are_asked_first() -> None:
 def test_the_sample_depends_on_the_text_of_faults_alone() -> None:
     places = ["passes/graph", "compiler/runtime"]
     found = [Fault(f"{place}/f{i}.py", "f", f"a < {i}", "< -> <=") for place in places for i in range(50)]
-    chosen = fixed.choose(found, places, 9, seed=1)
+    kinds = {f: "numbers" if f.path.endswith("1.py") else "tables" for f in found}
+    chosen = fixed.choose(kinds, 9, seed=1)
     assert [sum(f.path.startswith(place) for f in chosen) for place in places] == [5, 4]
-    assert fixed.choose([*reversed(found)], places, 9, seed=1) == chosen
-    rest = [f for f in found if f in chosen or f.path.endswith("0.py")]
-    assert fixed.choose(rest, places, 9, seed=1) == chosen
-    assert fixed.choose(found, places, 9, seed=2) != chosen
+    assert [sum(f.path.startswith(place) and kinds[f] == "numbers" for f in chosen) for place in places] == [3, 2]
+    assert fixed.choose({f: kinds[f] for f in reversed(found)}, 9, seed=1) == chosen
+    assert fixed.choose({f: kinds[f] for f in found if f in chosen or f.path.endswith("0.py")}, 9, seed=1) == chosen
+    assert fixed.choose(kinds, 9, seed=2) != chosen
+    few = fixed.choose(dict.fromkeys(found[:50], "tables"), 9, seed=1)
+    assert len(few) == 9, "a folder that has no such faults has no share"
 
 
 def test_a_fault_is_found_again_where_its_line_went(tmp_path: Path) -> None:
     (tmp_path / "passes").mkdir()
     file, other = tmp_path / "passes" / "a.py", tmp_path / "passes" / "b.py"
     text = "def f(a):\n    if a < 1 or a < 1:\n        return 2\n"
-    fault = fixed.faults("passes/a.py", text)[4][0]
+    fault = next(f for f, _ in fixed.faults("passes/a.py", text) if (f.what, f.nth) == ("1 -> 2", 1))
     assert fault == Fault("passes/a.py", "f", "if a < 1 or a < 1:", "1 -> 2", nth=1)
 
     def found() -> tuple[str, int, int] | None:
@@ -209,8 +289,8 @@ def test_a_record_is_planted_again(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["passes/nowhere"], ["scripts"], ["--every", "0"], ["--sample", "100"], ["--replay", "nowhere.json"]):
+    for arguments in (["passes/nowhere"], ["scripts"], ["--every", "0"], ["--sample", "100"], ["--replay", "nowhere.json"], ["--kind", "x"]):
         with pytest.raises(SystemExit) as end:
             mutate.main(arguments)
         assert end.value.code == 2
-        assert "expected" in capsys.readouterr().err
+        assert re.search("expected|invalid choice", capsys.readouterr().err)
