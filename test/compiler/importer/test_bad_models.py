@@ -35,6 +35,24 @@ def test_cycles() -> None:
     fails([choice, node("Relu", ["a"], ["b"]), node("Neg", ["b"])], "in a circle: Relu .* -> If .* -> Relu", weights={"c": np.array(True)})
 
 
+def test_attributes_that_may_hold_any_integer() -> None:
+    """What ONNX's inference takes in 64 bits is not refused: data, seeds, and ends of slices that mean all."""
+    for made, opset, right in (
+        (node("Slice", ["x"], axes=[0, 1], starts=[-(2**63), 1], ends=[2**63 - 1, 2**63 - 1]), 9, X[:, 1:]),
+        (node("Constant", [], value_int=HUGE), 21, np.array(HUGE)),
+        (node("Constant", [], value_ints=[HUGE, -HUGE]), 21, np.array([HUGE, -HUGE])),
+        (node("Shape", ["x"], start=-HUGE, end=HUGE), 21, np.array(X.shape)),
+        (node("Dropout", ["x"], seed=HUGE), 13, X),
+        (node("TfIdfVectorizer", ["i"], max_gram_length=1, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0], ngram_indexes=[0, 1],
+              pool_int64s=[HUGE, 3]), 21, np.array([2, 1], np.float32)),
+    ):  # fmt: skip
+        given = {"x": X, "i": np.array([HUGE, 3, HUGE])}
+        used = {name: given[name] for name in made.input}
+        got = run(model([made], used, {"y": right}, opset=opset), used)["y"]
+        np.testing.assert_array_equal(got, right, err_msg=made.op_type)
+    fails([node("Shape", ["x"], end=HUGE), node("Flatten", ["x"], ["z"], axis=HUGE)], "attribute axis must fit 32 bits", result=np.array(X.shape))
+
+
 def test_rows_that_do_not_divide_into_heads() -> None:
     rows = floats(1, 2, 8)
     one = node("Attention", ["x", "x", "x"], q_num_heads=3, kv_num_heads=2)

@@ -12,6 +12,7 @@ from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.evaluate import Evaluator
+from stepwell.dialects.graph.value_range import ANY
 from stepwell.passes.graph.ranges import ranges
 
 DTYPES = ("i8", "ui8", "i32", "i64", "f32")
@@ -107,3 +108,25 @@ def test_what_is_known(name: str, low: int, high: int) -> None:
                 values["chosen"] = b.select(b.less(i, seven), values["rest"], values["signed"])
         found = ranges([o.operation for o in block.operations], b.weights)
         assert found[values[name]] == (low, high)
+
+
+@pytest.mark.parametrize(
+    ("array", "range_"),
+    [
+        (np.array([5, -7, 2]), (-7, 5)), (np.array([0.5, -2.5], np.float32), (-2.5, 0.5)), (np.array([0.5, np.nan], np.float32), ANY),
+        (np.array([-np.inf, 1.0]), ANY), (np.zeros(0, np.int64), (-(2**63), 2**63 - 1)),
+        (np.arange(100_000), (-(2**63), 2**63 - 1)),
+    ],
+    ids=["integers", "floats", "nan", "infinity", "empty", "large"],
+)  # fmt: skip
+def test_what_is_known_of_constants(array: np.ndarray, range_: tuple[float, float]) -> None:
+    """Each number lies in the range; one that is no number in none, so that nothing is known where there may be one."""
+    with CONTEXT, ir.Location.name("n"):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            block = func.FuncOp("main", ir.FunctionType.get([], [])).add_entry_block()
+            with ir.InsertionPoint(block):
+                b = GraphBuilder(WeightTable())
+                value = b.weight("w", array)
+        low, high = ranges([o.operation for o in block.operations], b.weights)[value]
+    assert (low, high) == range_

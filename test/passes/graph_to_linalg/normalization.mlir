@@ -38,6 +38,18 @@ func.func private @lrn(%x: tensor<1x7x4xf32>, %o: tensor<1x7x4xf32>) -> tensor<1
 
 // -----
 
+// A power of 1 is what it is of.
+// CHECK-LABEL: func.func private @lrn_without_power
+// CHECK-NOT: math.
+// CHECK: arith.divf
+// CHECK-NOT: math.
+func.func private @lrn_without_power(%x: tensor<1x7x4xf32>, %o: tensor<1x7x4xf32>) -> tensor<1x7x4xf32> attributes {stepwell.kernel} {
+  %r = "graph.lrn"(%x) {size = 3 : i64, alpha = 1.0e-4 : f64, beta = 1.0 : f64, bias = 1.0 : f64} : (tensor<1x7x4xf32>) -> tensor<1x7x4xf32>
+  return %r : tensor<1x7x4xf32>
+}
+
+// -----
+
 // Squares of the channels of a position side by side, two zeros at either end; neighbours are then read across blocks. The loop over
 // blocks goes inside of those over positions, in the order in which the squares lie. Two lanes hold no channel.
 // CHECK: #[[IMAGE:map[0-9]*]] = affine_map<(d0, d1, d2, d3) -> (d0, d2, d1, d3)>
