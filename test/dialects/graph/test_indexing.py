@@ -56,3 +56,13 @@ def test_what_is_written_over_lies_inside(shape: tuple[int, ...], starts: list[i
     assert OverwriteOp.infer(TensorType("f32", (None, 5)), TensorType("f32", (2, 5)), starts=[7, 0]).rank == 2
     with pytest.raises(InferenceError, match=r"must lie in operand 'x'"):
         OverwriteOp.infer(x, TensorType("f32", shape), starts=starts)
+
+
+def test_sizes_of_slices_to_the_end() -> None:
+    """As many as numpy gives; of a size that only the run tells, that is all that is known, wherever the slice begins."""
+    for have in (0, 1, 7, None):
+        for start in (0, 1, 3):
+            for step in (1, 2):
+                if have is None or start <= have:
+                    kind = SliceOp.infer(TensorType("f32", (have, 4)), starts=(start, 1), sizes=(-1, -1), steps=(step, 1))
+                    assert kind.shape == (None if have is None else len(range(start, have, step)), 3)

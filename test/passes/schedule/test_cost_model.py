@@ -226,3 +226,16 @@ def test_rows_are_dealt_to_threads_so_that_none_are_left_over(rows: int, columns
         nest = choose(op, replace(V4, cores=4))
         assert nest.parallel
         assert all(op.sizes[d] % nest.blocks.get(d, nest.step(d)) == 0 for d in nest.order[: nest.parallel])
+
+
+def test_what_a_body_computes_has_its_price() -> None:
+    """An absolute value is an instruction, as an addition is; a root and a quotient are several, an exponential is many."""
+    maps, shapes = ["(i, j) -> (i, j)", "(i, j) -> (i, j)"], ["64x64", "64x64"]
+    prices = {}
+    for name, line in {
+        "add": "arith.addf %x, %x", "abs": "math.absf %x", "divide": "arith.divf %x, %x", "root": "math.sqrt %x", "exp": "math.exp %x",
+    }.items():  # fmt: skip
+        with structured(maps, "pp", shapes, f"%s = {line} : f32\n linalg.yield %s : f32") as op:
+            prices[name] = CostModel(op, V3).compute(Nest((0, 1), 0, (1, 1), 1, 8))
+    assert prices["add"] == prices["abs"] < min(prices["divide"], prices["root"])
+    assert max(prices["divide"], prices["root"]) < prices["exp"]
