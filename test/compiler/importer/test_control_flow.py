@@ -290,3 +290,20 @@ def test_weights_that_graphs_inside_nodes_share(tmp_path: Path) -> None:
         want = x.astype(np.float64) @ np.linalg.matrix_power(w.astype(np.float64), power)
         got = stepwell.compile(path, cache=False).run({"x": x})["y"]
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("limit", ["k", '""'])
+def test_a_loop_that_collects_values_of_changing_sizes(limit: str) -> None:
+    """What is collected has one size in all rounds, in loops with a number of rounds and without: others are refused, not compiled wrong."""
+    source = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 17]>
+      collected (float[n, 6] x, int64 k) => (float[m, 6] y, float[r, p, 6] parts) {{
+        yes = Constant <value = bool {{1}}> ()
+        y, parts = Loop ({limit}, yes, x) <body = one (int64 i, bool go, float[p, 6] a) => (bool go2, float[r, 6] a2, float[s, 6] part) {{
+          a2 = Concat <axis = 0> (a, a)
+          part = Neg (a2)
+          most = Constant <value_int = 3> ()
+          go2 = Less (i, most)
+        }}>
+      }}""")
+    with pytest.raises(UnsupportedError, match=r'collects values of changing sizes \(tensor<\?x6xf32, "2\*y_0">\) is not supported'):
+        import_model(source, context())
