@@ -9,13 +9,15 @@ import numpy as np
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.core.sizes import Size, symbol
+from stepwell.dialects.core.sizes import Size, maximum, symbol
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.flow.boxes import BOX, boxed, opened
 from stepwell.dialects.graph import GraphBuilder, IfOp, LoopOp
 from stepwell.dialects.graph.control import ControlInfo
+from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.graph.symbolic import SymbolicValues
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, program_functions
@@ -123,6 +125,8 @@ class _Outliner:
             if whole and any(size != number for size in sizes):
                 bind(b, b.literal(np.full(len(sizes), number)), sizes)  # type: ignore[arg-type]
             return number
+        if (size := rounds_of(op, self.state.weights)) is not None:
+            return size  # the program's sizes say it
         limit = b.reshape(b.maximum(op.trip_count, b.literal(np.array(0))), shape=(1,))
         size = sizes[0]
         assert isinstance(size, Size)
@@ -266,6 +270,19 @@ def loop_problem(op: LoopOp, state: PassState, symbols: Sequence[str]) -> str | 
     if len(op.result_types()) > len(carried) and count is not None and int(count) == _MOST:
         return "a loop that collects values over a number of rounds that nothing bounds"
     return None
+
+
+def rounds_of(op: LoopOp, weights: WeightTable) -> int | Size | None:
+    """The number of rounds of a loop of which all come, where it is known or a size of the program, as its results say; else None."""
+    body = op.operation.regions[0].blocks[0]
+    if not stays_true(body, op.condition, GraphBuilder(weights)):
+        return None
+    found = SymbolicValues(KnownValues(weights)).value(op.trip_count)
+    if found is None:
+        return None
+    count = maximum(found.item(), 0)
+    collected = list(op.result_types())[len(list(op.carried)) :]
+    return count if all(kind.shape[0] == count for kind in collected) else None  # else a symbol of their own is bound by the loop
 
 
 def stays_true(body: ir.Block, condition: ir.Value, b: GraphBuilder) -> bool:

@@ -26,6 +26,8 @@ from stepwell.importer.tensors import onnx_tensor_type
 FEW_ROUNDS, FEW_NODES = 16, 1024
 """Up to how many rounds, or how many nodes in all of them, a loop of known length is written out. A thousand nodes compile in a few seconds, and save
 what a round takes to begin; a loop that is written out also computes sizes and indices of each round at compile time."""
+PRODUCTS, FEW_PRODUCTS = frozenset({"MatMul", "Gemm"}), 4
+"""Operators that multiply matrices, and up to how many rounds a loop of known length with one of them is written out."""
 _NOT_CARRIED = "the condition of a loop's body, and what it collects,"
 
 
@@ -93,8 +95,8 @@ def loop(
     goes = np.array(True) if condition is None else b.constant_value(condition)
     if rounds is not None and goes is not None:
         count, nodes = int(rounds.reshape(-1)[0]) if goes.reshape(-1)[0] else 0, sum(1 for _ in nested_nodes(body.node))
-        if is_long(count, nodes) and goes_on(body):
-            rolled = b.node.attempt(lambda: rolled_loop(b, *bounds(b, trip_count, condition), initial, body))
+        if is_long(count, body):
+            rolled = b.node.attempt(lambda: of_known_rounds(b, *bounds(b, trip_count, condition), initial, body))
             if rolled is not None:
                 ControlInfo(rolled[1]).reason = f"its {count} rounds of {nodes} nodes would take longer to compile than they save"
                 return typed(tuple[AnyValue, ...], rolled[0])
@@ -115,19 +117,30 @@ def bounds(b: ImportBuilder, trip_count: Value | None, condition: Value | None) 
     return limit, b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
 
 
-def goes_on(body: GraphProto) -> bool:
-    """Whether the body of a loop passes its condition on, so that all rounds take place."""
-    same = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity" and node.input and node.output}
-    name, seen = body.output[0].name, set[str]()
-    while name in same and name not in seen:
-        seen.add(name)
-        name = same[name]
-    return name == body.input[1].name
+def of_known_rounds(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
+) -> tuple[tuple[AnyValue, ...], ir.Operation]:
+    """As `rolled_loop`. Raises UnsupportedError where not all rounds come, or what is carried changes sizes: such a loop is better written out."""
+    results, made = rolled_loop(b, limit, condition, initial, body)
+    inner = made.regions[0].blocks[0]
+    goes = list(inner.operations)[-1].operation.operands[0]
+    if goes != inner.arguments[1] and ((known := b.constant_value(goes)) is None or not known.all()):
+        raise UnsupportedError("a loop that its condition may end")
+    if any(type_of(before).shape != type_of(after).shape for before, after in zip(made.opview.carried, made.results, strict=False)):
+        raise UnsupportedError("a loop that carries values of changing sizes")
+    return results, made
 
 
-def is_long(rounds: int, nodes: int) -> bool:
-    """Whether so many rounds of a body of so many nodes had better stay a loop, where that is possible."""
-    return rounds > FEW_ROUNDS and rounds * nodes > FEW_NODES
+def is_long(rounds: int, body: GraphProto) -> bool:
+    """Whether so many rounds of a body had better stay a loop, where that is possible.
+
+    Rounds that multiply matrices take long beside what it takes to begin one. As a loop, such a body may become a recurrent layer
+    (`use-recurrences`), or what it multiplies one product (`hoist-from-loops`).
+    """
+    nodes = list(nested_nodes(body.node))
+    if any(node.op_type in PRODUCTS for node in nodes):
+        return rounds > FEW_PRODUCTS
+    return rounds > FEW_ROUNDS and rounds * len(nodes) > FEW_NODES
 
 
 def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[AnyValue], body: GraphProto) -> tuple[AnyValue, ...] | None:
@@ -280,7 +293,7 @@ def scan(
     backwards = list(scan_input_directions) or [0] * num_scan_inputs
     out_axes, out_backwards = list(scan_output_axes) or [0] * outputs, list(scan_output_directions) or [0] * outputs
     how = (carried, sequences, body, axes, backwards, out_axes, out_backwards)
-    if isinstance(length, int) and is_long(length, nodes):
+    if isinstance(length, int) and is_long(length, body):
         rolled = b.node.attempt(lambda: rolled_scan(b, *how))
         if rolled is not None:
             return typed(tuple[Value, ...], rolled)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.sizes import Size, maximum
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import LoopOp
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.rules.counted_loops import counted
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes
 from stepwell.passes.graph.outline_regions import captured_by
 
@@ -46,6 +47,12 @@ def loop_of(
         b.erase(holder)
         types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, after, strict=False)]
         holder, made = _body(b, limit, condition, initial, types, rounds)
+    bounds = counted(b, limit, condition, initial, holder.regions[0].blocks[0], made)
+    if bounds is not None:  # all rounds of the loop with this trip count come
+        limit, condition = bounds
+        body = holder.regions[0].blocks[0]
+        made[0] = body.arguments[1]
+        list(body.operations)[-1].operation.operands[0] = made[0]
     unchanged = zip(types, own, strict=True)
     results = [kind if kind == before else b.symbols.completed("carried", _after_loop(kind, before)) for kind, before in unchanged]
     parts = [type_of(v) for v in made[len(own) + 1 :]]
@@ -108,13 +115,16 @@ def _body(
     return holder, made
 
 
-def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Operation, going_on: Value) -> int | None:
-    """How many rounds there are, if that is known."""
-    count, first = b.constant_value(limit), b.constant_value(condition)
+def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Operation, going_on: Value) -> int | Size | None:
+    """How many rounds there are, if that is known: a number, or a size that shapes of inputs give."""
+    first = b.constant_value(condition)
     goes = np.array(True) if going_on == holder.regions[0].blocks[0].arguments[1] else b.constant_value(going_on)
-    if count is None or first is None or goes is None or not goes.all() or is_endless(b, limit):
+    if first is None or goes is None or not goes.all() or is_endless(b, limit):
         return None
-    return max(int(count), 0) if first.all() else 0
+    if not first.all():
+        return 0
+    count = b.symbolic_scalar(limit, "the trip count")
+    return None if count is None or not b.symbols.are_of_shapes([count]) else maximum(count, 0)
 
 
 def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequence[Value]) -> list[TensorType]:
