@@ -4,7 +4,8 @@ CPU = """
 graph-opt(
   bind-sizes, widen-halves, use-integers,
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
-  append-in-place, outline-regions, check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products,
+  use-recurrences, hoist-from-loops, append-in-place, outline-regions, check-indices, use-sub-pixels,
+  make-padding-explicit, fold-constants, remove-identities, use-products,
   fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
   attach-target, narrow-floats, separate-zero-points, narrow-products,
@@ -38,7 +39,8 @@ llvm(
 """
 
 SWITCHES = (
-    "widen-halves", "use-integers", "simplify-algebra", "fold-batch-norm", "check-indices", "use-sub-pixels", "use-products", "fuse-attention",
+    "widen-halves", "use-integers", "simplify-algebra", "fold-batch-norm", "use-recurrences", "hoist-from-loops", "check-indices",
+    "use-sub-pixels", "use-products", "fuse-attention",
     "separate-zero-points", "narrow-products", "convert-layout", "unmasked-lanes", "use-winograd", "use-integer-winograd", "skip-padding",
     "pack-matmul", "slice-floats", "pack-integer-products", "use-fake-quantize", "fuse-operators", "fuse-producers", "version-winograd",
     "version-few-rows", "fill-borders", "collapse-dimensions", "version-kernels", "fuse-loops", "expand-math", "select-bounds",

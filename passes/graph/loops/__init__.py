@@ -1,0 +1,1 @@
+"""Passes that take work out of loops."""

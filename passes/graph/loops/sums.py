@@ -1,0 +1,149 @@
+"""What is added up for a gate of a recurrent cell: products with weights, rows that the rounds read, and values that are the same in each round."""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.types import type_of
+from stepwell.passes.graph.loops.rounds import Rounds
+
+
+@dataclass(frozen=True)
+class Part:
+    """`count` columns (the last dimension) of a value, from the `first` on."""
+
+    value: ir.Value
+    first: int
+    count: int
+
+    def of(self, rounds: Rounds, value: ir.Value) -> ir.Value:
+        """The columns of an invariant or stacked value, in front of the loop."""
+        sizes = type_of(value).shape
+        rank = len(sizes)
+        if not rank or sizes[-1] == 1 != self.count or (self.first, self.count) == (0, sizes[-1]):
+            return value
+        made: ir.Value = rounds.b.slice(
+            value, starts=(0,) * (rank - 1) + (self.first,), sizes=(-1,) * (rank - 1) + (self.count,), steps=(1,) * rank
+        )  # fmt: skip
+        return made
+
+
+@dataclass(frozen=True)
+class Product:
+    """A value times some rows and columns of an invariant matrix."""
+
+    lhs: ir.Value
+    matrix: ir.Value
+    first_row: int
+    rows: int
+    columns: Part
+
+    def weights(self, rounds: Rounds) -> ir.Value:
+        """The part of the matrix, in front of the loop."""
+        matrix = rounds.lifted(self.matrix)
+        whole = type_of(matrix).shape
+        if (self.first_row, self.rows, self.columns.first, self.columns.count) == (0, whole[0], 0, whole[1]):
+            return matrix
+        made: ir.Value = rounds.b.slice(
+            matrix, starts=(self.first_row, self.columns.first), sizes=(self.rows, self.columns.count), steps=(1, 1)
+        )  # fmt: skip
+        return made
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Parts of a sum: products, values that are the same in each round, rows of what can be computed in front of the loop, and others."""
+
+    products: tuple[Product, ...] = ()
+    fixed: tuple[Part, ...] = ()
+    rows: tuple[Part, ...] = ()
+    others: tuple[Part, ...] = ()
+
+    def __add__(self, other: "Sum") -> "Sum":
+        return Sum(self.products + other.products, self.fixed + other.fixed, self.rows + other.rows, self.others + other.others)
+
+
+def whole(value: ir.Value) -> Part | None:
+    """All columns of a value; None if their number is not known."""
+    sizes = type_of(value).shape
+    return Part(value, 0, sizes[-1]) if sizes and isinstance(sizes[-1], int) else None
+
+
+def behind_slices(part: Part) -> Part:
+    """The columns of what a part is cut out of."""
+    while (op := defining_op(part.value)) is not None and op.name == "graph.slice" and type_of(part.value).rank:
+        attributes = op.opview.attribute_values()
+        *outer, first = attributes["starts"]
+        source = type_of(op.operands[0]).shape
+        rows = not any(outer) and source[:-1] == type_of(part.value).shape[:-1]
+        if not rows or any(step != 1 for step in attributes["steps"]) or not isinstance(first, int):
+            break
+        part = Part(op.operands[0], first + part.first, part.count)
+    return part
+
+
+def sum_of(rounds: Rounds, part: Part) -> Sum:
+    """What a part of a value is the sum of."""
+    found = Sum()
+    waiting = [part]
+    while waiting:
+        part = behind_slices(waiting.pop())
+        op = defining_op(part.value)
+        if rounds.is_invariant(part.value):
+            found += Sum(fixed=(part,))
+        elif op is not None and op.name == "graph.add":
+            waiting += [replace(part, value=side) for side in reversed(list(op.operands))]
+        elif op is not None and op.name == "graph.concat" and (inner := _of_concat(op, part)) is not None:
+            waiting.append(inner)
+        elif op is not None and op.name == "graph.matmul" and _is_of_matrix(rounds, op, part):
+            found += Sum(products=tuple(products_of(op, part)))
+        elif rounds.can_stack(part.value):
+            found += Sum(rows=(part,))
+        else:
+            found += Sum(others=(part,))
+    return found
+
+
+def _is_of_matrix(rounds: Rounds, op: ir.Operation, part: Part) -> bool:
+    """Whether a product is with a matrix of known size that is the same in each round, and has these columns."""
+    matrix = type_of(op.operands[1])
+    return matrix.rank == 2 and matrix.is_static and part.first + part.count <= matrix.static_shape[1] and rounds.is_invariant(op.operands[1])
+
+
+def _of_concat(op: ir.Operation, part: Part) -> Part | None:
+    """The columns of a concatenation within one of its operands; None if they are of several."""
+    if op.opview.attribute_values()["axis"] != type_of(part.value).rank - 1:
+        return None
+    first = 0
+    for operand in op.operands:
+        size = type_of(operand).shape[-1]
+        if not isinstance(size, int):
+            return None
+        if first <= part.first and part.first + part.count <= first + size:
+            return Part(operand, part.first - first, part.count)
+        first += size
+    return None
+
+
+def products_of(op: ir.Operation, part: Part | None = None) -> list[Product]:
+    """A product with a matrix of known size, or a part of its columns: of a concatenation a product for each of what is joined."""
+    lhs, matrix = op.operands
+    depth, columns = type_of(matrix).static_shape
+    part = Part(matrix, 0, columns) if part is None else replace(part, value=matrix)
+    maker = defining_op(lhs)
+    if maker is None or maker.name != "graph.concat" or maker.opview.attribute_values()["axis"] != type_of(lhs).rank - 1:
+        return [Product(lhs, matrix, 0, depth, part)]
+    widths = [type_of(v).shape[-1] for v in maker.operands]
+    found, row = [], 0
+    for value, width in zip(maker.operands, widths, strict=True):
+        if not isinstance(width, int):
+            return [Product(lhs, matrix, 0, depth, part)]
+        found.append(Product(value, matrix, row, width, part))
+        row += width
+    return found
+
+
+def is_vector(value: ir.Value) -> bool:
+    """Whether a value has one dimension of more than one element at most, the last."""
+    sizes = type_of(value).shape
+    return all(size == 1 for size in sizes[:-1]) and prod(size for size in sizes[:-1] if isinstance(size, int)) == 1

@@ -1,0 +1,199 @@
+"""The pass that makes recurrent layers of loops whose bodies are cells of such layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.sizes import Dim
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.graph.loops.cells import Cell, Cells
+from stepwell.passes.graph.loops.remainder import finish, with_stacked
+from stepwell.passes.graph.loops.rounds import Rounds, product
+from stepwell.passes.graph.loops.sums import Part, Sum, is_vector
+from stepwell.passes.graph.outline_regions import rounds_of
+
+UNCLIPPED = float("inf")
+
+
+@register_pass("use-recurrences", level="graph", optional=True)
+@dataclass
+class UseRecurrences(Pass):
+    """Make recurrent layers of loops in whose rounds an LSTM, a GRU or a plain recurrent layer takes a step.
+
+    rewrite: loop { h' = f(x[round] w + h r + b), … }  ->  rnn(x w + b, r, h), and a loop of the rest, which reads its rows
+    rewrite: loop { i, f, g, o = …; c' = f * c + i * g; h' = o * tanh(c') }  ->  lstm(x w + b, r, h, c), …   and so for a GRU
+
+    The products of the inputs are made for all steps at once, and the op keeps its states near. All rounds of the loop must come, and their number
+    must be known or a size: the importer tells that of loops that count. Gates may be split from one product or have products of their own, be
+    multiplied with a concatenation of input and state, and have peepholes; the inputs may be what is computed of rows of tensors, as those
+    of a second cell in the same loop are what the first one gives. Counters are computed from the number of rounds. Nothing is left of a loop
+    that does no more.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for loop in reversed(list(ops_below(op, "graph.loop"))):
+            self._run_on(loop, state)
+
+    def _run_on(self, loop: ir.Operation, state: PassState) -> None:
+        view: Any = loop.opview
+        b = GraphBuilder(state.weights)
+        count = rounds_of(view, state.weights)
+        if count is None:
+            state.decline(self.name, loop, NoMatch("only the run tells how many rounds there are"))
+            return
+        rounds = Rounds(view, count, b)
+        found: dict[int, ir.Value] = {}
+        reasons: dict[int, NoMatch] = {}
+        while True:
+            before = len(found)
+            reasons.clear()
+            cells = Cells(rounds)
+            for number, argument in enumerate(rounds.arguments):
+                if number in found or rounds.yielded(number) == argument or rounds.counter(argument) is not None:
+                    continue
+                cell = cells.cell(number)
+                if not isinstance(cell, NoMatch):
+                    cell = _objection(rounds, cell) or cell
+                if isinstance(cell, NoMatch):
+                    reasons[number] = cell
+                    continue
+                state.did(self.name, loop, f"the carried values {', '.join(map(str, cell.states))} are the states of a graph.{cell.kind}")
+                state.count(self.name)
+                with ir.InsertionPoint(loop), loop.location:
+                    found.update(_layer(rounds, cell))
+                after = rounds.yielded(number)
+                with ir.InsertionPoint(loop), loop.location:
+                    with_stacked(rounds, after)
+                for place in cell.states:
+                    rounds.end.operands[1 + place] = rounds.arguments[place]
+                break
+            if len(found) == before:
+                break
+        for number, reason in reasons.items():
+            if number not in found:
+                state.decline(self.name, loop, NoMatch(f"{reason.reason} (carried value {number})"))
+        if found:
+            finish(rounds, found)
+
+
+def _objection(rounds: Rounds, cell: Cell) -> NoMatch | None:
+    """Why a cell cannot be taken out of the body: something else uses its states."""
+    after = rounds.yielded(cell.states[0])
+    own = {1 + place for place in cell.states}  # operands of the last op
+    seen: set[ir.Value] = set()
+    waiting = [rounds.arguments[place] for place in cell.states]
+    while waiting:
+        value = waiting.pop()
+        if value in seen or value == after:
+            continue
+        seen.add(value)
+        for use in value.uses:
+            user = use.owner.operation
+            if user.block != rounds.body:
+                return NoMatch("a conditional or a loop in its body reads the state of its cell")
+            if user == rounds.end and use.operand_number not in own:
+                return NoMatch("its cell's state before the step, or its cell state, is used otherwise, too")
+            waiting += user.results
+    return None
+
+
+def _layer(rounds: Rounds, cell: Cell) -> dict[int, ir.Value]:
+    """Build the op of a layer in front of the loop, and say what its step gives in each round; returns the last states by their numbers."""
+    b = rounds.b
+    initial = [rounds.initial[place] for place in cell.states]
+    batch, hidden = type_of(initial[0]).shape
+    assert isinstance(hidden, int)
+    dtype = type_of(initial[0]).dtype
+    gates = len(cell.recurrent)
+    weights = _joined(rounds, [one.weights(rounds) for one in cell.recurrent], 1)
+    # (hidden, gates * hidden) -> (directions, gates, panels, hidden, hidden)
+    by_gate = b.transpose(b.reshape(weights, shape=(hidden, gates, hidden)), perm=(1, 0, 2))
+    operands: list[Any] = [_projected(rounds, cell.sums, batch, hidden, dtype), b.reshape(by_gate, shape=(1, gates, 1, hidden, hidden)), None]
+    operands += [b.reshape(value, shape=(1, batch, hidden)) for value in initial]
+    attributes: dict[str, Any] = {"direction": "forward", "clip": UNCLIPPED, "activations": [one.name for one in cell.functions]}
+    attributes |= {"alphas": [one.alpha for one in cell.functions], "betas": [one.beta for one in cell.functions]}
+    if cell.kind == "lstm":
+        attributes["input_forget"] = False
+        holes = [b.reshape(_vector(rounds, part), shape=(1, 1, hidden)) for part in cell.peepholes]
+        operands.append(b.concat(holes, axis=1) if holes else None)
+    elif cell.kind == "gru":
+        operands.append(None if cell.hidden_bias is None else b.reshape(_hidden_bias(rounds, cell.hidden_bias, hidden, dtype), shape=(1, hidden)))
+    y, *last = getattr(b, cell.kind)(*operands, **attributes)
+    after = rounds.yielded(cell.states[0])
+    rounds.set_stacked(after, b.reshape(y, shape=(rounds.count, batch, hidden)))
+    return {place: b.reshape(value, shape=(batch, hidden)) for place, value in zip(cell.states, last, strict=True)}
+
+
+def _joined(rounds: Rounds, values: Sequence[ir.Value], axis: int) -> ir.Value:
+    return values[0] if len(values) == 1 else rounds.b.concat(list(values), axis=axis)
+
+
+def _vector(rounds: Rounds, part: Part) -> ir.Value:
+    """An invariant part of one row as a vector."""
+    value = part.of(rounds, rounds.lifted(part.value))
+    sizes = type_of(value).shape
+    flat = value if len(sizes) == 1 else rounds.b.reshape(value, shape=sizes[-1:] or (1,))
+    return flat if type_of(flat).shape[0] == part.count else rounds.b.expand(flat, shape=(part.count,))
+
+
+def _of_gates(rounds: Rounds, by_gate: Sequence[Sequence[ir.Value]], shape: Sequence[Dim], dtype: str) -> ir.Value:
+    """For each gate the sum of some values, which broadcast to a shape, beside each other in its last dimension."""
+    b, parts = rounds.b, []
+    for values in by_gate:
+        total = None
+        for value in values:
+            total = value if total is None else b.add(total, value)
+        if total is None:
+            total = b.literal(np.zeros((), to_numpy(dtype)))
+        parts.append(total if type_of(total).shape == tuple(shape) else b.expand(total, shape=tuple(shape)))
+    return _joined(rounds, parts, len(shape) - 1)
+
+
+def _fixed(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: str) -> ir.Value | None:
+    """What is the same in each round, for all gates: a vector where it is the same for the whole batch, too; None if there is nothing."""
+    parts = [part for total in sums for part in total.fixed]
+    if not parts:
+        return None
+    if all(is_vector(part.value) for part in parts):
+        return _of_gates(rounds, [[_vector(rounds, part) for part in total.fixed] for total in sums], (hidden,), dtype)
+    return _of_gates(rounds, [[part.of(rounds, rounds.lifted(part.value)) for part in total.fixed] for total in sums], (batch, hidden), dtype)
+
+
+def _projected(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: str) -> ir.Value:
+    """What the inputs count for all gates in all rounds, (rounds, batch, gates * hidden)."""
+    b, count = rounds.b, rounds.count
+    whole = (count, batch, len(sums) * hidden)
+    by_input = [{one.lhs: one for one in total.products} for total in sums]
+    together = all(own.keys() == by_input[0].keys() and len(own) == len(total.products) for own, total in zip(by_input, sums, strict=True))
+    fixed = _fixed(rounds, sums, batch, hidden, dtype)
+    parts = []
+    for lhs in by_input[0] if together else ():  # one product for all gates
+        bias = None if fixed is None or type_of(fixed).rank > 1 else fixed
+        parts.append(product(b, rounds.stacked(lhs), _joined(rounds, [own[lhs].weights(rounds) for own in by_input], 1), bias))
+        fixed = fixed if bias is None else None
+    alone = [[] if together else [product(b, rounds.stacked(one.lhs), one.weights(rounds)) for one in total.products] for total in sums]
+    rows = [[_row(rounds, part) for part in total.rows] for total in sums]
+    if any(alone) or any(rows):
+        parts.append(_of_gates(rounds, [one + other for one, other in zip(alone, rows, strict=True)], (count, batch, hidden), dtype))
+    parts += [] if fixed is None else [fixed]
+    total = parts[0] if parts else b.literal(np.zeros((), to_numpy(dtype)))
+    for part in parts[1:]:
+        total = b.add(total, part)
+    return total if type_of(total).shape == whole else b.expand(total, shape=whole)
+
+
+def _hidden_bias(rounds: Rounds, total: Sum, hidden: int, dtype: str) -> ir.Value:
+    return _of_gates(rounds, [[_vector(rounds, part) for part in total.fixed]], (hidden,), dtype)
+
+
+def _row(rounds: Rounds, part: Part) -> ir.Value:
+    """The part of a value in all rounds, (rounds, batch or 1, columns)."""
+    value = part.of(rounds, rounds.stacked(part.value))
+    sizes = type_of(value).shape
+    return value if len(sizes) == 3 else rounds.b.reshape(value, shape=(sizes[0], *(1,) * (3 - len(sizes)), *sizes[1:]))
