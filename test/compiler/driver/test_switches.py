@@ -65,7 +65,8 @@ def test_folding_and_fusion_are_off(network):
 
 def test_what_can_be_switched_off_and_what_strict_code_does_without():
     assert SWITCHES == {
-        "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
+        "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm",
+        "use-recurrences": "use-recurrences", "hoist-from-loops": "hoist-from-loops", "check-indices": "check-indices",
         "use-sub-pixels": "use-sub-pixels", "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
         "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "use-integer-winograd": "use-integer-winograd",
         "skip-padding": "skip-padding", "pack-matmul": "pack-matmul", "slice-floats": "pack-matmul",
