@@ -109,10 +109,6 @@ class GeneralProgram:
         """
         if min(values.values(), default=0) < 0 or not self._holds(values):
             return None
-        longest = max(values, key=lambda name: values[name], default=None)
-        if longest is not None and values[longest] > self.general.most_value_bytes:  # of values without elements, too, loops take their time
-            most = f"more than {self.general.most_value_bytes} (limit value_bytes)"
-            raise LimitError(f"a dimension of size {longest} = {values[longest]} is {most}")
         found = self._layout.room(values, room) if self.general.layout else Room((), (), self.general.workspace_bytes)
         offsets, total = found.offsets, found.total
         if total > self.general.most_bytes:
@@ -126,6 +122,10 @@ class GeneralProgram:
             if size > self.general.most_value_bytes:
                 most = f"more than {self.general.most_value_bytes} (limit value_bytes)"
                 raise LimitError(f"output '{info.name}' {replace(info, shape=shape)} would take {size} bytes, {most}")
+        longest = max(values, key=lambda name: values[name], default=None)
+        if longest is not None and values[longest] > self.general.most_value_bytes:  # of values without elements, too, loops take their time
+            most = f"more than {self.general.most_value_bytes} (limit value_bytes)"
+            raise LimitError(f"a dimension of size {longest} = {values[longest]} is {most}")
         checks = [check.at(values) if symbolic else check for check, symbolic in zip(self.checks, self._symbolic, strict=True)]
         return Prepared(self._sized(table, total), shapes, checks, total)
 
