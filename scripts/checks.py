@@ -42,10 +42,13 @@ class Counts:
         return self
 
 
-def workers() -> str:
-    """How many processes run tests side by side: one for each core that this one may use, and at most 4, since each takes memory."""
+def workers(waiting: int = 0) -> str:
+    """How many processes run tests side by side: one for each core that this one may use, and at most 4, since each takes memory.
+
+    Where about that many wait for something at any time, as tests of processes do for these, others use their cores.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return str(min(4, cores))
+    return str(min(4, cores + waiting))
 
 
 def run(tool: str, *arguments: str, more: Mapping[str, str] | None = None) -> int:
@@ -90,7 +93,7 @@ def pytest(files: Sequence[str] = (), only: str = "", budget: float | None = Non
     """
     report = fresh_report("pytest.xml")
     more = {costs.VARIABLE: str(cost_file("pytest")), **({} if budget is None else {quick.VARIABLE: str(budget)})}
-    options = ["-q", "-m", "not nightly", "-n", workers(), "--dist", "worksteal", "--timeout", str(CASE_TIMEOUT), f"--junit-xml={report}"]
+    options = ["-q", "-m", "not nightly", "-n", workers(waiting=1), "--dist", "worksteal", "--timeout", str(CASE_TIMEOUT), f"--junit-xml={report}"]
     status = run("pytest", *options, *(["-k", only] if only else []), *files, more=more)
     return Counts() if status == NOTHING_CHOSEN and only else read_report(report, status)
 
