@@ -125,7 +125,7 @@ def test_a_test_costs_what_its_processes_do(tmp_path: Path, monkeypatch: pytest.
 
 def test_lit_and_pytest_write_what_tests_cost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(checks, "BUILD", tmp_path)
-    monkeypatch.setattr(checks, "workers", lambda: "1")
+    monkeypatch.setattr(checks, "workers", lambda waiting=0: "1")
     assert checks.lit(["test/dialects/flow"]).failed == 0
     assert min(costs.read(checks.cost_file("lit")).values()) > 0
     quick = "test/scripts/test_quick.py"
