@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.border.border import Border
 from stepwell.cache.disk import Cache, Kept, key_of
 from stepwell.cache.fingerprint import file_digest
 from stepwell.dialects.core.index_checks import IndexCheck
@@ -26,6 +25,9 @@ from stepwell.runtime.infos import OutputGroup, TensorInfo
 from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import Places, WeightPool, Weights, unshared
+
+if TYPE_CHECKING:
+    from stepwell.border.border import Border
 
 Infos = Sequence[TensorInfo]
 
@@ -57,7 +59,7 @@ class Artifact:
     """The outputs that `outputs`, the results of the code, form, where some are sequences or optionals."""
     places: Places = ()
     """Where weights lie in the arena, if the code reads from a table where each one does."""
-    border: Border | None = None
+    border: "Border | None" = None
     """What of the model runs in Python, before and behind this."""
 
     @property
@@ -80,7 +82,7 @@ class Signature:
     """Why there is no program for all sizes, if that was tried."""
     by_shape: bool = True
     """Whether code is made for shapes, of all inputs."""
-    border: Border | None = None
+    border: "Border | None" = None
     """As in `Artifact`."""
 
 
@@ -201,7 +203,7 @@ def _made(store: Cache, record: Mapping[str, Any]) -> Artifact | Signature | Non
     """What a record is of; None if a part of it is missing."""
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
-    border = Border.from_json(record["border"]) if "border" in record else None
+    border = _border(record["border"]) if "border" in record else None
     if code is None:
         return Signature(inputs, outputs, record["warnings"], record["values"], record["why_not_general"], record["by_shape"], border)
     objects: dict[str, bytes] = {}
@@ -249,6 +251,12 @@ def _check_to_json(check: IndexCheck) -> dict[str, Any]:
 def _check_from_json(entry: Mapping[str, Any]) -> IndexCheck:
     *sizes, count = (parse(size) if isinstance(size, str) else size for size in (*entry["sizes"], entry["count"]))
     return IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(sizes), "count": count})
+
+
+def _border(record: Mapping[str, Any]) -> "Border":
+    from stepwell.border.border import Border  # here, because few models have one
+
+    return Border.from_json(record)
 
 
 def _to_json(infos: Infos) -> list[Any]:

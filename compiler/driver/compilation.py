@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from stepwell.border.model import BorderModel
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import file_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
@@ -43,6 +42,7 @@ from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import WeightPool
 
 if TYPE_CHECKING:
+    from stepwell.border.model import BorderModel
     from stepwell.driver.lowered import Lowered
     from stepwell.importer import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
@@ -55,7 +55,7 @@ Shapes = Mapping[str, Sequence[int]]
 def compile(
     source: Source, *, options: CompileOptions | None = None, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None,
     instrumentation: "Instrumentation | None" = None, **given: Unpack[CompileFields],
-) -> CompiledModel | DynamicModel | BorderModel:  # fmt: skip
+) -> "CompiledModel | DynamicModel | BorderModel":  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
     `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `values`, `specialise`, `pipeline`, `disable`, `libm`,
@@ -76,7 +76,11 @@ def compile(
     origin, count = Origin(source), thread_count(threads)
     made = _made(origin, options, cache, on_level, instrumentation)
     model, border = _assembled(made, origin, options, count, cache, on_level, instrumentation), made[2].border
-    return model if border is None else BorderModel(model, border)
+    if border is None:
+        return model
+    from stepwell.border.model import BorderModel  # here, because few models have one
+
+    return BorderModel(model, border)
 
 
 def _compiled(
