@@ -11,9 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import stepwell.border.operators
 import stepwell.passes  # noqa: F401  (registers the passes)
-from stepwell.border.registry import all_operators
+from stepwell.border.lookup import all_operators
 from stepwell.dialects.core.attributes import Sizes
 from stepwell.dialects.core.mlir import operand_fields, result_fields
 from stepwell.dialects.graph import GraphOp, op_classes

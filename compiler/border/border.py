@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.border import operators as _operators  # noqa: F401  (registers them)
 from stepwell.border.nodes import BorderNode, array_of_record, array_record
 from stepwell.border.registry import Kind
 from stepwell.dialects.support.errors import StepwellError

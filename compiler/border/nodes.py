@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.border.registry import Kind, Prepared, find_operator
+from stepwell.border.registry import Kind, Prepared
 from stepwell.dialects.support.errors import InputError, ModelError, ResourceError, StepwellError
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.properties import cached_property
@@ -33,6 +33,8 @@ class BorderNode:
     @cached_property
     def prepared(self) -> Prepared:
         """The operator with the attributes. Raises ModelError or UnsupportedError."""
+        from stepwell.border.lookup import find_operator  # here, because operators take time to load, and few models have a border
+
         found = find_operator(self.domain, self.operator, self.opset)
         if found is None:
             raise ModelError(f"{self}: there is no such operator that runs in Python")

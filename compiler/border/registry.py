@@ -1,7 +1,7 @@
 """Operators of the border: one function for each, whose Python signature is the operator's attributes; it makes what runs and what infers types."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -72,8 +72,8 @@ class Operator:
     domain: str
     since: int
     function: Callable[..., Prepared]
-    of_strings: Callable[[Mapping[str, Any]], bool]
-    """Whether a node with these attributes is of strings or maps, whatever its inputs are."""
+    of_strings: bool | Callable[[Mapping[str, Any]], bool]
+    """Whether a node is of strings or maps, whatever its inputs are; a function of its attributes where these decide."""
 
     def prepare(self, attributes: Mapping[str, Any]) -> Prepared:
         """The operator with attributes. Raises UnsupportedError or ModelError for those that make no sense."""
@@ -104,19 +104,13 @@ def border_operator(
         entries = _operators.setdefault((domain, name), [])
         if any(entry.since == since for entry in entries):
             raise StepwellError(f"there is a border operator {name} for opset {since} of '{domain or 'ai.onnx'}' already")
-        entries.append(Operator(name, domain, since, function, of_strings if callable(of_strings) else lambda _: bool(of_strings)))
+        entries.append(Operator(name, domain, since, function, of_strings))
         extension(function)
         return function
 
     return register
 
 
-def find_operator(domain: str, name: str, opset: int) -> Operator | None:
-    """What a node of that operator is in Python at an opset version; None if it cannot run there."""
-    entries = [entry for entry in _operators.get((domain, name), ()) if entry.since <= opset]
-    return max(entries, key=lambda entry: entry.since, default=None)
-
-
-def all_operators() -> list[Operator]:
-    """All operators of the border, by domain, name and version."""
-    return sorted((entry for entries in _operators.values() for entry in entries), key=lambda entry: (entry.domain, entry.name, entry.since))
+def registered() -> Mapping[tuple[str, str], Sequence[Operator]]:
+    """The operators that are registered, by domain and name."""
+    return _operators

@@ -9,8 +9,9 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from stepwell.border.border import Border
+from stepwell.border.lookup import find_operator
 from stepwell.border.nodes import BorderNode
-from stepwell.border.registry import NUMBER, Kind, Operator, find_operator
+from stepwell.border.registry import NUMBER, Kind, Operator
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
@@ -55,7 +56,11 @@ def operator_of(node: NodeProto, opsets: Mapping[str, int], functions: Iterable[
 
 def border_attributes(node: NodeProto) -> dict[str, Any]:
     """The attributes of a node, tensors of strings among them. Raises ModelError or UnsupportedError."""
-    return {a.name: string_array(a.t) if _is_text(a) else attribute_value(a) for a in node.attribute}
+    return {a.name: _value(a) for a in node.attribute}
+
+
+def _value(attribute: AttributeProto) -> Any:
+    return string_array(attribute.t) if _is_text(attribute) else attribute_value(attribute)
 
 
 def _is_text(attribute: AttributeProto) -> bool:
@@ -64,8 +69,12 @@ def _is_text(attribute: AttributeProto) -> bool:
 
 def _of_strings(node: NodeProto, operator: Operator | None) -> bool:
     """Whether a node is of strings or maps, whatever its inputs are."""
+    decides = operator is not None and operator.of_strings
+    if not callable(decides):
+        return decides
     try:
-        return operator is not None and operator.of_strings(border_attributes(node))
+        # Tensors of numbers, which may be large and make no node one of strings, are not read for that.
+        return decides({a.name: _value(a) for a in node.attribute if a.type != AttributeProto.TENSOR or _is_text(a)})
     except StepwellError:  # a node that its rule will report
         return False
 

@@ -94,8 +94,8 @@ def label_encoder(
     values_strings: Sequence[str] = (),
     values_tensor: np.ndarray | None = None,
 ) -> Prepared:
-    keys = _only_list("keys", keys_floats, keys_int64s, keys_strings, keys_tensor)
-    values = _only_list("values", values_floats, values_int64s, values_strings, values_tensor)
+    keys = only_list("keys", keys_floats, keys_int64s, keys_strings, keys_tensor)
+    values = only_list("values", values_floats, values_int64s, values_strings, values_tensor)
     if len(keys) != len(values) or not len(keys):
         raise ModelError(f"it must have as many keys as values, one or more; got {len(keys)} and {len(values)}")
     default: Any = default_string if is_string(values.dtype) else default_float if values.dtype.kind == "f" else default_int64
@@ -106,7 +106,7 @@ def label_encoder(
     return mapper(keys, values, default)
 
 
-def _only_list(what: str, floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], tensor: np.ndarray | None) -> np.ndarray:
+def only_list(what: str, floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], tensor: np.ndarray | None) -> np.ndarray:
     """Keys or values, which are given in one of four ways. Raises ModelError for several."""
     given = [np.array(floats, np.float32)] * bool(floats) + [np.array(ints, np.int64)] * bool(ints) + [strings(texts)] * bool(texts)
     given += [] if tensor is None else [tensor.reshape(-1)]

@@ -1,6 +1,7 @@
 """Operators that move elements of any type, strings among them, and what tells their sizes and compares them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,9 @@ from stepwell.runtime.infos import UNRANKED, is_string
 I64, BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 
 
-def _of_strings(attributes: object) -> bool:
-    given = attributes if isinstance(attributes, dict) else {}
-    value = given.get("value")
-    return "value_string" in given or "value_strings" in given or (isinstance(value, np.ndarray) and is_string(value.dtype))
+def _of_strings(attributes: Mapping[str, Any]) -> bool:
+    value = attributes.get("value")
+    return "value_string" in attributes or "value_strings" in attributes or (isinstance(value, np.ndarray) and is_string(value.dtype))
 
 
 @border_operator("Constant", since=1, of_strings=_of_strings)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.border.operators.labels import only_list
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
@@ -161,8 +162,8 @@ def label_encoder(
 ) -> Value:
     if keys_strings or values_strings:
         raise UnsupportedError(f"strings as keys or values (default_string={default_string!r}) are not supported; supported: numbers")
-    keys = only_list("keys", keys_floats, keys_int64s, keys_tensor)
-    values = only_list("values", values_floats, values_int64s, values_tensor)
+    keys = only_list("keys", keys_floats, keys_int64s, (), keys_tensor)
+    values = only_list("values", values_floats, values_int64s, (), values_tensor)
     if len(keys) != len(values) or not len(keys):
         raise ModelError(f"it must have as many keys as values, one or more; got {len(keys)} and {len(values)}")
     if from_numpy(keys.dtype) != type_of(x).dtype:
@@ -176,12 +177,3 @@ def label_encoder(
     table = np.concatenate([values, np.array([default]).astype(values.dtype)])
     known = b.greater_equal(place, b.scalar(0, like=place))
     return b.gather(b.literal(table), b.select(known, place, b.scalar(len(keys), like=place)), axis=0)
-
-
-def only_list(what: str, floats: Sequence[float], ints: Sequence[int], tensor: np.ndarray | None) -> np.ndarray:
-    """Keys or values, which are given in one of three ways. Raises ModelError for several."""
-    given = [np.array(floats, np.float32)] * bool(floats) + [np.array(ints, np.int64)] * bool(ints)
-    given += [] if tensor is None else [tensor.reshape(-1)]
-    if len(given) != 1:
-        raise ModelError(f"it must have {what} of one kind, got {len(given)}")
-    return given[0]

@@ -10,8 +10,9 @@ from onnx.reference import ReferenceEvaluator
 from other_domains import MICROSOFT, ML
 from string_models import assert_same, build, column, of_array, of_runtime, strings
 
+from stepwell.border.lookup import all_operators
 from stepwell.border.nodes import BorderNode
-from stepwell.border.registry import Kind, all_operators
+from stepwell.border.registry import Kind
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
 from stepwell.importer.border import border_attributes
 from stepwell.runtime.infos import STRING
