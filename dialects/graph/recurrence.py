@@ -140,7 +140,7 @@ class RecurrentOp(GraphOp):
     @staticmethod
     def flops(projected: TensorType, weights: TensorType, *rest: TensorType | None, result: TensorType, **attributes: object) -> int:
         """Those of the products: a step's other arithmetic is less by a factor of the hidden size."""
-        return 2 * projected.elements * weights.static_shape[3]
+        return 2 * projected.elements * result.static_shape[3]
 
 
 class LstmOp(RecurrentOp, name="lstm", traits=[Pure]):

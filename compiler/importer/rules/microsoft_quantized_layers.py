@@ -50,9 +50,7 @@ def dynamic_quantize_lstm(
     functions = layer.functions(activations or ("Sigmoid", "Tanh", "Tanh") * layer.directions, 3, activation_alpha, activation_beta)
     layer.of_inputs = layer.parameters("W", w, w_scale, w_zero_point)
     scale, zero_point = layer.parameters("R", r, r_scale, r_zero_point)
-    if peepholes is not None:
-        layer.expect("P", peepholes, (layer.directions, 3 * layer.hidden))
-        peepholes = b.with_shape(peepholes, (layer.directions, 3, layer.hidden))
+    peepholes = layer.peepholes(peepholes)
     projected = layer.projected(layer.both_biases(bias))
     states = (layer.state("initial_h", initial_h), layer.state("initial_c", initial_c))
     attributes = {**functions, "direction": direction, "clip": bound(clip), "input_forget": bool(input_forget)}

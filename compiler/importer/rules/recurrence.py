@@ -57,9 +57,7 @@ def lstm(
     """Outputs: Y, Y_h, Y_c."""
     layer = Layer(b, x, w, r, 4, direction, layout, hidden_size)
     functions = layer.functions(activations or ("Sigmoid", "Tanh", "Tanh") * layer.directions, 3, activation_alpha, activation_beta)
-    if peepholes is not None:
-        layer.expect("P", peepholes, (layer.directions, 3 * layer.hidden))
-        peepholes = b.with_shape(peepholes, (layer.directions, 3, layer.hidden))
+    peepholes = layer.peepholes(peepholes)
     projected = layer.projected(layer.both_biases(bias))
     states = (layer.state("initial_h", initial_h), layer.state("initial_c", initial_c))
     attributes = {**functions, "direction": direction, "clip": bound(clip), "input_forget": bool(input_forget)}
@@ -229,6 +227,13 @@ class Layer:
         b, sizes = self.b, (self.directions, self.gates, self.hidden, self.hidden)
         turned = b.transposed(b.with_shape(self.r, sizes), (0, 1, 3, 2))
         return b.with_shape(turned, (self.directions, self.gates, 1, self.hidden, self.hidden))
+
+    def peepholes(self, given: Value | None) -> Value | None:
+        """The weights of the peepholes as (directions, 3, hidden), None if there are none."""
+        if given is None:
+            return None
+        self.expect("P", given, (self.directions, 3 * self.hidden))
+        return self.b.with_shape(given, (self.directions, 3, self.hidden))
 
     def lengths(self, sequence_lens: Value | None) -> Value | None:
         """The number of steps of each sequence, None if all have all."""

@@ -222,6 +222,15 @@ def test_arithmetic_is_counted() -> None:
     assert flops("conv_transpose", TensorType("f32", (1, 4, 5, 5)), TensorType("f32", (4, 3, 3, 2)), **transposed) == 2 * 100 * (3 * 3 * 2)
 
 
+def test_arithmetic_of_a_layer_is_the_same_however_its_weights_lie() -> None:
+    functions = {"activations": ["sigmoid", "tanh", "tanh"], "alphas": [0.0] * 3, "betas": [0.0] * 3}
+    layer = {**functions, "direction": "forward", "clip": 1e9, "input_forget": False}
+    projected, scales, sums = TensorType("f32", (5, 2, 4 * 6)), TensorType("f32", (1, 4, 6)), TensorType("i32", (1, 4, 6))
+    for weights in ((1, 4, 1, 6, 6, 1), (1, 4, 2, 2, 4, 4)):  # one panel of 6 columns, two of 4 in groups of 4
+        given = (projected, TensorType("i8", weights), scales, sums, None, None, None, None)
+        assert flops("quantized_lstm", *given, **layer) == 2 * (5 * 2) * (4 * 6 * 6)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("start", "end", "step", "expected"),
     [(-9, -8, -1, [0]), (-9, -4, -1, []), (9, -9, -2, [4, 2, 0]), (-2, 9, 1, [3, 4]), (9, 0, 1, []), (3, 0, -1, [3, 2, 1])],

@@ -173,14 +173,23 @@ def constant_places(graph: Graph) -> list[int]:
     return [n for n, e in enumerate(graph.entries) if isinstance(e, Constant)]
 
 
-def with_numbers(graph: Graph, generator: np.random.Generator) -> Graph | None:
-    """With other numbers in a constant."""
+def drawn_constant(graph: Graph, generator: np.random.Generator) -> tuple[int, Constant] | None:
+    """The place of one of the constants, drawn at random, and what is there; None if there are none."""
     places = constant_places(graph)
     if not places:
         return None
     number = int(generator.choice(places))
     entry = graph.entries[number]
     assert isinstance(entry, Constant)
+    return number, entry
+
+
+def with_numbers(graph: Graph, generator: np.random.Generator) -> Graph | None:
+    """With other numbers in a constant."""
+    drawn = drawn_constant(graph, generator)
+    if drawn is None:
+        return None
+    number, entry = drawn
     array, kind, style = entry.array, entry.types[0], int(generator.integers(5))
     if style == 0 and array.size:
         new = np.full(array.shape, array.reshape(-1)[int(generator.integers(array.size))])
@@ -198,12 +207,10 @@ def with_numbers(graph: Graph, generator: np.random.Generator) -> Graph | None:
 
 def of_other_shape(graph: Graph, generator: np.random.Generator) -> Graph | None:
     """With a constant of fewer or more dimensions that broadcasts alike."""
-    places = constant_places(graph)
-    if not places:
+    drawn = drawn_constant(graph, generator)
+    if drawn is None:
         return None
-    number = int(generator.choice(places))
-    entry = graph.entries[number]
-    assert isinstance(entry, Constant)
+    number, entry = drawn
     array = entry.array
     if array.size == 1:
         new = array.reshape((1,) * int(generator.integers(0, 4)))
@@ -217,12 +224,10 @@ def of_other_shape(graph: Graph, generator: np.random.Generator) -> Graph | None
 
 def stored_elsewhere(graph: Graph, generator: np.random.Generator) -> Graph | None:
     """With a constant in the weight table instead of the IR, or the other way round."""
-    places = constant_places(graph)
-    if not places:
+    drawn = drawn_constant(graph, generator)
+    if drawn is None:
         return None
-    number = int(generator.choice(places))
-    entry = graph.entries[number]
-    assert isinstance(entry, Constant)
+    number, entry = drawn
     return graph.changed(number, replace(entry, stored=not entry.stored))
 
 
@@ -234,11 +239,11 @@ def with_user(graph: Graph, generator: np.random.Generator) -> Graph | None:
 
 def with_argument(graph: Graph, generator: np.random.Generator) -> Graph | None:
     """With an argument in the place of a constant."""
-    places = constant_places(graph)
-    if not places:
+    drawn = drawn_constant(graph, generator)
+    if drawn is None:
         return None
-    number = int(generator.choice(places))
-    return graph.changed(number, Argument(TensorType(from_numpy(graph.entries[number].array.dtype), graph.entries[number].array.shape)))  # type: ignore[union-attr]
+    number, entry = drawn
+    return graph.changed(number, Argument(TensorType(from_numpy(entry.array.dtype), entry.array.shape)))
 
 
 def with_attribute(graph: Graph, generator: np.random.Generator) -> Graph | None:
