@@ -456,7 +456,7 @@ class Conversion:
         wrong: list[list[str] | None] = []
         states = []
         for block, graph in branches:
-            states.append((deepcopy(self.problems), replace(self.needs, values=dict(self.needs.values))))
+            states.append(self._noted())
             try:
                 with ir.InsertionPoint(block):
                     made.append(self._import_graph(graph, (), node, frame))
@@ -465,8 +465,7 @@ class Conversion:
             wrong.append(self._wrong(made[-1], states[-1][0]))
         for i, texts in enumerate(wrong):
             if texts and wrong[1 - i] == []:
-                before, needs = states[i]
-                self.problems, self.needs = before, needs
+                self.problems, self.needs = states[i]
                 made[i] = "; ".join(texts)
                 what = f"'{branches[i][1].name}', a branch of {node.op_type} '{node.name}', cannot be valid here, and is an error where it is taken"
                 self.source.notices.add("branch", f"{what}: {made[i]}")
@@ -489,16 +488,20 @@ class Conversion:
             return own
         return None
 
+    def _noted(self) -> tuple[Problems, Needs]:
+        """What is noted against the model so far, and what it needs, to go back to."""
+        return deepcopy(self.problems), replace(self.needs, values=dict(self.needs.values))
+
     def _attempt(self, build: Callable[[], Any]) -> Any:
         """What `build` returns; None, with nothing left of it, if it raises an error about the model or reports a problem of a node inside."""
-        kept = deepcopy(self.problems), replace(self.needs, values=dict(self.needs.values)), len(self.nodes), dict(self._names)
+        noted, count, names = self._noted(), len(self.nodes), dict(self._names)
         block = ir.InsertionPoint.current.block
         before = len(block.operations)
         with suppress(InferenceError, LimitError, ModelError, UnsupportedError, _ReportedError):
             made = build()
-            if (self.problems, self.needs) == kept[:2]:
+            if (self.problems, self.needs) == noted:
                 return made
-        self.problems, self.needs, count, self._names = kept
+        (self.problems, self.needs), self._names = noted, names
         del self.nodes[count:]
         for op in reversed(list(block.operations)[before:]):
             self.builder.erase(op.operation)
