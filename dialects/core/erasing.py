@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 __all__ = ["ErasingError", "guard_erase", "through_driver"]
 
-_driver: list[tuple[Any, Callable[[Any], None]]] = []
-"""Of the pattern that runs, if one does: the op that it matched, and what erases another op and tells the driver."""
+_driver: ContextVar[tuple[Any, Callable[[Any], None]] | None] = ContextVar("driver", default=None)
+"""Of the pattern that runs in this thread, if one does: the op that it matched, and what erases another op and tells the driver."""
 
 
 class ErasingError(ValueError):
@@ -27,10 +28,11 @@ def guard_erase(base: Any) -> None:
                 user = use.owner.operation
                 told = f"its result {index} is used by '{user.name}' at {user.location}"
                 raise ErasingError(f"'{op.name}' at {op.location} cannot be erased: {told}; replace or erase its uses first")
-        if not _driver:
+        driver = _driver.get()
+        if driver is None:
             native(self)
             return
-        root, erase_op = _driver[-1]
+        root, erase_op = driver
         if op == root:
             raise ErasingError(f"'{op.name}' at {op.location} is what the pattern matched: return what replaces it, and the driver erases it")
         erase_op(op)
@@ -40,9 +42,12 @@ def guard_erase(base: Any) -> None:
 
 @contextmanager
 def through_driver(root: Any, erase_op: Callable[[Any], None]) -> Iterator[None]:
-    """Inside, a pattern that matched `root` runs: other ops are erased by its driver, which would otherwise come to them when they are gone."""
-    _driver.append((root, erase_op))
+    """Inside, a pattern that matched `root` runs: other ops are erased by its driver, which would otherwise come to them when they are gone.
+
+    That holds for the thread that runs the pattern; others, with drivers of their own or none, may be at work in other contexts.
+    """
+    before = _driver.set((root, erase_op))
     try:
         yield
     finally:
-        _driver.pop()
+        _driver.reset(before)

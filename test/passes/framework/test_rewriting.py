@@ -2,12 +2,14 @@
 
 import gc
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stepwell.dialects.core.erasing import through_driver
 from stepwell.dialects.core.mlir import arith, defining_op, func, ir, linalg, make_context, ops_below, parse_module, tensor
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import graph_ops
@@ -363,6 +365,28 @@ def test_ops_that_a_pattern_erases_beside_its_own_are_gone_for_the_driver_too(co
 
     assert apply_patterns(module.operation, [wrong("planted", rewrite)], PassState()) == 2
     assert names(module) == ["abs", "abs"]
+
+
+def test_an_op_that_another_thread_erases_is_none_of_a_patterns_business(context: ir.Context) -> None:
+    """Its driver would erase an op of IR that it does not know, in a context that is not its own."""
+    module = module_of(context, unary("relu", "%x", "%r"))
+    beside: list[Any] = []
+
+    def other_thread() -> None:
+        with make_context() as own:
+            other = module_of(own, unary("exp", "%x", "%0"), unary("abs", "%x", "%r"))
+            ops_below(other.operation, "graph.exp")[0].erase()
+            beside.extend(names(other))
+
+    def rewrite(op: Any, rw: Rewriter) -> Any:
+        with through_driver(op.operation, lambda _: pytest.fail("this thread's driver was asked")):
+            thread = threading.Thread(target=other_thread)
+            thread.start()
+            thread.join()
+        return rw.abs(op.x)
+
+    apply_patterns(module.operation, [wrong("planted", rewrite)], PassState())
+    assert beside == names(module) == ["abs"]
 
 
 def test_a_conversion_to_another_type_is_an_error_that_names_op_and_node(context: ir.Context) -> None:
