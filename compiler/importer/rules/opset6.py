@@ -37,7 +37,7 @@ for _name, _since, _mnemonic in BINARY:
 
 @onnx_rule("PRelu", since=6)
 def prelu_by_channel(b: ImportBuilder, x: Value, slope: Value) -> Value:
-    per_channel = type_of(slope).rank == 1 and type_of(slope).shape[0] != 1
+    per_channel = type_of(slope).rank == 1 and type_of(slope).shape[0] != 1 and type_of(x).rank > 1
     return activations.prelu(b, x, normalizations.per_channel(b, slope, type_of(x).rank) if per_channel else slope)
 
 

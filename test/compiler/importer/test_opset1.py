@@ -29,6 +29,7 @@ CASES: list[Case] = [
     (hinted("LeakyRelu", alpha=0.5), {"x": X}, np.where(X < 0, X / 2, X)),
     (hinted("Selu"), {"x": X}, np.float32(1.0507) * np.where(X < 0, np.float32(1.6732) * np.expm1(X), X)),
     (hinted("PRelu", "x", "s"), {"x": X, "s": floats(3, seed=4)}, np.where(X < 0, X * floats(3, seed=4)[:, None], X)),
+    (hinted("PRelu", "x", "s"), {"x": X[0, 0], "s": floats(4, seed=4)}, np.where(X[0, 0] < 0, X[0, 0] * floats(4, seed=4), X[0, 0])),
     (node("Cast", ["x"], to="INT32"), {"x": X * 5}, (X * 5).astype(np.int32)),
     (node("Cast", ["x"], to="DOUBLE"), {"x": X}, X.astype(np.float64)),
     (node("Concat", ["x", "z"]), {"x": X, "z": 2 * X}, np.concatenate([X, 2 * X], 1)),

@@ -276,6 +276,16 @@ def test_batch_normalization_of_each_element() -> None:
     check(node("BatchNormalization", ["x", *weights], spatial=0), {"x": IMAGE}, weights, opset=7, expected=[want])
 
 
+@every("opset", [8, 13, 15])
+def test_batch_normalization_of_one_dimension(opset: int) -> None:
+    """It is the batch, of one channel."""
+    x = floats(9)
+    weights = {k: np.abs(floats(1, seed=i)) + 0.2 for i, k in enumerate("sbmv")}
+    s, b, m, v = weights.values()
+    want = (x - m) / np.sqrt(v + np.float32(1e-5)) * s + b
+    check(node("BatchNormalization", ["x", *weights]), {"x": x}, weights, opset=opset, expected=[want])
+
+
 def test_batch_normalization_with_statistics_of_another_type() -> None:
     half = IMAGE.astype(np.float16)
     weights = {"s": floats(3).astype(np.float16), "b": floats(3, seed=1).astype(np.float16), "m": floats(3), "v": np.abs(floats(3)) + 1}

@@ -65,9 +65,23 @@ BINARY = (
 @operator(*BINARY)
 def binary(net: Net, op_type: str) -> None:
     a = operand(net, op_type)
+    if net.opset < 7 and op_type != "PRelu":
+        shape, attributes = limited(net, a.shape)
+        net.node(op_type, a, net.pick(a.dtype, lambda v: v.shape == shape, lambda: shape), **attributes)
+        return
     one_way = op_type == "PRelu" or net.r.integer(0, 4)
     b = net.broadcast_to(a.dtype, a.shape) if one_way else net.pick(a.dtype, lambda v: broadcast(v, a))
     net.node(op_type, *((b, a) if op_type != "PRelu" and net.r.boolean() else (a, b)))
+
+
+def limited(net: Net, shape: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The shape of a second operand before opset 7, and the attributes that ask for its broadcast: the first's, or a run of its dimensions."""
+    if net.r.integer(0, 3):
+        return shape, {}
+    axis = net.r.integer(0, len(shape))
+    if net.r.boolean():
+        return shape[axis:], {"broadcast": 1}
+    return shape[axis : net.r.integer(axis, len(shape))], {"broadcast": 1, "axis": min(axis, max(0, len(shape) - 1))}
 
 
 def broadcast(*values: Value) -> bool:
@@ -83,14 +97,15 @@ def broadcast(*values: Value) -> bool:
 def division(net: Net, op_type: str) -> None:
     """By something that is not 0, and not -1 for integers: those have no result everywhere."""
     a = operand(net, op_type)
-    legal = [v for v in net.values if v.dtype == a.dtype and broadcast(v, a) and divides(v.array)]
+    shape, attributes = limited(net, a.shape) if net.opset < 7 else (net.smaller(a.shape), {})
+    legal = [v for v in net.values if v.dtype == a.dtype and broadcast(v, a) and divides(v.array) and (net.opset >= 7 or v.shape == shape)]
     if legal and net.r.boolean():
         b = net.r.choice(legal)
     elif is_float(a.dtype):
-        b = net.fresh(a.dtype, net.smaller(a.shape), 0.4, 3)
+        b = net.fresh(a.dtype, shape, 0.4, 3)
     else:
-        b = net.fresh(a.dtype, net.smaller(a.shape), 2, 9, tame=True)
-    net.node(op_type, a, b, fmod=1 if op_type == "Mod" and (is_float(a.dtype) or net.r.boolean()) else None)
+        b = net.fresh(a.dtype, shape, 2, 9, tame=True)
+    net.node(op_type, a, b, fmod=1 if op_type == "Mod" and (is_float(a.dtype) or net.r.boolean()) else None, **attributes)
 
 
 def divides(array: np.ndarray) -> bool:
@@ -104,7 +119,8 @@ def power(net: Net, op_type: str) -> None:
     dtype = net.dtype(op_type)
     x = net.fresh(dtype, net.shape(), 0.3, 3) if is_float(dtype) else net.fresh(dtype, net.shape(), 1, 3, tame=True)
     other = str(net.r.choice([dtype, *(d for d in net.dtypes(op_type, 1) if net.r.integer(0, 5) == 0)]))
-    net.node(op_type, x, net.fresh(other, net.smaller(x.shape), 0, 3, tame=True))
+    shape, attributes = limited(net, x.shape) if net.opset < 7 else (net.smaller(x.shape), {})
+    net.node(op_type, x, net.fresh(other, shape, 0, 3, tame=True), **attributes)
 
 
 @operator("BitShift")
