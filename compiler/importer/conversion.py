@@ -14,7 +14,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from stepwell.dialects.core.locations import MODEL_FILE, node_location
 from stepwell.dialects.core.mlir import defining_op, func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.sizes import Size, UndecidedError
+from stepwell.dialects.core.sizes import Size, UndecidedError, assume, assumptions
 from stepwell.dialects.core.types import TensorType, is_integer, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible
@@ -31,6 +31,7 @@ from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantErr
 from stepwell.importer.deferral import Needs, NeedsError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.importer.functions import domain_of, schema_function
+from stepwell.importer.guards import guarded, with_own_sizes
 from stepwell.importer.inference import contradiction
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
@@ -51,6 +52,17 @@ _DECIDED_BY = {"If": 1, "Loop": 2}  # operators that are simple if so many of th
 
 class _ReportedError(StepwellError):
     """A node cannot be imported because of other nodes, which were already reported."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A place in an import to go back to: what is noted, how many nodes there are, names, and the block with its operations so far."""
+
+    noted: tuple[Problems, Needs]
+    nodes: int
+    names: dict[str, int]
+    block: ir.Block
+    operations: int
 
 
 @dataclass
@@ -459,7 +471,7 @@ class Conversion:
             states.append(self._noted())
             try:
                 with ir.InsertionPoint(block):
-                    made.append(self._import_graph(graph, (), node, frame))
+                    made.append(self._import_branch(graph, node, frame))
             except (InferenceError, ModelError, UnsupportedError, _ReportedError) as error:
                 made.append(error)
             wrong.append(self._wrong(made[-1], states[-1][0]))
@@ -474,6 +486,19 @@ class Conversion:
             if isinstance(values, Exception):
                 raise values
         return made
+
+    def _import_branch(self, graph: GraphProto, node: NodeProto, frame: Frame) -> tuple[AnyValue, ...]:
+        """The values of a branch, which is built a second time if it assumes anything of sizes that data tell: with names of their own for those."""
+        known, start = self.builder.symbols.names, self._start()
+        with assumptions() as assumed:
+            values = self._import_graph(graph, (), node, frame)
+        names = guarded(assumed, known, self.builder.symbols)
+        if names:
+            self._back_to(start)
+            return self._import_graph(graph, (), node, with_own_sizes(self.builder, graph, frame, names))
+        for assumption in assumed:
+            assume(assumption)
+        return values
 
     def _wrong(self, made: Any, before: Problems) -> list[str] | None:
         """What is wrong in a branch that was imported, or failed, since `before`; None if it may be right for all that is known."""
@@ -494,18 +519,25 @@ class Conversion:
 
     def _attempt(self, build: Callable[[], Any]) -> Any:
         """What `build` returns; None, with nothing left of it, if it raises an error about the model or reports a problem of a node inside."""
-        noted, count, names = self._noted(), len(self.nodes), dict(self._names)
-        block = ir.InsertionPoint.current.block
-        before = len(block.operations)
+        start = self._start()
         with suppress(InferenceError, LimitError, ModelError, UnsupportedError, _ReportedError):
             made = build()
-            if (self.problems, self.needs) == noted:
+            if (self.problems, self.needs) == start.noted:
                 return made
-        (self.problems, self.needs), self._names = noted, names
-        del self.nodes[count:]
-        for op in reversed(list(block.operations)[before:]):
-            self.builder.erase(op.operation)
+        self._back_to(start)
         return None
+
+    def _start(self) -> "_Start":
+        """What to go back to from here."""
+        block = ir.InsertionPoint.current.block
+        return _Start(self._noted(), len(self.nodes), dict(self._names), block, len(block.operations))
+
+    def _back_to(self, start: "_Start") -> None:
+        """Take down what was built and noted since then."""
+        (self.problems, self.needs), self._names = start.noted, start.names
+        del self.nodes[start.nodes :]
+        for op in reversed(list(start.block.operations)[start.operations :]):
+            self.builder.erase(op.operation)
 
     def _check_types(self, node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
         """Raise ModelError if a value is not of the type that ONNX infers, where that is known.

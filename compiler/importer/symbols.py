@@ -47,6 +47,11 @@ class Symbols:
         self._of_inputs.update(symbol for size in sizes if isinstance(size, Size) for symbol in size.symbols)
         return tensor.with_shape(sizes)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Those of all symbols so far."""
+        return frozenset(self._taken)
+
     def origins(self, name: str) -> Origins | None:
         """What gives a symbol its number; None if that is not an input."""
         if name in self._of_elements:

@@ -58,6 +58,12 @@ class Size:
         `+`, `*`, `//`, `max` and `min`; it is asked for every symbol, and must know these."""
         return _folded(self._expr, leaf, constant, ops)
 
+    def renamed(self, names: Mapping[str, str]) -> "int | Size":
+        """It with other symbols for some of its own."""
+        ops = {"+": operator.add, "*": operator.mul, "//": operator.floordiv, "max": maximum, "min": minimum}
+        made: int | Size = self.fold(lambda part: symbol(names.get(str(part), str(part))) if part.is_symbol else None, int, ops)
+        return made
+
     def __str__(self) -> str:
         return self._text
 
@@ -230,6 +236,11 @@ class Assumption:
         """Whether two sizes are to be equal of which one is 1."""
         return self.relation == "==" and 1 in (evaluated(self.left, values), evaluated(self.right, values))
 
+    def renamed(self, names: Mapping[str, str]) -> "Assumption":
+        """It of other symbols for some of its own."""
+        left, right = (size.renamed(names) if isinstance(size, Size) else size for size in (self.left, self.right))
+        return Assumption(left, self.relation, right)
+
     @property
     def record(self) -> list[str]:
         """What `of_record` makes it of again."""
@@ -263,6 +274,13 @@ def assumptions() -> Iterator[list[Assumption]]:
         collected.extend(found)
 
 
+def assume(assumption: Assumption) -> None:
+    """Take it to hold, which `assumptions` collects."""
+    found = _ASSUMED.get()
+    if found is not None:
+        found[assumption] = None
+
+
 def holds(a: Dim, relation: str, b: Dim) -> bool:
     """Whether a relation holds; where that depends on the symbols it is taken to hold, which `assumptions` collects."""
     if a is None or b is None:
@@ -273,9 +291,7 @@ def holds(a: Dim, relation: str, b: Dim) -> bool:
     else:
         answer = _holds(a, relation, b)
     if answer is None:
-        found = _ASSUMED.get()
-        if found is not None:
-            found[Assumption(a, relation, b)] = None
+        assume(Assumption(a, relation, b))
     return answer is not False
 
 

@@ -20,7 +20,7 @@ def batch_normalization_spatial(
     b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1
 ) -> Value:
     if spatial:
-        return batch_norm(b, x, scale, bias, mean, var, epsilon)
+        return batch_norm(b, x, scale, bias, mean, var, epsilon=epsilon)
     return normalized(b, x, mean, var, epsilon, scale, bias)  # one mean per element of an image, not per channel
 
 
@@ -29,7 +29,7 @@ def batch_normalization_spatial(
 def batch_normalization_inference(
     b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9
 ) -> Value:
-    return batch_norm(b, x, scale, bias, mean, var, epsilon)
+    return batch_norm(b, x, scale, bias, mean, var, epsilon=epsilon)
 
 
 @onnx_rule("BatchNormalization", since=14)
@@ -50,11 +50,11 @@ def batch_normalization(
     operands = [b.convert(v, wide) for v in (x, scale, bias)]
     if not training_mode:
         statistics = [b.convert(v, wide) for v in (mean, var)]
-        return (b.convert(batch_norm(b, *operands, *statistics, epsilon), dtype),)
+        return (b.convert(batch_norm(b, *operands, *statistics, epsilon=epsilon), dtype),)
     axes = tuple(i for i in range(type_of(x).rank) if i != 1)
     batch_mean, batch_var = moments(b, operands[0], axes)
     flat = [b.reshape(v, shape=(-1,)) for v in (batch_mean, batch_var)]
-    y = b.convert(batch_norm(b, *operands, *flat, epsilon), dtype)
+    y = b.convert(batch_norm(b, *operands, *flat, epsilon=epsilon), dtype)
     running = []
     for old, new in zip((mean, var), flat, strict=True):
         before = b.convert(old, wide)
@@ -63,7 +63,7 @@ def batch_normalization(
     return (y, *running)
 
 
-def batch_norm(b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, epsilon: float) -> Value:
+def batch_norm(b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float) -> Value:
     """`x` normalised by the statistics of its channels, dimension 1; what has one dimension has one channel."""
     if type_of(x).rank != 1:
         return b.batch_norm(x, scale, bias, mean, var, epsilon=epsilon)

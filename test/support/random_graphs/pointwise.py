@@ -74,7 +74,7 @@ def binary(net: Net, op_type: str) -> None:
     net.node(op_type, *((b, a) if op_type != "PRelu" and net.r.boolean() else (a, b)))
 
 
-def limited(net: Net, shape: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, int]]:
+def limited(net: Net, shape: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, Any]]:
     """The shape of a second operand before opset 7, and the attributes that ask for its broadcast: the first's, or a run of its dimensions."""
     if net.r.integer(0, 3):
         return shape, {}
