@@ -8,7 +8,7 @@ from stepwell.dialects.core.attributes import to_attribute, to_python
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import Attribute, Dialect, ir, register_dialect
 from stepwell.dialects.support.errors import InferenceError
-from stepwell.dialects.target.description import Caches, Pipes, Target
+from stepwell.dialects.target.description import Caches, Costs, Pipes, Target
 
 
 @register_dialect
@@ -37,6 +37,8 @@ def _description(target: Target) -> ir.Attribute:
     values = {f.name: getattr(target, f.name) for f in fields(target) if f.default is MISSING or f.default != getattr(target, f.name)}
     values["features"] = sorted(target.features)
     values["caches"] = asdict(target.caches)
+    if "costs" in values:
+        values["costs"] = asdict(target.costs)
     values["pipes"] = {f.name: (float if f.type is float else int)(getattr(target.pipes, f.name)) for f in fields(Pipes)}
     described: ir.Attribute = DescriptionAttr.get(to_attribute(values))
     return described
@@ -57,8 +59,12 @@ def _record(cls: Any, given: Any, where: str) -> Any:
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
-    if kind in (Caches, Pipes):
+    if kind in (Caches, Costs, Pipes):
         return _record(kind, value, where)
+    if kind == tuple[float, float, float]:
+        if not isinstance(value, tuple) or len(value) != 3 or not all(type(entry) is float for entry in value):
+            raise ValueError(f"{where}expected a list of three floats, got {value!r}")
+        return value
     if kind == frozenset[str]:
         if not isinstance(value, tuple) or not all(isinstance(entry, str) for entry in value):
             raise ValueError(f"{where}expected a list of strings, got {value!r}")

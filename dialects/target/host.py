@@ -1,22 +1,19 @@
 """This machine: what LLVM and the system say of it."""
 
-import ctypes
 import platform
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from stepwell.dialects.target.cores import available_cores
 from stepwell.dialects.target.description import Caches, Target, describe
+from stepwell.dialects.target.families import family_of
 
 # The lines of /proc/cpuinfo that LLVM's name of a processor and its features follow from, on x86 and on Arm.
 _TOLD = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
-AMX = "amx-tile"
-_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # a system call of x86-64, one of its codes, and what that is about
 
 
 @cache
@@ -24,17 +21,9 @@ def host() -> Target:
     """This machine, as LLVM sees it."""
     import llvmlite.binding as llvm  # imported here: it takes 40 MB, and running cached code does not need it
 
-    features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
-    if AMX in features and not _may_use_tiles():
-        features = frozenset(name for name in features if not name.startswith("amx-"))
-    return describe("host", llvm.get_process_triple(), llvm.get_host_cpu_name(), features, _system_caches())
-
-
-def _may_use_tiles() -> bool:
-    """Ask Linux to keep the registers of AMX for this process and those that it forks (Documentation/arch/x86/xstate.rst); whether it does."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        return False
-    return ctypes.CDLL(None, use_errno=True).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
+    triple = llvm.get_process_triple()
+    features = family_of(triple).usable(frozenset(name for name, there in llvm.get_host_cpu_features().items() if there))
+    return describe("host", triple, llvm.get_host_cpu_name(), features, _system_caches())
 
 
 @cache

@@ -19,7 +19,7 @@ class CarryTiles(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if state.target is None or "amx-tile" not in state.target.features:
+        if not state.machine.capabilities.tile_registers:
             return
         carried = [a for o in ops_below(op) for region in o.regions for block in region.blocks for a in block.arguments if is_tile(a.type)]
         for argument in carried:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir, math
+from stepwell.dialects.target.capabilities import PLAIN, Capabilities
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
@@ -19,11 +20,11 @@ def element_type(kind: ir.Type) -> ir.Type:
     return ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind
 
 
-def lanes(kind: ir.Type, features: frozenset[str] = frozenset()) -> Shape | NoMatch:
-    """The lanes of a scalar or vector type, on a target with these instruction sets."""
+def lanes(kind: ir.Type, capabilities: Capabilities = PLAIN) -> Shape | NoMatch:
+    """The lanes of a scalar or vector type, on a target with these capabilities."""
     if isinstance(kind, ir.VectorType) and kind.scalable:
         return NoMatch("its number of lanes is not known")
-    return Shape(kind, features)
+    return Shape(kind, capabilities)
 
 
 def widening_pattern(name: str) -> Pattern:
@@ -45,13 +46,13 @@ def widening_pattern(name: str) -> Pattern:
 
 
 def pattern_of(
-    name: str, prefix: str, function: Callable[..., Floats], elements: tuple[type[ir.Type], ...], features: frozenset[str] = frozenset()
+    name: str, prefix: str, function: Callable[..., Floats], elements: tuple[type[ir.Type], ...], capabilities: Capabilities = PLAIN
 ) -> Pattern:
     """rewrite: math.f(x) -> function(x), for lanes of `elements`"""
 
     def expand(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         kind = op.operation.results[0].type
-        shape = lanes(kind, features)
+        shape = lanes(kind, capabilities)
         if isinstance(shape, NoMatch):
             return shape
         if not isinstance(element_type(kind), elements):
@@ -101,10 +102,10 @@ def splat_constant(value: ir.Value) -> float | None:
 
 
 @cache
-def _patterns(expansions: tuple[Expansion, ...], features: frozenset[str], *, libm: bool) -> tuple[Pattern, ...]:
-    """The patterns that expand functions for a target with these instruction sets, by these expansions or by calls of the system's libm."""
+def _patterns(expansions: tuple[Expansion, ...], capabilities: Capabilities, *, libm: bool) -> tuple[Pattern, ...]:
+    """The patterns that expand functions for a target with these capabilities, by these expansions or by calls of the system's libm."""
     kinds = (ir.F32Type, ir.F64Type) if libm else (ir.F64Type,)
-    by_us = (pattern_of(e.op, "expand", e.function, (ir.F32Type,), features) for e in expansions)
+    by_us = (pattern_of(e.op, "expand", e.function, (ir.F32Type,), capabilities) for e in expansions)
     polynomials = () if libm else (expand_constant_power, *by_us)
     return (
         expand_rsqrt,
@@ -127,10 +128,10 @@ class ExpandMath(PatternPass):
     @classmethod
     def all_patterns(cls) -> tuple[Pattern, ...]:
         """Those that use polynomials and those that call libm, plugins' included."""
-        by_polynomials, by_libm = (_patterns(tuple(EXPANSIONS.values()), frozenset(), libm=libm) for libm in (False, True))
+        by_polynomials, by_libm = (_patterns(tuple(EXPANSIONS.values()), PLAIN, libm=libm) for libm in (False, True))
         return tuple({p.name: p for p in (*by_polynomials, *by_libm)}.values())
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         libm = self.libm or not state.machine.vector_maths
-        patterns = _patterns(tuple(EXPANSIONS.values()), state.machine.features, libm=libm)  # with those of plugins
+        patterns = _patterns(tuple(EXPANSIONS.values()), state.machine.capabilities, libm=libm)  # with those of plugins
         state.count(self.name, apply_patterns(op, patterns, state))

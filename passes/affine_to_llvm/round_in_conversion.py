@@ -37,7 +37,7 @@ class RoundInConversion(PatternPass):
     patterns = (round_in_conversion,)
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not state.machine.triple.startswith(("x86", "i386", "i686")):
+        if not state.machine.capabilities.conversion_rounds:
             state.decline(self.name, op, NoMatch(f"LLVM has a pattern for both on {state.machine.triple}"))
             return
         super().run(op, state)

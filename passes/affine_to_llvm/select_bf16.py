@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.llvm_ops import call_intrinsic
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.vectors import joined, part
+from stepwell.dialects.target.capabilities import widest
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-
-BF16 = {"avx512bf16"}
-LANES = {16: "llvm.x86.avx512bf16.cvtneps2bf16.512", 8: "llvm.x86.avx512bf16.cvtneps2bf16.256"}
 
 
 @register_pass("select-bf16", level="affine")
@@ -25,19 +22,19 @@ class SelectBf16(Pass):
     flush: bool = False  # subnormal numbers may become zero
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not self.flush or state.target is None or not state.target.features >= BF16:
+        rounding = state.machine.capabilities.bf16_rounding
+        if not self.flush or not rounding:
             return
-        for rounding in ops_below(op, "arith.truncf"):
-            value, result = rounding.operands[0], rounding.results[0]
+        for cast in ops_below(op, "arith.truncf"):
+            value, result = cast.operands[0], cast.results[0]
             kind = result.type
             if not isinstance(kind, ir.VectorType) or not isinstance(kind.element_type, ir.BF16Type) or kind.rank != 1:
                 continue
-            lanes = next((n for n in LANES if kind.shape[0] % n == 0), None)
-            if lanes is None or not isinstance(value.type.element_type, ir.F32Type):
+            chosen = widest(rounding, kind.shape[0])
+            if chosen is None or not isinstance(value.type.element_type, ir.F32Type):
                 continue
-            with ir.InsertionPoint(rounding), rounding.location:
-                piece = ir.VectorType.get([lanes], kind.element_type)
-                rounded = [call_intrinsic(piece, LANES[lanes], [part(value, i, lanes)]) for i in range(kind.shape[0] // lanes)]
-                result.replace_all_uses_with(joined(rounded))
-            rounding.erase()
+            with ir.InsertionPoint(cast), cast.location:
+                lanes, emit = chosen
+                result.replace_all_uses_with(joined([emit(part(value, i, lanes)) for i in range(kind.shape[0] // lanes)]))
+            cast.erase()
             state.count(self.name)

@@ -126,7 +126,7 @@ class SelectBounds(PatternPass):
     )  # fmt: skip
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not state.machine.triple.startswith(("x86", "i386", "i686")):
+        if not state.machine.capabilities.maximum_selects:
             state.decline(self.name, op, NoMatch(f"instructions of {state.machine.triple} do all that maximumf and minimumf say"))
             return
         super().run(op, state)

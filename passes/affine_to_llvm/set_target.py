@@ -5,18 +5,9 @@ from dataclasses import dataclass
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import REQUIRES, Target
+from stepwell.dialects.target.families import features_of_intrinsic
 from stepwell.dialects.target.host import host, narrows_host, runs_here
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-
-FEATURES = {
-    "llvm.x86.avx512bf16.": ("avx512bf16",),
-    "llvm.x86.avx512.vpdp": ("avx512vnni", "avxvnni"),
-    "llvm.x86.avx512.": ("avx512f",),
-    "llvm.x86.avx2.": ("avx2",),
-    "llvm.x86.t": ("amx-tile",),
-    "llvm.aarch64.neon.": ("neon",),
-}
-"""By the beginnings of intrinsics' names, the longer ones first: features that have them."""
 
 
 @register_pass("set-target", level="llvm")
@@ -63,12 +54,7 @@ def confine_all(module: ir.Operation, target: Target) -> None:
 def lacks(function: ir.Operation) -> bool:
     """Whether a function calls intrinsics that this machine has no instruction for."""
     names = [ir.StringAttr(call.attributes["intrin"]).value for call in ops_below(function, "llvm.call_intrinsic")]
-    return any(not any(feature in host().features for feature in features) for name in names if (features := needed(name)))
-
-
-def needed(intrinsic: str) -> tuple[str, ...]:
-    """The features one of which a machine must have for an intrinsic; none for one that LLVM has on every machine."""
-    return next((features for start, features in FEATURES.items() if intrinsic.startswith(start)), ())
+    return any(not any(feature in host().features for feature in features) for name in names if (features := features_of_intrinsic(name)))
 
 
 def mark(function: ir.Operation, family: str, features: frozenset[str]) -> None:

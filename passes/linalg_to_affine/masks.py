@@ -5,13 +5,10 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import affine, arith, ir, vector
 from stepwell.dialects.core.symbolic_shapes import element_bits
-from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
-
-MASKABLE = (32, 64)  # bits of the elements that x86 loads and stores under a mask since AVX
-FEATURES = ("avx512f", "avx2", "avx")
 
 
 def masked_lanes(root: Structured, nest: Nest, epilogues: Sequence[Structured], target: Target | None) -> int:
@@ -21,7 +18,8 @@ def masked_lanes(root: Structured, nest: Nest, epilogues: Sequence[Structured], 
     it or do not move.
     """
     dim = nest.vector
-    if target is None or not target.features & set(FEATURES) or dim not in root.open or nest.width == 1 or any(nest.blocks.values()):
+    maskable = (target or GENERIC).capabilities.masked_bits
+    if target is None or not maskable or dim not in root.open or nest.width == 1 or any(nest.blocks.values()):
         return 0
     if len(root.outputs) != 1 or any(root.outputs[0].kind(d) != "scalar" for d in root.reduction_dims):
         return 0
@@ -31,14 +29,14 @@ def masked_lanes(root: Structured, nest: Nest, epilogues: Sequence[Structured], 
     place = [getattr(r, "position", -1) for r in root.outputs[0].map.results]
     along = place.index(dim) if dim in place else -1
     accesses += [(a, along) for op in epilogues for a in (*(a for a in op.inputs if a.used), *op.outputs) if a.is_shaped]
-    if not all(_fits(a, d) for a, d in accesses):
+    if not all(_fits(a, d, maskable) for a, d in accesses):
         return 0
     return target.lanes(max(element_bits(a.element_type) for a, _ in accesses))
 
 
-def _fits(access: Access, dim: int) -> bool:
+def _fits(access: Access, dim: int, maskable: frozenset[int]) -> bool:
     kind = access.element_type
-    number = isinstance(kind, (ir.F32Type, ir.F64Type)) or (isinstance(kind, ir.IntegerType) and kind.width in MASKABLE)
+    number = isinstance(kind, (ir.F32Type, ir.F64Type, ir.IntegerType)) and element_bits(kind) in maskable
     return (dim < 0 or access.kind(dim) in ("scalar", "vector")) and (number or dim < 0 or access.kind(dim) == "scalar")
 
 

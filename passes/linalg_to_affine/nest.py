@@ -14,7 +14,8 @@ from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.properties import cached_property
-from stepwell.dialects.target.description import GENERIC, LINE, Target
+from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg.structured import COMBINERS, Structured

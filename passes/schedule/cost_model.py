@@ -21,7 +21,8 @@ from math import ceil, inf, prod
 from stepwell.dialects.core.sizes import known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
-from stepwell.dialects.target.description import LINE, Target
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import Use, available

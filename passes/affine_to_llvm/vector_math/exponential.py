@@ -5,7 +5,7 @@ The scheme is P. T. P. Tang's (1989) without his table: in f32 a polynomial of a
 
 from stepwell.passes.affine_to_llvm.vector_math import coefficients as c
 from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
-from stepwell.passes.affine_to_llvm.vector_math.lanes import SCALES, Floats, Ints, fma, polynomial
+from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Ints, fma, polynomial
 
 ROUNDER = 1.5 * 2.0**23  # added to |x| < 2^22 it leaves the nearest integer in the low bits
 ROUNDER_BITS = 0x4B400000
@@ -30,7 +30,7 @@ def scaled(x: Floats, n: Ints, same: Floats) -> Floats:
 
     `same` is n as floats.
     """
-    if x.shape.features >= SCALES:
+    if x.shape.capabilities.power_scaling:
         return x.scaled(n, same)
     half = n >> 1
     return x * power_of_two(half) * power_of_two(n - half)

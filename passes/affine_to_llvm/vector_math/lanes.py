@@ -8,21 +8,19 @@ from typing import Any, TypeVar
 from stepwell.dialects.core.llvm_ops import call_intrinsic
 from stepwell.dialects.core.mlir import arith, ir, math, scf, vector
 from stepwell.dialects.core.vectors import part
+from stepwell.dialects.target.capabilities import PLAIN, Capabilities, Emit, widest
 
 F = arith.CmpFPredicate
-SCALES = frozenset({"avx512f", "avx512vl"})  # vectors of any width times powers of two are one instruction
-SCALED = 16  # lanes that one instruction of AVX-512 scales by powers of two
-AS_EVER = 4  # how it rounds: as the machine is set
 
 
 class Shape:
     """What all values of one formula have in common: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far.
 
-    `features` are the instruction sets that the target has, as LLVM spells them.
+    `capabilities` are those of the target.
     """
 
-    def __init__(self, like: ir.Type, features: frozenset[str] = frozenset()) -> None:
-        self.features = features
+    def __init__(self, like: ir.Type, capabilities: Capabilities = PLAIN) -> None:
+        self.capabilities = capabilities
         self.sizes = list(ir.VectorType(like).shape) if isinstance(like, ir.VectorType) else None
         self._constants: dict[tuple[str, Any], ir.Value] = {}
         self.f32, self.f64 = self.of(ir.F32Type.get()), self.of(ir.F64Type.get())
@@ -219,26 +217,23 @@ class Floats(Lanes):
 
     @property
     def scales(self) -> bool:
-        """Whether `scaled` takes n as floats, of any size: the lanes fill registers of AVX-512."""
+        """Whether `scaled` takes n as floats, of any size: the lanes fill registers that the target scales by one instruction."""
+        return self._scaling() is not None
+
+    def _scaling(self) -> tuple[int, Emit] | None:
         sizes = self.shape.sizes or [1]
-        register = min(sizes[0], SCALED)
-        return self.shape.features >= SCALES and len(sizes) == 1 and register >= 4 and sizes[0] % register == 0
+        return widest(self.shape.capabilities.power_scaling, sizes[0]) if len(sizes) == 1 else None
 
     def scaled(self, n: Ints, same: "Floats") -> "Floats":
-        """An f32 times 2^n, rounded once, on machines with AVX-512; `same` is n as floats, which is what their instruction takes."""
-        sizes = self.shape.sizes or [1]
-        register = min(sizes[0], SCALED)
-        if not self.scales:  # LLVM finds the instruction itself, after a conversion of n
+        """An f32 times 2^n, rounded once, on machines with an instruction for that; `same` is n as floats, which is what their instruction takes."""
+        scaling = self._scaling()
+        if scaling is None:  # LLVM finds the instruction itself, after a conversion of n
             return Floats(self.shape, call_intrinsic(self.value.type, "llvm.ldexp", [self.value, n.value]))
-        kind, mask = ir.VectorType.get([register], ir.F32Type.get()), ir.IntegerType.get_signless(max(register, 8))
-        rest = [self.shape.constant(kind, 0.0), arith.ConstantOp(mask, ir.IntegerAttr.get(mask, -1)).result]  # what no lane takes; all lanes
-        if register == SCALED:
-            rest.append(arith.ConstantOp(ir.IntegerType.get_signless(32), AS_EVER).result)
-        name, whole = f"llvm.x86.avx512.mask.scalef.ps.{32 * register}", self.value
-        for first in range(0, sizes[0], register):
-            pieces = [part(v, first // register, register) for v in (self.value, same.value)]
-            made = call_intrinsic(kind, name, [*pieces, *rest])
-            whole = made if sizes[0] == register else vector.InsertStridedSliceOp(made, whole, [first], [1]).result
+        register, emit = scaling
+        lanes, whole = (self.shape.sizes or [1])[0], self.value
+        for first in range(0, lanes, register):
+            made = emit(*(part(v, first // register, register) for v in (self.value, same.value)))
+            whole = made if lanes == register else vector.InsertStridedSliceOp(made, whole, [first], [1]).result
         return Floats(self.shape, whole)
 
     def bits(self) -> Ints:

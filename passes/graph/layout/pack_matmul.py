@@ -16,7 +16,8 @@ from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, in_blocks, in_groups, in_panels
 from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp
 from stepwell.dialects.graph.recurrence import RecurrentOp
-from stepwell.dialects.target.description import GENERIC, LINE
+from stepwell.dialects.target.description import GENERIC
+from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results

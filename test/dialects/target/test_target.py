@@ -14,8 +14,9 @@ import stepwell
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target import cores as target_cores
 from stepwell.dialects.target import host
-from stepwell.dialects.target.description import LINE, Caches
+from stepwell.dialects.target.description import Caches
 from stepwell.dialects.target.host import narrows_host, runs_here
+from stepwell.dialects.target.numbers import LINE
 from stepwell.dialects.target.registry import resolve, target_names
 
 

@@ -1,0 +1,73 @@
+"""The x86-64 family: SSE, AVX, AVX-512 and its extensions, AMX."""
+
+import ctypes
+import platform
+import sys
+from typing import Any
+
+from stepwell.dialects.target.capabilities import Capabilities
+from stepwell.dialects.target.families import Family, register_family
+from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
+
+_HALF_WIDTH = frozenset({"znver4"})
+"""Cores whose data paths are half as wide as their vectors of 512 bits (Agner Fog, "Instruction tables", 2023)."""
+_MASKS = frozenset({"avx", "avx2", "avx512f"})
+_SCALES = frozenset({"avx512f", "avx512vl"})
+_AMX = "amx-tile"
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # a system call of x86-64, one of its codes, and the state that it is about
+
+
+def _vectors(features: frozenset[str]) -> Vectors:
+    if "avx512f" in features:
+        return Vectors(512, 32, fma=True)
+    return Vectors(256 if "avx" in features else 128, 16, "fma" in features)
+
+
+def _pipes(cpu: str, vectors: Vectors) -> Pipes:
+    return Pipes(fmas=1, latency=4, loads=1) if vectors.bits == 512 and cpu in _HALF_WIDTH else Pipes(fmas=2, latency=4, loads=2)
+
+
+def _capabilities(features: frozenset[str]) -> Capabilities:
+    return Capabilities(
+        masked_bits=frozenset({32, 64}) if features & _MASKS else frozenset(),
+        maximum_selects=True,
+        conversion_rounds=True,
+        bf16_rounding=((16, _round_to_bf16), (8, _round_to_bf16)) if "avx512bf16" in features else (),
+        power_scaling=tuple((lanes, _scale_by_power) for lanes in (16, 8, 4)) if features >= _SCALES else (),
+        tile_registers=_AMX in features,
+    )
+
+
+def _round_to_bf16(x: Any) -> Any:
+    from stepwell.dialects.target.x86_code import round_to_bf16  # here, because it loads the bindings
+
+    return round_to_bf16(x)
+
+
+def _scale_by_power(x: Any, n: Any) -> Any:
+    from stepwell.dialects.target.x86_code import scale_by_power  # here, because it loads the bindings
+
+    return scale_by_power(x, n)
+
+
+def _usable(features: frozenset[str]) -> frozenset[str]:
+    """The features without those of AMX, if the system does not keep its registers for this process."""
+    if _AMX in features and not _may_use_tiles():
+        return frozenset(name for name in features if not name.startswith("amx-"))
+    return features
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux to keep the registers of AMX for this process and those that it forks (Documentation/arch/x86/xstate.rst); whether it does."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    return ctypes.CDLL(None, use_errno=True).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
+
+
+X86 = register_family(Family(
+    "x86_64", ("x86", "i386", "i686"), _vectors, Caches(32 << 10, 1 << 20, 8 << 20, 4), _pipes, _capabilities, usable=_usable,
+    intrinsics={
+        "llvm.x86.avx512bf16.": ("avx512bf16",), "llvm.x86.avx512.vpdp": ("avx512vnni", "avxvnni"), "llvm.x86.avx512.": ("avx512f",),
+        "llvm.x86.avx2.": ("avx2",), "llvm.x86.t": (_AMX,),
+    },
+))  # fmt: skip
