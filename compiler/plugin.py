@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from stepwell.dialects.target.description import Caches, Pipes, Target
+    from stepwell.dialects.target.dot_products import intrinsic
     from stepwell.dialects.target.registry import register_target
     from stepwell.driver.artifact import Artifact
     from stepwell.driver.backend import Backend, Code
@@ -91,7 +92,6 @@ if TYPE_CHECKING:
     from stepwell.passes.graph_to_linalg.reduction import reduce
     from stepwell.passes.graph_to_linalg.scalars import Scalars
     from stepwell.passes.linalg.structured import Structured
-    from stepwell.passes.schedule.intrinsics import intrinsic
     from stepwell.passes.schedule.nest import Nest
     from stepwell.passes.schedule.schedulers import schedule
     from stepwell.runtime.executable import Executable
@@ -129,7 +129,7 @@ _LAZY = {
     # Schedules
     "stepwell.passes.schedule.schedulers": "schedule",
     "stepwell.passes.schedule.nest": "Nest",
-    "stepwell.passes.schedule.intrinsics": "intrinsic",
+    "stepwell.dialects.target.dot_products": "intrinsic",
     "stepwell.passes.linalg.structured": "Structured",
     # Vector maths
     "stepwell.passes.affine_to_llvm.vector_math.expansions": "expands",

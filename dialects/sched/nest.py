@@ -4,8 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-NONE = "none"
-"""The intrinsic of a nest that has the op's own body."""
+from stepwell.dialects.target.dot_products import NONE
 
 
 @dataclass(frozen=True)

@@ -5,5 +5,6 @@ from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
 
 AARCH64 = register_family(Family(
     "aarch64", ("aarch64", "arm64"), lambda _: Vectors(128, 32, fma=True), Caches(64 << 10, 512 << 10, 4 << 20, 4, l1d_ways=4),
-    lambda *_: Pipes(fmas=2, latency=4, loads=2), intrinsics={"llvm.aarch64.neon.": ("neon",)},
+    lambda *_: Pipes(fmas=2, latency=4, loads=2), dot_products="stepwell.dialects.target.aarch64_dot_products",
+    intrinsics={"llvm.aarch64.neon.": ("neon",)},
 ))  # fmt: skip

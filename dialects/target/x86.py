@@ -66,6 +66,7 @@ def _may_use_tiles() -> bool:
 
 X86 = register_family(Family(
     "x86_64", ("x86", "i386", "i686"), _vectors, Caches(32 << 10, 1 << 20, 8 << 20, 4), _pipes, _capabilities, usable=_usable,
+    dot_products="stepwell.dialects.target.x86_dot_products",
     intrinsics={
         "llvm.x86.avx512bf16.": ("avx512bf16",), "llvm.x86.avx512.vpdp": ("avx512vnni", "avxvnni"), "llvm.x86.avx512.": ("avx512f",),
         "llvm.x86.avx2.": ("avx2",), "llvm.x86.t": (_AMX,),

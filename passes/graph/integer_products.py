@@ -10,14 +10,13 @@ from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import BlockedConvOp, BorderedConvOp, ConvOp, MatmulOp, PackedMatmulOp
 from stepwell.dialects.graph.value_range import Range
-from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.dot_products import Intrinsic, dot_products
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.matching import erase_unused, producer
 from stepwell.passes.graph.ranges import ranges
-from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
-from stepwell.passes.schedule.intrinsics import Intrinsic, registered
 
 PRODUCTS = (MatmulOp, PackedMatmulOp, ConvOp, BlockedConvOp, BorderedConvOp)
 NARROW = ("i8", "ui8", "i16", "ui16")
@@ -140,7 +139,7 @@ def smallest(low: float, high: float) -> str | None:
 def fastest(left: str, right: str, target: Target | None, result: str | None = None) -> Intrinsic | None:
     """The intrinsic of the target that sums most products of two types in type `result`, by default as `summed_in` says; None if there is none."""
     wanted = (result or summed_in(left)).removeprefix("u")
-    fitting = [i for i in registered(target) if i.result == wanted and i.takes(left, right) is not None]
+    fitting = [i for i in dot_products(target or GENERIC) if i.result == wanted and i.takes(left, right) is not None]
     return max(fitting, key=speed, default=None)
 
 

@@ -13,6 +13,7 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import BlockedDepthwiseConvOp, ConvOp, GraphBuilder, MatmulOp
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dot_products import Intrinsic
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.graph.integer_products import (
@@ -30,7 +31,6 @@ from stepwell.passes.graph.integer_products import (
     widened,
 )
 from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
-from stepwell.passes.schedule.intrinsics import Intrinsic
 
 MOVING = ("pad", "reshape", "transpose")  # ops before products, which end a kernel
 OFTEN = 32  # times that an element is read, from which on it is kept in the type that it is multiplied in

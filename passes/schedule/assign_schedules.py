@@ -14,7 +14,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
-from stepwell.passes.schedule import default_intrinsics, defaults  # noqa: F401  (registers them)
+from stepwell.passes.schedule import defaults  # noqa: F401  (registers them)
 from stepwell.passes.schedule.cost_model import CostModel
 from stepwell.passes.schedule.effects import offered
 from stepwell.passes.schedule.intrinsics import considered

@@ -5,8 +5,8 @@ from math import prod
 
 from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.symbolic_shapes import element_bits
-from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.dot_products import NONE
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import FEW_NUMBERS
 from stepwell.passes.linalg.copies import STRETCH, stretch

@@ -4,8 +4,9 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from stepwell.dialects.sched.nest import NONE, NestKnobs
+from stepwell.dialects.sched.nest import NestKnobs
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest

@@ -1,84 +1,17 @@
-"""Intrinsics: blocks of a computation that a machine instruction, or a fixed sequence of them, computes; schedules name them.
+"""How dot products of the target compute a structured op: which operand goes where, and along which dimensions."""
 
-All of them are dot products: each lane of a vector of sums takes in `depth` products of neighbouring elements,
-
-    acc[j] += sum over i < depth of x[j * depth + i] * y[j * depth + i]        for j < lanes
-
-which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be split into such blocks if the
-operand types hold all values that it multiplies, so that the products are the same, and if it sums in the type of the result.
-
-Those on registers of two dimensions do so for several rows of `x`, and several times for each sum, with the rows of `y` one after the other:
-
-    acc[r][j] += sum over s < steps and i < depth of x[r][s * depth + i] * y[s][j * depth + i]        for r < rows, j < lanes
-
-Element types are spelled `s8`, `u8`, `s16`… of integers with and without a sign, and `b16` of bf16.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.symbolic_shapes import element_bits
-from stepwell.dialects.sched.nest import NONE
-from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.dot_products import Intrinsic, dot_products
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.factors import Factor
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.segments import Segment
-
-BRAIN = "b"  # floats with the exponent of f32
-Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Registers of two dimensions: how many rows they have at most, and what builds their contents, of fewer rows too."""
-
-    rows: int
-    """Of sums, and of the first operand."""
-    steps: int
-    """Rows of the second operand, with the neighbours of each lane side by side."""
-    zero: Callable[[ir.Type, int, int], ir.Value]
-    """`zero(element, rows, columns)`: sums that are 0."""
-    load: Callable[[ir.Value, Sequence[ir.Value], int, int, int], ir.Value]
-    """`load(memory, place, stride, rows, columns)`: rows that lie `stride` elements apart in memory, the first one at `place`."""
-    store: Callable[[ir.Value, ir.Value, Sequence[ir.Value], int], None]
-    """`store(tile, memory, place, stride)`."""
-
-
-@dataclass(frozen=True)
-class Intrinsic:
-    """A dot product that a target has. `emit(acc, x, y)` builds it on vectors: x and y are of integers with the bits of what they hold."""
-
-    name: str
-    features: frozenset[str]
-    """What a target must have, as LLVM spells it."""
-    lanes: int
-    depth: int
-    operands: tuple[str, str]
-    result: str
-    instructions: float
-    """How many instructions it is, for the cost model."""
-    emit: Emit
-    tile: Tile | None = None
-    """Of intrinsics on registers of two dimensions: `emit` gets these in the place of vectors."""
-
-    @property
-    def products(self) -> int:
-        """How many products it sums."""
-        return self.lanes * self.depth * (1 if self.tile is None else self.tile.rows * self.tile.steps)
-
-    def takes(self, left: str, right: str) -> tuple[int, int] | None:
-        """Which of two types goes to the first operand and which to the second, (0, 1) or (1, 0); None if they do not fit."""
-        for order in ((0, 1), (1, 0)):
-            if all(_holds(wide, (left, right)[i]) for wide, i in zip(self.operands, order, strict=True)):
-                return order
-        return None
 
 
 @dataclass(frozen=True)
@@ -129,37 +62,6 @@ class Use:
         return any(op.inputs[i] is access and int(kind[1:]) == element_bits(access.element_type) for i, kind in operands)
 
 
-_INTRINSICS: dict[str, Intrinsic] = {}
-
-
-def intrinsic(
-    name: str,
-    *,
-    features: Iterable[str],
-    lanes: int,
-    depth: int,
-    operands: tuple[str, str],
-    result: str = "i32",
-    instructions: float = 1.0,
-    tile: Tile | None = None,
-) -> Callable[[Emit], Emit]:
-    """Register a function that emits a dot product of vectors (see `Intrinsic`) on targets that have all of `features`.
-
-    It gets a vector of `lanes` sums and two of `lanes * depth` elements in the types of the operands, and returns the new sums; with `tile`,
-    registers of two dimensions as that one makes them.
-    """
-
-    def add(emit: Emit) -> Emit:
-        known = _INTRINSICS.get(name)
-        if name == NONE or (known is not None and known.emit.__qualname__ != emit.__qualname__):
-            raise PassError(f"intrinsic '{name}' is already there")
-        _INTRINSICS[name] = Intrinsic(name, frozenset(features), lanes, depth, operands, result, instructions, emit, tile)
-        extension(emit)
-        return emit
-
-    return add
-
-
 def available(op: Structured, target: Target | None) -> dict[str, Use]:
     """The intrinsics of `target` that can compute `op`, by name, largest first."""
     return {name: use for name, use in considered(op, target).items() if isinstance(use, Use)}
@@ -167,12 +69,7 @@ def available(op: Structured, target: Target | None) -> dict[str, Use]:
 
 def considered(op: Structured, target: Target | None) -> dict[str, Use | NoMatch]:
     """The intrinsics of `target` by name, largest first: how each computes `op`, or why it cannot."""
-    return {i.name: use_of(i, op) for i in sorted(registered(target), key=lambda i: -i.products)}
-
-
-def registered(target: Target | None) -> list[Intrinsic]:
-    """The intrinsics that a target has."""
-    return [i for i in _INTRINSICS.values() if i.features <= (target or GENERIC).features]
+    return {i.name: use_of(i, op) for i in sorted(dot_products(target or GENERIC), key=lambda i: -i.products)}
 
 
 def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
@@ -219,14 +116,6 @@ def _tiled(use: Use, op: Structured) -> Use | NoMatch:
     rows = [d for d in op.parallel_dims if op.sizes[d] > 1 and x.apart(d) is not None and x.kind(d) != "scalar" and y.kind(d) == "scalar"]
     steps = [d for d in others if op.sizes[d] > 1 and x.apart(d) == use.intrinsic.depth and y.apart(d) is not None]
     return replace(use, rows=max(rows, key=lambda d: (op.sizes[d], d), default=None), steps=max(steps, default=None))
-
-
-def _holds(wide: str, kind: str) -> bool:
-    """Whether every value of one type is one of the type spelled `wide`."""
-    if BRAIN in (wide[0], kind[0]):
-        return wide == kind
-    width, bits = int(wide[1:]), int(kind[1:])
-    return width >= bits if kind[0] == wide[0] else wide[0] == "s" and width > bits
 
 
 def _summed(op: Structured, inputs: list[int], depth: int) -> int | None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from stepwell.dialects.sched.nest import NONE, NestKnobs
+from stepwell.dialects.sched.nest import NestKnobs
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import available

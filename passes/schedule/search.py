@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CostModel

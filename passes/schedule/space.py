@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import available
 

@@ -10,10 +10,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from stepwell.dialects.core.mlir import arith, ir, vector
+from stepwell.dialects.target import dot_products
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dot_products import Tile, intrinsic
 from stepwell.dialects.target.registry import resolve
-from stepwell.passes.schedule import intrinsics
-from stepwell.passes.schedule.intrinsics import Tile, intrinsic
 
 F = np.float32
 
@@ -164,7 +164,7 @@ SMALL_TILE = Tile(4, 3, zero_matrix, load_matrix, store_matrix)  # so small that
 @contextmanager
 def pretending() -> Iterator[dict[str, Target]]:
     """Machines by what they pretend to have, whose code runs on every x86-64 with AVX2."""
-    base, before = resolve("x86-64-v3"), dict(intrinsics._INTRINSICS)
+    base, before = resolve("x86-64-v3"), {i.name: i for i in dot_products.all_dot_products()}
     targets = {}
     try:
         for name, (feature, lanes, operands, bits, registers) in PRETENDED.items():
@@ -182,5 +182,5 @@ def pretending() -> Iterator[dict[str, Target]]:
             targets[feature] = replace(base, name=feature, features=base.features | {feature})
         yield targets
     finally:
-        intrinsics._INTRINSICS.clear()
-        intrinsics._INTRINSICS.update(before)
+        dot_products._INTRINSICS.clear()
+        dot_products._INTRINSICS.update(before)

@@ -14,11 +14,11 @@ from stepwell.dialects.core.mlir import arith, ir, vector
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import ScheduleError
+from stepwell.dialects.target import dot_products
 from stepwell.dialects.target.host import host
-from stepwell.passes.schedule import intrinsics
 
 RNG = np.random.default_rng(17)
-BUILT_IN = tuple(intrinsics._INTRINSICS.values())
+BUILT_IN = tuple(dot_products.all_dot_products())
 TYPES = {"s8": (-128, 128, "si"), "u8": (0, 256, "ui"), "s16": (-(1 << 15), 1 << 15, "si"), "u16": (0, 1 << 16, "ui"), "b16": (-256, 257, "f")}
 
 
@@ -74,7 +74,7 @@ def run(body: str, a: np.ndarray, b: np.ndarray, kinds: tuple[str, str], shape: 
 
 
 @pytest.fixture
-def _here(chosen: intrinsics.Intrinsic) -> None:
+def _here(chosen: dot_products.Intrinsic) -> None:
     if missing := chosen.features - host().features:
         pytest.skip(f"this machine has no {', '.join(sorted(missing))}")
 
@@ -95,7 +95,7 @@ def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transp
 
 @of_each_intrinsic
 @some("calls", [2], [1])
-def test_lanes_along_columns(chosen: intrinsics.Intrinsic, calls: int) -> None:
+def test_lanes_along_columns(chosen: dot_products.Intrinsic, calls: int) -> None:
     # Columns, rows and sums that leave something over: 2 vectors and 3 columns, 4 rows in threes, an odd sum.
     sizes = (4, 2 * chosen.lanes * calls + 3, 5 * chosen.depth + 1)
     check_product(chosen.operands, sizes, transposed=False, sched=attribute((3, 1, 1), 1, chosen.lanes * calls, chosen.name))
@@ -103,13 +103,13 @@ def test_lanes_along_columns(chosen: intrinsics.Intrinsic, calls: int) -> None:
 
 @of_each_intrinsic
 @some("calls", [1], [2])
-def test_lanes_along_the_sum(chosen: intrinsics.Intrinsic, calls: int) -> None:
+def test_lanes_along_the_sum(chosen: dot_products.Intrinsic, calls: int) -> None:
     step = chosen.lanes * chosen.depth * calls
     check_product(chosen.operands, (4, 5, 2 * step + step // 2 + 3), transposed=True, sched=attribute((3, 2, 1), 2, step, chosen.name))
 
 
 @of_each_intrinsic
-def test_operands_in_the_other_order(chosen: intrinsics.Intrinsic) -> None:
+def test_operands_in_the_other_order(chosen: dot_products.Intrinsic) -> None:
     kinds = (chosen.operands[1], chosen.operands[0])
     check_product(kinds, (3, chosen.lanes + 1, 4 * chosen.depth), transposed=False, sched=attribute((2, 1, 1), 1, chosen.lanes, chosen.name))
 
@@ -169,10 +169,10 @@ def test_a_convolution_of_integers() -> None:
 
 
 def test_a_plugin_declares_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intrinsics, "_INTRINSICS", dict(intrinsics._INTRINSICS))
+    monkeypatch.setattr(dot_products, "_INTRINSICS", dict(dot_products._INTRINSICS))
     calls = []
 
-    @intrinsics.intrinsic("mine", features=(), lanes=4, depth=2, operands=("s16", "s16"), instructions=0.1)
+    @dot_products.intrinsic("mine", features=(), lanes=4, depth=2, operands=("s16", "s16"), instructions=0.1)
     def emit(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
         """A fixed sequence of vector ops: products, then the sum of the even and of the odd ones."""
         calls.append(x.type)

@@ -1,14 +1,14 @@
-"""Dot products of narrow integers and of bf16: AVX2, AVX-512, VNNI in 256 and 512 bits, AMX, Neon, Arm's dot-product extension.
+"""Dot products of x86-64, for narrow integers and bf16: AVX2, AVX-512, VNNI in 256 and 512 bits, AMX.
 
-None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wraps around only where the sum in 32 bits would; `vpdpbusd`,
-`vpdpwssd` (their saturating forms end in another `s`), `sdot` and `udot` are defined modulo 2**32.
+None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wraps around only where the sum in 32 bits would; `vpdpbusd` and
+`vpdpwssd` (their saturating forms end in another `s`) are defined modulo 2**32.
 """
 
 from collections.abc import Sequence
 
 from stepwell.dialects.core.llvm_ops import call_intrinsic
 from stepwell.dialects.core.mlir import arith, ir, vector, x86
-from stepwell.passes.schedule.intrinsics import Tile, intrinsic
+from stepwell.dialects.target.dot_products import Tile, bf16_pairs, intrinsic
 
 AVX512, VNNI, VNNI_256, BF16 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}, {"avx512bf16"}
 
@@ -54,24 +54,6 @@ def vpdpbusd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     return call("llvm.x86.avx512.vpdpbusd.256", acc.type, acc, x, y)
 
 
-@intrinsic("smlal.128", features={"neon"}, lanes=4, depth=1, operands=("s16", "s16"))
-def smlal_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Products of 16 bits, each added to its sum of 32, which Neon does in one instruction."""
-    return arith.addi(acc, arith.muli(arith.extsi(acc.type, x), arith.extsi(acc.type, y)))
-
-
-@intrinsic("sdot.128", features={"dotprod"}, lanes=4, depth=4, operands=("s8", "s8"))
-def sdot_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Products of signed bytes, added in fours to sums of 32 bits."""
-    return call("llvm.aarch64.neon.sdot.v4i32.v16i8", acc.type, acc, x, y)
-
-
-@intrinsic("udot.128", features={"dotprod"}, lanes=4, depth=4, operands=("u8", "u8"))
-def udot_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `sdot_128`, of unsigned bytes."""
-    return call("llvm.aarch64.neon.udot.v4i32.v16i8", acc.type, acc, x, y)
-
-
 @intrinsic("vdpbf16ps.512", features=BF16, lanes=16, depth=2, operands=("b16", "b16"), result="f32")
 def vdpbf16ps_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Products of bf16, added in pairs to sums of f32, each rounded; subnormal numbers count as zero."""
@@ -82,30 +64,13 @@ def vdpbf16ps_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
 @intrinsic("pairs-bf16.512", features=AVX512, lanes=16, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
 def pairs_bf16_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """As `pairs_bf16_256`, of twice the width."""
-    return pairs(acc, x, y)
+    return bf16_pairs(acc, x, y)
 
 
 @intrinsic("pairs-bf16.256", features={"avx2"}, lanes=8, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
 def pairs_bf16_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Products of bf16, of which each is the upper half of an f32: two fused multiply-adds, and what takes pairs apart."""
-    return pairs(acc, x, y)
-
-
-@intrinsic("pairs-bf16.128", features={"neon"}, lanes=4, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
-def pairs_bf16_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `pairs_bf16_256`, of half the width."""
-    return pairs(acc, x, y)
-
-
-def pairs(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Sums with the products of both numbers of each pair added, the first ones first."""
-    words = ir.VectorType.get(acc.type.shape, ir.IntegerType.get_signless(32))
-    high, shift = (arith.constant(words, ir.DenseElementsAttr.get_splat(words, ir.IntegerAttr.get(words.element_type, n))) for n in (-65536, 16))
-    whole = [vector.bitcast(words, v) for v in (x, y)]
-    for half in ([arith.shli(v, shift) for v in whole], [arith.andi(v, high) for v in whole]):
-        product = arith.MulFOp(*(arith.bitcast(acc.type, v) for v in half), fastmath=arith.FastMathFlags.contract).result
-        acc = arith.AddFOp(acc, product, fastmath=arith.FastMathFlags.contract).result
-    return acc
+    return bf16_pairs(acc, x, y)
 
 
 def tile_type(element: ir.Type, rows: int, columns: int) -> ir.Type:

@@ -1,0 +1,145 @@
+"""Dot products: blocks of a computation that a machine instruction, or a fixed sequence of them, computes; schedules name them.
+
+Each lane of a vector of sums takes in `depth` products of neighbouring elements,
+
+    acc[j] += sum over i < depth of x[j * depth + i] * y[j * depth + i]        for j < lanes
+
+which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be split into such blocks if the
+operand types hold all values that it multiplies, so that the products are the same, and if it sums in the type of the result.
+
+Those on registers of two dimensions do so for several rows of `x`, and several times for each sum, with the rows of `y` one after the other:
+
+    acc[r][j] += sum over s < steps and i < depth of x[r][s * depth + i] * y[s][j * depth + i]        for r < rows, j < lanes
+
+Element types are spelled `s8`, `u8`, `s16`… of integers with and without a sign, and `b16` of bf16.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.families import families
+
+if TYPE_CHECKING:
+    from stepwell.dialects.core.mlir import ir
+
+BRAIN = "b"  # floats with the exponent of f32
+NONE = "none"
+"""The intrinsic of a nest that computes by the op's own body."""
+Emit: TypeAlias = "Callable[[ir.Value, ir.Value, ir.Value], ir.Value]"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Registers of two dimensions: how many rows they have at most, and what builds their contents, of fewer rows too."""
+
+    rows: int
+    """Of sums, and of the first operand."""
+    steps: int
+    """Rows of the second operand, with the neighbours of each lane side by side."""
+    zero: "Callable[[ir.Type, int, int], ir.Value]"
+    """`zero(element, rows, columns)`: sums that are 0."""
+    load: "Callable[[ir.Value, Sequence[ir.Value], int, int, int], ir.Value]"
+    """`load(memory, place, stride, rows, columns)`: rows that lie `stride` elements apart in memory, the first one at `place`."""
+    store: "Callable[[ir.Value, ir.Value, Sequence[ir.Value], int], None]"
+    """`store(tile, memory, place, stride)`."""
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """A dot product that a target has. `emit(acc, x, y)` builds it on vectors: x and y are of integers with the bits of what they hold."""
+
+    name: str
+    features: frozenset[str]
+    """What a target must have, as LLVM spells it."""
+    lanes: int
+    depth: int
+    operands: tuple[str, str]
+    result: str
+    instructions: float
+    """How many instructions it is, for the cost model."""
+    emit: Emit
+    tile: Tile | None = None
+    """Of intrinsics on registers of two dimensions: `emit` gets these in the place of vectors."""
+
+    @property
+    def products(self) -> int:
+        """How many products it sums."""
+        return self.lanes * self.depth * (1 if self.tile is None else self.tile.rows * self.tile.steps)
+
+    def takes(self, left: str, right: str) -> tuple[int, int] | None:
+        """Which of two types goes to the first operand and which to the second, (0, 1) or (1, 0); None if they do not fit."""
+        for order in ((0, 1), (1, 0)):
+            if all(_holds(wide, (left, right)[i]) for wide, i in zip(self.operands, order, strict=True)):
+                return order
+        return None
+
+
+_INTRINSICS: dict[str, Intrinsic] = {}
+
+
+def intrinsic(
+    name: str,
+    *,
+    features: Iterable[str],
+    lanes: int,
+    depth: int,
+    operands: tuple[str, str],
+    result: str = "i32",
+    instructions: float = 1.0,
+    tile: Tile | None = None,
+) -> Callable[[Emit], Emit]:
+    """Register a function that emits a dot product of vectors (see `Intrinsic`) on targets that have all of `features`.
+
+    It gets a vector of `lanes` sums and two of `lanes * depth` elements in the types of the operands, and returns the new sums; with `tile`,
+    registers of two dimensions as that one makes them.
+    """
+
+    def add(emit: Emit) -> Emit:
+        known = _INTRINSICS.get(name)
+        if name == NONE or (known is not None and known.emit.__qualname__ != emit.__qualname__):
+            raise PassError(f"intrinsic '{name}' is already there")
+        _INTRINSICS[name] = Intrinsic(name, frozenset(features), lanes, depth, operands, result, instructions, emit, tile)
+        extension(emit)
+        return emit
+
+    return add
+
+
+def all_dot_products() -> list[Intrinsic]:
+    """The dot products of all families, in the order in which they were registered."""
+    for family in families():
+        if family.dot_products:
+            import_module(family.dot_products)
+    return list(_INTRINSICS.values())
+
+
+def dot_products(target: Target) -> list[Intrinsic]:
+    """The dot products that a target has, in the order in which they were registered."""
+    return [i for i in all_dot_products() if i.features <= target.features]
+
+
+
+
+def _holds(wide: str, kind: str) -> bool:
+    """Whether every value of one type is one of the type spelled `wide`."""
+    if BRAIN in (wide[0], kind[0]):
+        return wide == kind
+    width, bits = int(wide[1:]), int(kind[1:])
+    return width >= bits if kind[0] == wide[0] else wide[0] == "s" and width > bits
+
+
+def bf16_pairs(acc: "ir.Value", x: "ir.Value", y: "ir.Value") -> "ir.Value":
+    """Sums with both products of each pair of bf16 added, the first ones first, on machines without an instruction for that."""
+    from stepwell.dialects.core.mlir import arith, ir, vector
+    words = ir.VectorType.get(acc.type.shape, ir.IntegerType.get_signless(32))
+    high, shift = (arith.constant(words, ir.DenseElementsAttr.get_splat(words, ir.IntegerAttr.get(words.element_type, n))) for n in (-65536, 16))
+    whole = [vector.bitcast(words, v) for v in (x, y)]
+    for half in ([arith.shli(v, shift) for v in whole], [arith.andi(v, high) for v in whole]):
+        product = arith.MulFOp(*(arith.bitcast(acc.type, v) for v in half), fastmath=arith.FastMathFlags.contract).result
+        acc = arith.AddFOp(acc, product, fastmath=arith.FastMathFlags.contract).result
+    return acc
