@@ -70,8 +70,12 @@ if TYPE_CHECKING:
         StepwellError,
         UnsupportedError,
     )
-    from stepwell.dialects.target.description import Caches, Pipes, Target
+    from stepwell.dialects.target.capabilities import Capabilities
+    from stepwell.dialects.target.costs import Costs
+    from stepwell.dialects.target.description import Target, describe
     from stepwell.dialects.target.dot_products import intrinsic
+    from stepwell.dialects.target.families import Family, register_family
+    from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
     from stepwell.dialects.target.registry import register_target
     from stepwell.driver.artifact import Artifact
     from stepwell.driver.backend import Backend, Code
@@ -141,7 +145,11 @@ _LAZY = {
     # Weights
     "stepwell.dialects.core.weights": "WeightTable",
     # Targets and pipelines
-    "stepwell.dialects.target.description": "Caches Pipes Target",
+    "stepwell.dialects.target.capabilities": "Capabilities",
+    "stepwell.dialects.target.costs": "Costs",
+    "stepwell.dialects.target.description": "Target describe",
+    "stepwell.dialects.target.families": "Family register_family",
+    "stepwell.dialects.target.numbers": "Caches Pipes Vectors",
     "stepwell.dialects.target.registry": "register_target",
     "stepwell.driver.pipeline": "Pipeline",
     # Backends, and what they may run IR by
@@ -170,12 +178,15 @@ __all__ = [
     "BlockedValue",
     "Cache",
     "Caches",
+    "Capabilities",
     "Code",
     "CodegenError",
+    "Costs",
     "Dialect",
     "ElementTypeError",
     "Elementwise",
     "Executable",
+    "Family",
     "Floats",
     "Fusion",
     "GraphBuilder",
@@ -223,11 +234,13 @@ __all__ = [
     "ValueInfo",
     "VariadicOperand",
     "VariadicResult",
+    "Vectors",
     "WeightTable",
     "affine",
     "arith",
     "broadcast",
     "depends_on",
+    "describe",
     "dims",
     "expands",
     "expect_at_least",
@@ -262,6 +275,7 @@ __all__ = [
     "reduce",
     "register_backend",
     "register_dialect",
+    "register_family",
     "register_pass",
     "register_target",
     "scf",

@@ -15,7 +15,6 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.integer_products import HALF, SINGLE, kind_of, one_channel, rate, widened
-from stepwell.passes.graph.layout.few_bits import FEW_ROWS
 from stepwell.passes.graph.matching import derived_name, producer, stored
 
 MOVING = ("concat", "max_pool", "pad", "reshape", "slice", "transpose")  # they give what they are given, rounded before or after
@@ -96,7 +95,8 @@ class _Rounding:
         products = rate(kind_of(HALF), kind_of(HALF), machine, SINGLE)
         if products > machine.lanes(32):
             return None
-        few = isinstance(op.opview, MatmulOp) and likely_elements(type_of(op.operands[0]).shape[:-1], hints_around(op)) <= FEW_ROWS
+        most, shape = machine.costs.conversion_rows, type_of(op.operands[0]).shape
+        few = isinstance(op.opview, MatmulOp) and likely_elements(shape[:-1], hints_around(op)) <= most
         return None if few and products else NoMatch(f"the target multiplies f32 as fast as {HALF}, and the weights are read more than once")
 
     def is_kept(self, op: ir.Operation) -> bool:

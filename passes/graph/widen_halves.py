@@ -13,9 +13,9 @@ from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.logic import rounds_result
 from stepwell.dialects.graph.traits import Fusion, MovesData
 from stepwell.dialects.support.errors import StepwellError
+from stepwell.dialects.target.costs import Costs
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
-from stepwell.passes.graph.layout.few_bits import FEW_ROWS
 from stepwell.passes.graph.matching import erase_unused, is_elementwise, is_stored
 
 SINGLE = "f32"
@@ -41,11 +41,12 @@ class WidenHalves(Pass):
     max_bytes: int = 1 << 28  # of the weights of products, which become twice as many
 
     def run(self, op: ir.Operation, state: PassState) -> None:
+        costs = state.machine.costs
         for function in functions(op):
             if not KernelInfo(function).is_kernel:
                 inside = ops_below(function)
-                products = [o for o in inside if is_large_product(o)]
-                widening = _Widening(GraphBuilder(state.weights), sum(type_of(o.operands[1]).bytes for o in products) <= self.max_bytes)
+                products = [o for o in inside if is_large_product(o, costs)]
+                widening = _Widening(GraphBuilder(state.weights), costs, sum(type_of(o.operands[1]).bytes for o in products) <= self.max_bytes)
                 graph_ops = [o for o in inside if isinstance(o.opview, GraphOp) and not o.regions]
                 for inner in reversed(graph_ops):
                     widening.note_operand_of_sums(inner)
@@ -59,6 +60,7 @@ class _Widening:
     """One run on a function."""
 
     b: GraphBuilder
+    costs: Costs
     products: bool
     """Whether those of many rows are widened."""
     wide: dict[ir.Value, ir.Value] = field(default_factory=dict)
@@ -110,7 +112,9 @@ class _Widening:
 
     def follows(self, view: Any, halves: list[ir.Value]) -> bool:
         """Whether an op computes in f32: a convolution, a product of many rows, or one all of whose halves are there in f32, or known."""
-        if isinstance(view, (ConvOp, ConvTransposeOp)) or view.operation in self.summed or (self.products and is_large_product(view.operation)):
+        if isinstance(view, (ConvOp, ConvTransposeOp)) or view.operation in self.summed:
+            return True
+        if self.products and is_large_product(view.operation, self.costs):
             return True
         together = is_elementwise(view) or view.fusion in COMPUTING or isinstance(view, BatchNormOp)  # which is yet to be taken apart
         if not (together or view.has_trait(MovesData) or view.operation.name == "graph.concat"):
@@ -140,12 +144,12 @@ def widens_operand(op: ir.Operation) -> bool:
     return bool(readers) and all(reader.location == op.location for reader in readers)
 
 
-def is_large_product(op: ir.Operation) -> bool:
+def is_large_product(op: ir.Operation, costs: Costs) -> bool:
     """Whether an op is the product of many rows of halves with known weights."""
     if not isinstance(op.opview, MatmulOp) or type_of(op.operands[1]).dtype not in HALVES or not is_known(op.operands[1]):
         return False
     rows = product(type_of(op.operands[0]).shape[:-1])
-    return isinstance(rows, int) and rows > FEW_ROWS
+    return isinstance(rows, int) and rows > costs.conversion_rows
 
 
 def is_known(value: ir.Value) -> bool:

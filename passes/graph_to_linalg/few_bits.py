@@ -9,8 +9,8 @@ from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.core.sizes import Size, known, product
 from stepwell.dialects.graph import PackedMatmulOfBitsOp
+from stepwell.dialects.target.costs import Costs
 from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph.layout.few_bits import FEW_ROWS
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element
@@ -37,7 +37,7 @@ def lower_packed_matmul_of_bits(op: PackedMatmulOfBitsOp, operands: Operands, b:
     if not types[1].is_static or not known(types[0].shape[-1:]):
         return NoMatch(f"its columns and panels must have static sizes, got {types[0]} and {types[1]}")
     grouped = types[1].rank == 5
-    few = grouped or are_few(op)
+    few = grouped or are_few(op, b.state.machine.costs)
     made = (_SlicedProduct if grouped else _Product)(op, operands, b, few)
     outer, (panels, _, _, width) = b.sizes(operands[0])[:-1], types[1].static_shape[:4]
     out, before = [b.empty("f32", [*outer, panels, width])], [0] * len(outer)
@@ -71,11 +71,11 @@ def rows_of(op: PackedMatmulOfBitsOp) -> int | Size | None:
     return product(op.operand_types()[0].shape[:-1])
 
 
-def are_few(op: PackedMatmulOfBitsOp) -> bool:
+def are_few(op: PackedMatmulOfBitsOp, costs: Costs) -> bool:
     """Whether a product has few rows, or is in a version of its kernel for few of them."""
-    rows, function = rows_of(op), function_around(op.operation)
+    rows, function, most = rows_of(op), function_around(op.operation), costs.conversion_rows
     version = None if function is None else KernelInfo(function).version
-    return (isinstance(rows, int) and rows <= FEW_ROWS) or (version is not None and (version.size, version.most) == (rows, FEW_ROWS))
+    return (isinstance(rows, int) and rows <= most) or (version is not None and (version.size, version.most) == (rows, most))
 
 
 class _Product:
@@ -150,7 +150,7 @@ class _Product:
             sums = self._sums_of_blocks(first, b.part(w, [first, *[0] * len(inner)], [blocks, *inner]), blocks)
             return self._scaled(sums, first, blocks, [b.part(v, [first, 0], [blocks, self.width]) for v in factors], total)
 
-        group = SUMS_AT_ONCE // (self.sums * self.width * (self.rows if isinstance(self.rows, int) else FEW_ROWS))
+        group = SUMS_AT_ONCE // (self.sums * self.width * (self.rows if isinstance(self.rows, int) else b.state.machine.costs.conversion_rows))
         return _in_groups(b, self.blocks, group, b.filled(0, "f32", [*self.outer, self.width]), some)
 
     def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:

@@ -15,7 +15,6 @@ from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, element
 from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
-from stepwell.passes.schedule.parallel import THREADED_WORK
 
 MOST_STRETCHES = 32  # for which loops of their own are made
 PART = 0.5  # of a core's first cache that what lies between the two steps of a round may take
@@ -75,7 +74,7 @@ class Separable:
             return [b.insert(narrowed(b, folded, self.result.dtype), carried[0], [first, *[0] * len(counts)])]
 
         start, rounds = [b.empty(self.result.dtype, [planes, *counts])], planes // step
-        threaded = rounds > 1 and planes * prod(counts) * sum(self.attributes["kernel"]) >= THREADED_WORK
+        threaded = rounds > 1 and planes * prod(counts) * sum(self.attributes["kernel"]) >= b.state.machine.costs.threaded_work
         made = b.independent(rounds, start, round_) if threaded else b.loop(b.index(0), b.index(rounds), start, round_)
         return b.reshape(made[0], [[0, 1], *([2 + i] for i in range(len(sizes)))], shape)
 

@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import arith, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.order_codes import Codes, place_of_first
-from stepwell.passes.schedule.parallel import THREADED_ROUNDS, THREADED_WORK
+from stepwell.passes.schedule.parallel import THREADED_ROUNDS
 
 FEWEST, SHORT = 8, 128  # places of a row, and elements of it, up to which several rows are gone through side by side
 FEW = 32  # places that are kept in order by insertion; each takes a step for each element that is among the best so far
@@ -108,7 +108,7 @@ def one_by_one(codes: Codes, x: ir.Value, axis: int, count: OpFoldResult, out: i
 
     known = [size for size in others if isinstance(size, int)]
     rows, length = prod(known), sizes[axis]
-    if len(known) < len(others) or rows < 2 or not isinstance(length, int) or rows * length < THREADED_WORK:
+    if len(known) < len(others) or rows < 2 or not isinstance(length, int) or rows * length < b.state.machine.costs.threaded_work:
         return b.loops(others, [out], row)[0]
     piece = -(-rows // THREADED_ROUNDS)
 

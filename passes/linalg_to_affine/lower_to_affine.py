@@ -13,7 +13,7 @@ from stepwell.dialects.core.sizes import Size, evaluated, total
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.accesses import Access
@@ -26,7 +26,7 @@ from stepwell.passes.linalg_to_affine.nest import NestEmitter
 from stepwell.passes.schedule.assign_schedules import default_schedule
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.parallel import THREADED_WORK, work_of
+from stepwell.passes.schedule.parallel import work_of
 from stepwell.passes.schedule.segments import Segment
 
 
@@ -93,15 +93,15 @@ def _on_threads(loop: ir.Operation) -> None:
     loop.erase()
 
 
-def on_threads(shapes: SymbolicShapes, work: int | Size, emit: Callable[[], None]) -> None:
-    """Emit loops on threads; where only a run knows how much work there is, with the condition that there is enough for threads.
+def on_threads(shapes: SymbolicShapes, work: int | Size, least: int, emit: Callable[[], None]) -> None:
+    """Emit loops on threads; where only a run knows how much work there is, on the condition that it is at least `least`.
 
-    There is never little if there is enough where all sizes are 1.
+    If the work suffices with every symbol equal to 1, no check at run time is needed.
     """
-    if isinstance(work, int) or evaluated(work, dict.fromkeys(work.symbols, 1)) >= THREADED_WORK:
+    if isinstance(work, int) or evaluated(work, dict.fromkeys(work.symbols, 1)) >= least:
         emit()
         return
-    enough = arith.cmpi(arith.CmpIPredicate.sge, value_of(shapes, work), value_of(shapes, THREADED_WORK))
+    enough = arith.cmpi(arith.CmpIPredicate.sge, value_of(shapes, work), value_of(shapes, least))
     threaded = ir.Operation.create("sched.threaded", operands=[enough], regions=1)
     with ir.InsertionPoint(threaded.regions[0].blocks.append()):
         emit()
@@ -111,7 +111,7 @@ class _Lowering:
     """Emits stages, each inside the fused loops that it is in."""
 
     def __init__(self, loops: FusedLoops, target: Target | None) -> None:
-        self.loops, self.stages, self.target = loops, loops.stages, target
+        self.loops, self.stages, self.target, self.costs = loops, loops.stages, target, (target or GENERIC).costs
 
     def run(self, index: int, level: int) -> tuple[int, int]:
         """A key that is equal for stages to be emitted together: their fused loop at that level, or else the stage itself."""
@@ -127,8 +127,8 @@ class _Lowering:
             if len(self.loops.paths[inside[0]]) == level:
                 self._nest(stage, ivs, shrunk)
             elif level == 0 and stage.root.fused[0].chunks > 1:
-                work = total(work_of(self.stages[index].root) for index in inside)
-                on_threads(stage.root.shapes, work, partial(self._chunks, inside))
+                work = total(work_of(self.stages[index].root, self.costs) for index in inside)
+                on_threads(stage.root.shapes, work, self.costs.threaded_work, partial(self._chunks, inside))
             else:
                 self._loop(inside, ivs, shrunk or self._slices(inside, None), low)
 
@@ -143,7 +143,7 @@ class _Lowering:
                 NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, target=self.target).emit()
 
             if nest.parallel:
-                on_threads(stage.root.shapes, work_of(stage.root), emit)
+                on_threads(stage.root.shapes, work_of(stage.root, self.costs), self.costs.threaded_work, emit)
             else:
                 emit()
 

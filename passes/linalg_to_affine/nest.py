@@ -15,6 +15,7 @@ from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.llvm_habits import ROLLED_ROUNDS
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
@@ -35,7 +36,6 @@ from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
 
 EARLY = 16  # iterations of a dimension in which tiles ask along an outer loop, if only the run knows how many there are
-FEW_ROUNDS = 2  # of blocks of an intrinsic: around as few LLVM keeps a loop, loads all of a round at first, and spills what it sums
 NEAR, FAR = 3, 2  # the localities of a prefetch into the first cache, and into the second
 
 
@@ -193,7 +193,7 @@ class NestEmitter(LoopNest):
                     self._prefetch_lines(dim, rest[0], points, width)
                 return self._reduce(rest, points, inner, width, only, inside)
 
-            few = use is not None and use.intrinsic.tile is None and dim == use.innermost(self.root) and segment.rounds == FEW_ROUNDS
+            few = use is not None and use.intrinsic.tile is None and dim == use.innermost(self.root) and segment.rounds == ROLLED_ROUNDS
             acc = self.loop(dim, segment, acc, body, written_out=few or dim in self.written_out)
         return acc
 

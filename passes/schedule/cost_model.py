@@ -15,12 +15,14 @@ The constants are rough on purpose: they fit any core of the last ten years; the
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
 from stepwell.dialects.core.sizes import known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
+from stepwell.dialects.target import llvm_habits as habits
+from stepwell.dialects.target.costs import COMMON
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
@@ -30,20 +32,9 @@ from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import vector_segments
 
 FILL = 0.8  # of a cache that one nest's data may take
-BYTES_PER_CYCLE = (48.0, 16.0, 6.0)  # into the first, second and last cache, of one core
-OVERLAP = 0.1  # of a transfer that is not hidden
 TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
 LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
 FOLD = 1.0  # cycles to halve the lanes of one accumulator once
-WRITTEN_OUT = 8  # rounds of an innermost loop around a register tile that LLVM writes out
-UNROLLED = 32  # rounds of all summed loops that LLVM writes out
-AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
-ROOMY = 0.625  # of the registers that accumulators may take before LLVM moves them about to have room for what it loads
-IN_TURN = 2  # registers for what a tile multiplies its vectors by, one after the other
-CROWDED = 0.5  # of them, where it also keeps elements of windows that overlap some rounds later
-TIGHT = 1.15  # how much longer a tile with more of them takes
-WINDOW = 256.0  # instructions that a core looks ahead: short tiles run side by side, and wait for nothing
-THREADS_START = 8000.0  # cycles until the threads of a parallel loop run and are waited for
 SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
 EXPANDED = 16  # instructions of a function of the math dialect on a vector
 WIDENING = ("arith.extsi", "arith.extui", "arith.extf")
@@ -63,11 +54,13 @@ class Cost:
     """How much longer the busiest thread works than the average; 1 for one thread."""
     start: float = 0.0
     """Starting threads."""
+    exposed: float = COMMON.exposed
+    """The part of a transfer that nothing hides."""
 
     @property
     def cycles(self) -> float:
         parts = (self.compute, *self.traffic)
-        return ((1 - OVERLAP) * max(parts) + OVERLAP * sum(parts)) * self.threads + self.start
+        return ((1 - self.exposed) * max(parts) + self.exposed * sum(parts)) * self.threads + self.start
 
 
 class CostModel:
@@ -90,8 +83,8 @@ class CostModel:
         """What `nest` costs; infinite if its tile does not fit the registers. Where it is above `limit`, traffic may be left out."""
         compute = self.compute(nest) if self.fits(nest) else inf
         threads, start = self.imbalance(nest)
-        known = Cost(compute, (0.0, 0.0, 0.0), threads, start)
-        return known if known.cycles >= limit or compute == inf else Cost(compute, self.traffic(nest), threads, start)
+        known = Cost(compute, (0.0, 0.0, 0.0), threads, start, self.target.costs.exposed)
+        return known if known.cycles >= limit or compute == inf else replace(known, traffic=self.traffic(nest))
 
     @cached_property
     def least(self) -> float:
@@ -120,7 +113,7 @@ class CostModel:
         moving = [self.loads(a, tile) for a in self.inputs if a.kinds[nest.vector] != "scalar"]
         still = any(a.kinds[nest.vector] == "scalar" for a in self.inputs)
         reused = sum(n for n in moving if n < points)
-        return points * len(self.outputs) * vectors + max(min(vectors, AHEAD), reused * vectors) + still
+        return points * len(self.outputs) * vectors + max(min(vectors, habits.LOADS_AHEAD), reused * vectors) + still
 
     @staticmethod
     def tile_steps(nest: Nest) -> Steps:
@@ -158,7 +151,7 @@ class CostModel:
         inner = next((d for d in reversed(self.reductions) if self.sizes[d] > 1), vector)
         along = next((d for d in tile if access.moves_alike(d, inner)), None)
         kept = (prod(tile.values()) * len(self.outputs) + self.loads(access, tile)) * self.vectors(width, self.bytes) + 2
-        if along is None or self.sizes[inner] > WRITTEN_OUT or kept > self.target.vector_registers:
+        if along is None or self.sizes[inner] > habits.WRITTEN_OUT or kept > self.target.vector_registers:
             return count
         return count / tile[along] * (tile[along] + self.sizes[inner] - 1) / self.sizes[inner]
 
@@ -180,7 +173,7 @@ class CostModel:
         if not tiled and self.reductions and nest.vector >= 0:
             kept, use = self.vectors(nest.width, self.bytes), self.uses.get(nest.intrinsic)
             if accumulators > room(self.op, nest.vector, self.target.vector_registers, use, kept):
-                total *= TIGHT
+                total *= habits.CROWDED_COST
         return total
 
     def _tiles(self, nest: Nest, full: Steps) -> Iterator[tuple[int, Steps, int]]:
@@ -219,7 +212,7 @@ class CostModel:
             lanes = w if use is None else w // use.intrinsic.depth
             folds += points * FOLD * (lanes.bit_length() - 1) if in_lanes else 0.0
         # The part of the latency that no other tile hides: none if the summed loops are unrolled and interleaved with the next tile's.
-        alone = min(1.0, instructions / WINDOW) if summed * sum(r for r, _ in parts) > UNROLLED else 0.0
+        alone = min(1.0, instructions / self.target.costs.window) if summed * sum(r for r, _ in parts) > habits.UNROLLED else 0.0
         return work + stores + folds + (waiting - work + TILE_START + LOOP_START * inside) * alone
 
     def block(self, use: Use, tile: Steps, width: int, vector: int) -> tuple[float, float]:
@@ -278,7 +271,7 @@ class CostModel:
         rounds = [n for _, _, n in loops]
         inside.reverse()  # inside[i]: what is reached by the loops from the i-th on
         out: list[float] = []
-        for capacity, speed in zip(self.capacities, BYTES_PER_CYCLE, strict=True):
+        for capacity, speed in zip(self.capacities, self.target.costs.bytes_per_cycle, strict=True):
             fits = next((i for i, sizes in enumerate(inside) if sum(sizes) <= capacity), len(loops))
             around = max(fits - 1, 0)  # from one round of this loop to the next, what both reach is still there
             last = [max((i for i in range(around) if loops[i][0] in a.moving), default=-1) for a in everything]
@@ -302,7 +295,8 @@ class CostModel:
             starts *= (rounds > 0) + (left > 0)
             whole *= max(1, rounds)
             total *= self.sizes[d] / step
-        return max(1.0, ceil(whole / cores) * cores / max(total, 1.0)) if whole < cores * 16 else 1.0, (starts - 1) * THREADS_START * (cores > 1)
+        longer = max(1.0, ceil(whole / cores) * cores / max(total, 1.0)) if whole < cores * 16 else 1.0
+        return longer, (starts - 1) * self.target.costs.threads_start * (cores > 1)
 
 
 class _Reach:
@@ -357,14 +351,14 @@ def room(op: Structured, vector: int, registers: int, use: Use | None = None, ve
     behind: the `vectors` of a round are kept then, and what they are multiplied by goes through two registers.
     """
     if use is not None and use.intrinsic.instructions == 1:
-        return registers - vectors - IN_TURN
+        return registers - vectors - habits.OPERANDS_IN_TURN
     inner = next((d for d in reversed(op.reduction_dims) if op.sizes[d] > 1 and d != vector), None)
-    if inner is None or op.sizes[inner] > WRITTEN_OUT:
-        return int(ROOMY * registers)
+    if inner is None or op.sizes[inner] > habits.WRITTEN_OUT:
+        return int(habits.ROOM * registers)
     broadcast = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "scalar"]
     pairs = [pair for d in op.parallel_dims for a in broadcast for pair in zip(a.coefficients(d), a.coefficients(inner), strict=True)]
     kept = any(apart and step and step < apart < step * op.sizes[inner] for apart, step in pairs)
-    return int((CROWDED if kept else ROOMY) * registers)
+    return int((habits.CROWDED if kept else habits.ROOM) * registers)
 
 
 def widths(size: int, width: int) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from math import prod
 
 from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.dialects.target.dot_products import NONE
 from stepwell.dialects.target.numbers import LINE
@@ -18,12 +19,9 @@ from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
 from stepwell.passes.schedule.space import MAX_PREFETCH
 
-ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
 SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
 WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few enough to be shared among threads
-PAGE = 4096  # bytes that hardware prefetching does not look beyond
 COMMON_FACTOR = 8  # of many sizes that only a run tells: tiles of as many rows, or a multiple, leave no rest of those
-FEW_ROWS = 64  # that share packed weights: reading these from memory takes a good part of the time
 FEW_ROWS_OF_A_TILE = 4  # that a register of two dimensions is not worth filling for
 ROUNDS_AHEAD = 8  # of a register tile, some 80 cycles: what a first cache waits for the second, several times
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
@@ -55,9 +53,10 @@ def best_parallel_vector(op: Structured) -> int:
     return min(candidates, key=rank, default=-1)
 
 
-def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
+def nest(op: Structured, target: Target | None, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
     """A Nest whose threaded loops are chosen by its work."""
-    return threaded(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
+    chosen = Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width)
+    return threaded(op, chosen, (target or GENERIC).costs)
 
 
 @schedule("any")
@@ -71,23 +70,23 @@ def default(op: Structured, target: Target | None) -> Nest:
     vector = best_parallel_vector(op)
     places = interleaved(op, vector)
     if places is not None:
-        return nest(op, tuple(op.parallel_dims), {places: op.sizes[places]}, vector, vector_width(op.sizes[vector], lanes_of(op, target), 1))
+        return nest(op, target, tuple(op.parallel_dims), {places: op.sizes[places]}, vector, vector_width(op.sizes[vector], lanes_of(op, target), 1))
     turned = lying_across(op, vector)
     lanes = lanes_of(op, target)
     if turned is not None:
         width = vector_width(op.sizes[vector], lanes, 1)
-        return nest(op, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
-    width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
+        return nest(op, target, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
+    width = vector_width(op.sizes[vector], lanes, (target or GENERIC).costs.panel_registers) if vector >= 0 else 1
     if scans_rows(op, vector):
         columns = columns_of_a_core(op, vector, target or GENERIC)
         width = max(width, vector_width(columns, lanes, (target or GENERIC).vector_registers // 2))
-        plain = nest(op, tuple(op.parallel_dims), {}, vector, width)
+        plain = nest(op, target, tuple(op.parallel_dims), {}, vector, width)
         return plain if columns < op.sizes[vector] else replace(plain, parallel=min(plain.parallel, plain.order.index(vector)))
-    plain = nest(op, tuple(op.parallel_dims), {}, vector, width)
-    return by_stretches(op, plain) or plain
+    plain = nest(op, target, tuple(op.parallel_dims), {}, vector, width)
+    return by_stretches(op, target, plain) or plain
 
 
-def by_stretches(op: Structured, plain: Nest) -> Nest | None:
+def by_stretches(op: Structured, target: Target | None, plain: Nest) -> Nest | None:
     """A nest of a copy whose blocks are stretches of memory; None if `op` is no copy, or moves no such stretches."""
     box, block, around = [1] * len(op.sizes), [0] * len(op.sizes), len(plain.order)
     for place, dim in reversed(list(enumerate(plain.order))):
@@ -103,7 +102,7 @@ def by_stretches(op: Structured, plain: Nest) -> Nest | None:
             break
     if stretch(op, box) < STRETCH:
         return None
-    chosen = threaded(op, replace(plain, block=tuple(block) if any(block) else ()))
+    chosen = threaded(op, replace(plain, block=tuple(block) if any(block) else ()), (target or GENERIC).costs)
     return replace(chosen, parallel=min(chosen.parallel, around))
 
 
@@ -138,7 +137,7 @@ def columns_of_a_core(op: Structured, vector: int, target: Target) -> int:
     others = prod(op.sizes[d] for d in op.parallel_dims if d != vector)
     part = -(-op.sizes[vector] // target.cores)
     size = max(element_bits(a.element_type) for a in op.outputs) // 8
-    return op.sizes[vector] if others >= target.cores or part * size < PAGE // 2 else part
+    return op.sizes[vector] if others >= target.cores or part * size < target.costs.page_bytes // 2 else part
 
 
 def lying_across(op: Structured, vector: int) -> int | None:
@@ -165,7 +164,7 @@ def reduction(op: Structured, target: Target | None) -> Nest:
     # One row of accumulators waits for itself; of a long row, four vectors of them leave a small part as a remainder.
     vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
     width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
-    plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
+    plain = nest(op, target, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
     if vector in op.parallel_dims:
         return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
     return replace(plain, prefetch=rounds_ahead(op, target, vector, width)) if vector >= 0 else plain
@@ -181,12 +180,12 @@ def rounds_ahead(op: Structured, target: Target | None, vector: int, width: int)
         return 0
     [stream] = streams
     size = element_bits(stream.element_type) // 8
-    return rounds_of_a_page(width * size) if prod(stream.shape) * size > target.caches.l1d else 0
+    return rounds_of_a_page(width * size, target.costs) if prod(stream.shape) * size > target.caches.l1d else 0
 
 
-def rounds_of_a_page(size: int) -> int:
+def rounds_of_a_page(size: int, costs: Costs) -> int:
     """How many rounds of a loop that reads `size` bytes in each read a page, but at most as many as a schedule looks ahead."""
-    return min(-(-PAGE // size), MAX_PREFETCH)
+    return min(-(-costs.page_bytes // size), MAX_PREFETCH)
 
 
 def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
@@ -214,16 +213,16 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     lanes = lanes_of(op, target)
     rows = rows_of_constant(op, vector)
     if rows is not None and op.sizes[rows] <= (target or GENERIC).vector_registers:  # its rows share sums, of which single registers hold the most
-        return nest(op, vectors_outside(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
+        return nest(op, target, vectors_outside(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
         alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
-        streamed = from_end_to_end(op, vector, alone, alone // lanes)
+        streamed = from_end_to_end(op, target, vector, alone, alone // lanes)
         if streamed is not None:
             return streamed
-        plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
+        plain = nest(op, target, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
         return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
-    width = vector_width(op.sizes[vector], lanes, 2)
+    width = vector_width(op.sizes[vector], lanes, (target or GENERIC).costs.panel_registers)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
     # If there is only one vector, a second dimension that adds vectors and no scalars makes the tile wider.
@@ -250,8 +249,8 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if use is not None and not wider:  # as many sums as hide how long each takes
         while unroll[dim] * vectors < INDEPENDENT_FOLDS and op.sizes[vector] % (2 * width) == 0:
             width, vectors = 2 * width, 2 * vectors
-    chosen = replace(nest(op, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
-    if use is not None and (streamed := a_page_early(op, chosen, use)) is not None:
+    chosen = replace(nest(op, target, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
+    if use is not None and (streamed := a_page_early(op, target, chosen, use)) is not None:
         return streamed
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
@@ -279,7 +278,7 @@ def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest, use:
     return read_by_tile(op, chosen) > target.caches.l1d
 
 
-def from_end_to_end(op: Structured, vector: int, width: int, vectors: int) -> Nest | None:
+def from_end_to_end(op: Structured, target: Target | None, vector: int, width: int, vectors: int) -> Nest | None:
     """A nest that reads a part of a matrix, each element once, in the order in which it lies in memory, and asks for what comes a page later.
 
     That is so where rows of `width` elements are summed one after the other, and the next sums begin where they end. Sums of several such
@@ -293,12 +292,13 @@ def from_end_to_end(op: Structured, vector: int, width: int, vectors: int) -> Ne
     [matrix], [stretch_], [summed] = matrices, outer, op.reduction_dims
     row = op.sizes[summed] * width
     size = row * element_bits(matrix.element_type) // 8
-    if (matrix.apart(summed), matrix.apart(stretch_)) != (width, row) or size > PAGE:
+    costs = (target or GENERIC).costs
+    if (matrix.apart(summed), matrix.apart(stretch_)) != (width, row) or size > costs.page_bytes:
         return None
-    return replace(nest(op, tuple(op.parallel_dims), {}, vector, width), prefetch=rounds_of_a_page(size), along=stretch_)
+    return replace(nest(op, target, tuple(op.parallel_dims), {}, vector, width), prefetch=rounds_of_a_page(size, costs), along=stretch_)
 
 
-def a_page_early(op: Structured, chosen: Nest, use: Use) -> Nest | None:
+def a_page_early(op: Structured, target: Target | None, chosen: Nest, use: Use) -> Nest | None:
     """`chosen`, asking for what comes a page later, where each round of a loop over products reads its own part of a matrix from end to end.
 
     None where there is no such loop, or a part is larger.
@@ -310,9 +310,9 @@ def a_page_early(op: Structured, chosen: Nest, use: Use) -> Nest | None:
     [stream], [part] = streams, apart
     length = prod(op.sizes[d] for d in (*op.reduction_dims, chosen.vector) if stream.kind(d) != "scalar")
     size = length * element_bits(stream.element_type) // 8
-    if stream.apart(part) != length or size > PAGE:
+    if stream.apart(part) != length or size > (target or GENERIC).costs.page_bytes:
         return None
-    return replace(chosen, prefetch=rounds_of_a_page(size), along=part)
+    return replace(chosen, prefetch=rounds_of_a_page(size, (target or GENERIC).costs), along=part)
 
 
 def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:
@@ -343,7 +343,7 @@ def in_tiles(op: Structured, target: Target | None) -> Nest | None:
         if op.sizes[vector] < lanes or (rows < FEW_ROWS_OF_A_TILE and alike):
             continue
         unroll = {} if use.rows is None else {use.rows: -(-rows // -(-rows // (2 * tile.rows)))}
-        return replace(nest(op, vectors_outside(op, vector), unroll, vector, vector_width(op.sizes[vector], lanes, 2)), intrinsic=name)
+        return replace(nest(op, target, vectors_outside(op, vector), unroll, vector, vector_width(op.sizes[vector], lanes, 2)), intrinsic=name)
     return None
 
 
@@ -362,8 +362,8 @@ def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int
     The first tile of rows reads a panel from memory, as slowly as that is, while the others compute: so they ask for the next panel meanwhile.
     (With many rows that is little, and weights in the second cache are there.)
     """
-    others = [d for d in op.parallel_dims if d not in (rows, vector)]
-    if len(others) != 1 or len(op.reduction_dims) != 1 or (rows not in op.open and not 1 < op.sizes[rows] <= FEW_ROWS):
+    others, few = [d for d in op.parallel_dims if d not in (rows, vector)], (target or GENERIC).costs.arithmetic_rows
+    if len(others) != 1 or len(op.reduction_dims) != 1 or (rows not in op.open and not 1 < op.sizes[rows] <= few):
         return None
     weights = [a for a in op.inputs if a.used and a.is_shaped and known(a.exact_shape) and a.kind(vector) == "vector"]
     if len(weights) != 1 or weights[0].bytes <= (target or GENERIC).caches.l2:
@@ -383,14 +383,14 @@ def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int)
     if target is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector] or not op.can_block(plain.vector):
         return None
     [matrix] = matrices
-    summed = [d for d in op.reduction_dims if matrix.kind(d) == "strided" and op.sizes[d] > ROWS_OF_A_STRETCH and op.can_block(d)]
+    summed = [d for d in op.reduction_dims if matrix.kind(d) == "strided" and op.sizes[d] > target.costs.prefetch_streams and op.can_block(d)]
     once = all(matrix.kind(d) != "scalar" for d in range(len(op.sizes)) if op.sizes[d] > 1)
     if len(summed) != 1 or not once or prod(matrix.shape) * element_bits(matrix.element_type) // 8 <= target.caches.l2:
         return None
     columns = -(-op.sizes[plain.vector] // (target.cores * width)) * width
-    blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(columns, op.sizes[plain.vector] // width * width)}
+    blocks = {summed[0]: target.costs.prefetch_streams, plain.vector: min(columns, op.sizes[plain.vector] // width * width)}
     block = tuple(blocks.get(d, 0) for d in range(len(op.sizes)))
-    return threaded(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block))
+    return threaded(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block), target.costs)
 
 
 def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:

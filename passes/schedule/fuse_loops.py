@@ -9,6 +9,7 @@ from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.properties import cached_property
+from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -16,7 +17,7 @@ from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
 from stepwell.passes.linalg.stages import Stage
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.parallel import QUICK, THREADED_WORK
+from stepwell.passes.schedule.parallel import likely_work_of
 
 
 @register_pass("fuse-loops", level="linalg", anchor="func.func", optional=True)
@@ -100,7 +101,7 @@ class FuseLoops(Pass):
 
     def _chunks(self, group: FusionGroup, machine: Target) -> int:
         """How many chunks the outermost loop is split into: one if there is little work."""
-        return 1 if likely_work(group) < THREADED_WORK else self.chunks or machine.cores
+        return 1 if likely_work(group, machine.costs) < machine.costs.threaded_work else self.chunks or machine.cores
 
 
 ROOM = 0.75  # the part of a core's own cache that fused loops may fill
@@ -147,10 +148,9 @@ class Choice:
         return self.plan.cost(steps, self.room) if steps else min(self.plan.cost({}, self.room), self.plan.cost_at_once(self.room))
 
 
-def likely_work(group: FusionGroup) -> int:
-    """How many iterations a kernel is likely to do, in terms of `THREADED_WORK`."""
-    roots = [stage.root for stage in group.stages]
-    return sum(prod(root.extents) * root.inner_rounds // (QUICK if root.kind == "contraction" else 1) for root in roots)
+def likely_work(group: FusionGroup, costs: Costs) -> int:
+    """The work that a kernel is likely to do, in iterations of an element-wise loop (see `Costs.threaded_work`)."""
+    return sum(likely_work_of(stage.root, costs) for stage in group.stages)
 
 
 def leader_of(group: FusionGroup) -> Stage | None:

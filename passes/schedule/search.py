@@ -78,8 +78,8 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
                 yield from fitting(model, Nest(nest.order, nest.parallel, unroll, dim, width, intrinsic), unroll, width, dim)
     for dim in free if orders else ():  # outermost, and innermost
         rest = tuple(d for d in nest.order if d != dim)
-        yield threaded(op, replace(nest, order=(dim, *rest)))
-        yield threaded(op, replace(nest, order=(*rest, dim)))
+        yield threaded(op, replace(nest, order=(dim, *rest)), model.target.costs)
+        yield threaded(op, replace(nest, order=(*rest, dim)), model.target.costs)
     yield from blocked(model, nest) if orders else ()
 
 
@@ -87,7 +87,7 @@ def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
     """`nest` with the outermost loops in blocks, and what is summed in blocks inside of these, in halves, quarters and so on; or without blocks."""
     op, sizes = model.op, model.sizes
     if nest.block:
-        yield threaded(op, replace(nest, block=()))
+        yield threaded(op, replace(nest, block=()), model.target.costs)
     sums = [d for d in op.reduction_dims if op.can_block(d) and nest.vector not in op.reduction_dims]
     largest = max(sums, key=lambda d: sizes[d], default=-1)
     for outer in nest.order[:2]:
@@ -95,7 +95,7 @@ def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
             for summed in (0, *(cuts(sizes[largest], LEAST_SUM) if largest >= 0 else ())):
                 if ours or summed:
                     block = tuple(ours if d == outer else summed if d == largest else 0 for d in range(len(sizes)))
-                    yield threaded(op, replace(nest, block=block))
+                    yield threaded(op, replace(nest, block=block), model.target.costs)
 
 
 def cuts(size: int, step: int) -> list[int]:
@@ -131,7 +131,7 @@ def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, t
     while True:
         candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may not fit
         if prod(unroll) <= MAX_TILE and model.fits(candidate):
-            yield threaded(model.op, candidate)
+            yield threaded(model.op, candidate, model.target.costs)
             return
         largest = max((u for d, u in enumerate(unroll) if d not in (turned, nest.vector)), default=1)
         if largest == 1:

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from stepwell.dialects.target.description import Target
-from stepwell.passes.schedule.parallel import QUICK, THREADED_WORK
 
-FORK = THREADED_WORK // 2  # iterations that cost as much as starting threads: half of those from which on two threads pay
 ROOM = 0.75  # the part of a core's own cache that the weights may fill
 ROWS = 2  # of a product that take as long as reading the weights from that cache: fewer take no less time
 FAR_ROWS = 4  # the same for weights that come from the last cache
@@ -24,13 +22,15 @@ def chunks_on_threads(
     size = prod(weights)
     least = ROWS if size * bits // 8 <= ROOM * target.caches.l2 else FAR_ROWS
 
+    start = target.costs.threaded_work // 2  # iterations that cost as much as starting threads: two threads pay from twice as many on
+
     def step(rows: int) -> float:
-        return max(rows, least) * size / QUICK
+        return max(rows, least) * size / target.costs.contraction_rate
 
     def apart(chunks: int) -> float:
-        return FORK + -(-directions * chunks // target.cores) * steps * step(batch // chunks)
+        return start + -(-directions * chunks // target.cores) * steps * step(batch // chunks)
 
-    together = directions * steps * min(step(batch), step(batch) / target.cores + FORK)
+    together = directions * steps * min(step(batch), step(batch) / target.cores + start)
     counts = range(1, (batch if divisible else min(batch, 1)) + 1)
     legal = [n for n in counts if batch % n == 0 and (n == 1 or batch // n >= least) and directions * n > 1]
     best = min(legal, key=apart, default=0)

@@ -13,7 +13,6 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, version_for_few
 from stepwell.passes.linalg.fusion_group import FusionGroup
 from stepwell.passes.schedule.fuse_loops import Choice, FuseLoops, Steps, leader_of, likely_work
-from stepwell.passes.schedule.parallel import QUICK
 
 
 @register_pass("version-kernels", level="linalg", optional=True)
@@ -28,11 +27,8 @@ class VersionKernels(Pass):
     If the plan for likely sizes costs more than `slack` of the kernel's time at the small sizes, the kernel gets a copy with hints for those.
     `merge-versions` later makes one function of both, which compares `size`, the product of the leader's loop bounds that are symbols, with `most`,
     the geometric mean of that product at small and at likely sizes.
-
-    `flops_per_byte` is the arithmetic that a core does in the time that a byte takes from memory (see `use-winograd`).
     """
 
-    flops_per_byte: float = 4.0
     slack: float = 0.08
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -77,5 +73,6 @@ class VersionKernels(Pass):
         steps: Steps = {
             axis: dims[axis.leader] for axis in choice.plan.axes if axis.leader in dims and dims[axis.leader] < leader.root.extents[axis.leader]
         }
+        costs = state.machine.costs
         more = choice.cost_of(steps)[0] - choice.cost[0]
-        return self.flops_per_byte * more / (2 * QUICK * likely_work(group))
+        return costs.flops_per_byte * more / (2 * costs.contraction_rate * likely_work(group, costs))

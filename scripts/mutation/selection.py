@@ -86,6 +86,9 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/bufferize": ((_OPS, _CHAINS, Stage(("test/passes/bufferize", "test/passes/linalg_to_affine"))), _NATIVE),
     "passes/linalg_to_affine": ((_OPS, _CHAINS, Stage(("test/passes/linalg_to_affine", "test/passes/schedule"))), _NATIVE),
     "passes/affine_to_llvm": ((_OPS, Stage(("test/passes/affine_to_llvm",))), _NATIVE),
+    "dialects/target": (
+        (Stage(("test/dialects/target", "test/passes/affine_to_llvm", "test/passes/schedule", "test/passes/linalg_to_affine")), _OPS), _NATIVE,
+    ),
     "dialects/graph": (
         (Stage(("test/dialects/graph", "test/dialects/core")), _OPS),
         (Stage(("test/passes/graph_to_linalg", "test/passes/graph")), *_NATIVE),

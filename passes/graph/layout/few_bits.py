@@ -17,7 +17,6 @@ from stepwell.passes.graph.matching import derived_name, has_one_use, producer, 
 
 LEAST_BLOCK = 16  # numbers that share a scale, from which on it pays to keep them: MatMulNBits has no smaller ones
 BYTES = ("i8", "ui8")
-FEW_ROWS = 8  # of a product, up to which a number is made a float for each of them: to store it, and load it again, takes as long
 
 
 @dataclass(frozen=True)

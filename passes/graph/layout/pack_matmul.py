@@ -16,15 +16,15 @@ from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, in_blocks, in_groups, in_panels
 from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp
 from stepwell.dialects.graph.recurrence import RecurrentOp
+from stepwell.dialects.target import llvm_habits
 from stepwell.dialects.target.description import GENERIC
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
 from stepwell.passes.graph.integer_products import NARROW, fastest, holds, kind_of, multiplies_narrow, read_as, widened
-from stepwell.passes.graph.layout.few_bits import FEW_ROWS, Stored, few_bits, stored_numbers
+from stepwell.passes.graph.layout.few_bits import Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
-from stepwell.passes.schedule.cost_model import ROOMY
 
 REGISTERS_OF_A_STEP = 8  # in a panel of a recurrent layer's weights for one row
 HALVING_COST = 0.05  # the cost of half the width, as a part of the work
@@ -32,9 +32,7 @@ ROWS_THAT_PAY = 16  # of a product, for packing a large matrix at run time
 REGISTERS_OF_BITS = 4  # in a panel of weights in few bits: as many sums hide each other's latency, and the weights are read from end to end
 GROUP = 4  # bytes that a dot product of bytes multiplies in a lane
 LARGEST_SLICED = 128  # numbers that share a scale, up to which rows are rounded to bits of the largest of as many
-MANY_ROWS = 64  # of a product, from which on it is bound by arithmetic, and weights are floats
 COLUMNS_THAT_PAY = 256  # of a product: with fewer, it takes longer to copy rows farther apart than the product takes less
-REGISTERS = 2  # in a panel: rows reuse what is loaded of it, and for one row several panels are read at once, each a stream of memory
 
 
 @register_pass("pack-matmul", level="graph", optional=True, switches={"slice-floats": "slices=false"}, relaxed=("slice-floats",))
@@ -131,6 +129,7 @@ class _PackedMatmuls(GraphBuilder):
     def __init__(self, state: PassState, width: int, integers: bool, slices: bool) -> None:
         super().__init__(state.weights)
         self.width, self.integers, self.slices, self.target = width, integers, slices, state.target
+        self.costs = state.machine.costs
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
         self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without
 
@@ -152,9 +151,9 @@ class _PackedMatmuls(GraphBuilder):
             return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
         if multiplies_narrow(op):
             return NoMatch("it multiplies bf16 (see pack-integer-products)")
-        width = self.width or panel_width(columns, lanes)
+        width = self.width or panel_width(columns, lanes, self.costs.panel_registers)
         quantised = stored_numbers(op.rhs, self.weights)
-        few = rows <= MANY_ROWS or not known(type_of(op.lhs).shape)
+        few = rows <= self.costs.arithmetic_rows or not known(type_of(op.lhs).shape)
         if quantised is not None and few and (kept := self.of_few_bits(op, quantised, lanes)) is not None:
             return kept
         matrix = source_of(op.rhs, self.weights) if quantised is None else quantised.floats
@@ -187,7 +186,7 @@ class _PackedMatmuls(GraphBuilder):
             inner = None  # columns are cut off behind it
         filling = LINE // size if inner is None else known_sizes(type_of(inner).shape[-1:])[0]
         kept, then = (target.caches.lines_kept(n * size) for n in (columns, columns + filling))
-        if min(rows, int(ROOMY * target.vector_registers) // REGISTERS) <= kept or then <= kept:
+        if min(rows, int(llvm_habits.ROOM * target.vector_registers) // target.costs.panel_registers) <= kept or then <= kept:
             return x
         if inner is None:
             result = self.pad_end(x, [0] * (kind.rank - 1) + [filling])
@@ -226,7 +225,7 @@ class _PackedMatmuls(GraphBuilder):
     def sliced(self, op: Any, block: int) -> bool:
         """Whether rows are multiplied in slices of a byte each, by numbers of 4 bits: few rows, with dot products of bytes."""
         chosen = fastest("s8", "u4", self.target, "i32")
-        few = known(type_of(op.lhs).shape) and rows_of(op) <= FEW_ROWS
+        few = known(type_of(op.lhs).shape) and rows_of(op) <= self.costs.conversion_rows
         return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP
 
     def of_narrow(self, op: Any) -> "ir.Value | NoMatch":
@@ -242,7 +241,7 @@ class _PackedMatmuls(GraphBuilder):
         rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
             return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
-        width = self.width or panel_width(columns, chosen.lanes)
+        width = self.width or panel_width(columns, chosen.lanes, self.costs.panel_registers)
         panels = new_weight(self, casts[1].x, in_groups(matrix, chosen.depth, width))
         return self.plain(self.packed_matmul(op.lhs, self.cast(panels, to=result.dtype, saturate=True)), columns)
 
@@ -255,7 +254,7 @@ class _PackedMatmuls(GraphBuilder):
         rows, lanes = likely_elements(x.shape[1:2], hints_around(op.operation)), (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
         if panels != 1 or not rows or depth < lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
-        width = self.width or panel_width(depth, lanes, REGISTERS_OF_A_STEP if rows == 1 else REGISTERS)
+        width = self.width or panel_width(depth, lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
         matrices = source_of(op.weights, self.weights)
         if matrices is None:
             return NoMatch(f"its weights, {w}, are not a constant")
@@ -280,7 +279,7 @@ class _PackedMatmuls(GraphBuilder):
             return NoMatch(f"the target has no instruction for products of bytes and {stored}")
         if panels * depth != 1 or not rows or hidden < chosen.lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {hidden} columns do not fill a vector of {chosen.lanes}")
-        width = self.width or panel_width(hidden, chosen.lanes, REGISTERS_OF_A_STEP if rows == 1 else REGISTERS)
+        width = self.width or panel_width(hidden, chosen.lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
         filled = np.pad(numbers.astype(to_numpy(stored)).reshape(-1, hidden, columns), ((0, 0), (0, -hidden % chosen.depth), (0, 0)))
         packed = np.stack([in_groups(matrix, chosen.depth, width) for matrix in filled])
         return new_weight(self, op.weights, packed.reshape(directions, gates, *packed.shape[1:]))
@@ -358,7 +357,7 @@ def is_sliced(op: ir.Operation) -> bool:
     return isinstance(op.opview, PackedMatmulOfBitsOp) and type_of(op.operands[1]).rank == 5
 
 
-def panel_width(columns: int, lanes: int, registers: int = REGISTERS) -> int:
+def panel_width(columns: int, lanes: int, registers: int) -> int:
     """Columns of a panel: a power of two of registers, as wide as possible without too much filling in the last panel."""
     halvings = range(registers.bit_length())
     chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))

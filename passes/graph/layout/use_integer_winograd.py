@@ -34,7 +34,7 @@ from stepwell.passes.graph.integer_products import (
     speed,
     widened,
 )
-from stepwell.passes.graph.layout.winograd_cost import Arithmetic, Sizes, Variant, best, direct_cost, winograd_cost
+from stepwell.passes.graph.layout.winograd_cost import Arithmetic, Sizes, Variant, best, direct_cost, for_target, winograd_cost
 from stepwell.passes.graph.layout.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 from stepwell.passes.graph.matching import deferred_weight, source_of
 from stepwell.passes.graph.ranges import range_of
@@ -58,10 +58,10 @@ class UseIntegerWinograd(IntegerProductPass):
     all results times 2**shift fit 32, which follows from that and the filters.
     """
 
-    flops_per_byte: float = 4.0
+    flops_per_byte: float = -1.0  # -1 for the target's
     slack: float = 0.25
     gain: float = 1.4  # at least so many times less than the direct method must a tile cost
-    most_bytes: int = 16 << 20
+    most_bytes: int = 0  # 0 for the target's `resident_bytes`
     tile: int = 0  # 2 or 4; 0 for the best one
     done: ClassVar[str] = "computed by Winograd's method in integers, exactly"
 
@@ -69,7 +69,7 @@ class UseIntegerWinograd(IntegerProductPass):
         return isinstance(view, BlockedConvOp) and is_integer_product(view)
 
     def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
-        return _Replacing(state, known, options=self)
+        return _Replacing(state, known, options=for_target(self, state.machine.costs))
 
 
 @dataclass

@@ -13,7 +13,7 @@ from stepwell.dialects.graph.winograd import POINTS, TAPS, error_bound, transfor
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
-from stepwell.passes.graph.layout.winograd_cost import Sizes, Variant, best, direct_cost, winograd_cost
+from stepwell.passes.graph.layout.winograd_cost import Sizes, Variant, best, direct_cost, for_target, winograd_cost
 from stepwell.passes.graph.layout.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 from stepwell.passes.graph.matching import deferred_weight, producer, source_of
 
@@ -45,24 +45,22 @@ class UseWinograd(Pass):
     costs over `slack` more than a smaller tile for a few, whose filters take at most `most_bytes`, few images get that one as well: F(4, 3) reads
     36 numbers for each filter of a channel where F(2, 3) reads 16, and one image of 7x7 positions has little else to do.
 
-    `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a
-    convolution. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but some of the reading overlaps with
-    arithmetic: the ratios of F(4, 3) to F(2, 3) that were measured for 256 to 512 channels on 7x7 to 28x28 positions, on one thread
-    and on two, correspond to 2.5 to 5.8, most of them near 4.
+    `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a convolution.
 
     An infinity or NaN in what a tile reads makes all of its results NaN, even those whose own windows are finite.
     """
 
     error: float = 2e-5
-    flops_per_byte: float = 4.0
+    flops_per_byte: float = -1.0  # -1 for the target's
     slack: float = 0.08
-    most_bytes: int = 16 << 20
+    most_bytes: int = 0  # 0 for the target's `resident_bytes`
     tile: int = 0  # 2, 4 or 6; 0 for the best one
 
     def run(self, op: ir.Operation, state: PassState) -> None:
+        options = for_target(self, state.machine.costs)
         for inner in ops_below(op, "graph.blocked_conv"):
             with ir.InsertionPoint(inner), inner.location:
-                result = self._rewrite(inner.opview, GraphBuilder(state.weights))
+                result = options._rewrite(inner.opview, GraphBuilder(state.weights))
             if isinstance(result, NoMatch):
                 state.decline(self.name, inner, result)
                 continue

@@ -8,7 +8,6 @@ from stepwell.dialects.core.sizes import Size, product
 from stepwell.dialects.core.types import type_of
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, version_for_few
-from stepwell.passes.graph.layout.few_bits import FEW_ROWS
 
 
 @register_pass("version-few-rows", level="graph-opt", optional=True)
@@ -28,6 +27,6 @@ class VersionFewRows(Pass):
             if KernelInfo(kernel).is_kernel and len(found) == 1:
                 rows = product(type_of(found[0].operands[0]).shape[:-1])
                 if isinstance(rows, Size):
-                    copy = version_for_few(kernel, rows, FEW_ROWS)
+                    copy = version_for_few(kernel, rows, state.machine.costs.conversion_rows)
                     KernelInfo(copy).hints = dict.fromkeys(sorted(rows.symbols), 1)
                     state.count(self.name)

@@ -1,10 +1,13 @@
 """What convolutions cost by Winograd's minimal filtering and directly, in one measure."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import prod
+from typing import Protocol, TypeVar
 
 from stepwell.dialects.graph.winograd import TAPS
+from stepwell.dialects.target.costs import Costs
 
 READINGS_OF_A_CUT = 6
 """How often a byte of a result that is cut counts as read from memory.
@@ -51,6 +54,25 @@ class Sizes:
     channels: int
     filters: int
     group: int
+
+
+class Options(Protocol):
+    """The fields of a pass that weighs these costs."""
+
+    flops_per_byte: float
+    most_bytes: int
+
+
+T = TypeVar("T", bound=Options)
+
+
+def for_target(options: T, costs: Costs) -> T:
+    """A pass's options, with the target's costs for those that are not given."""
+    made = copy(options)
+    if options.flops_per_byte < 0:
+        made.flops_per_byte = costs.flops_per_byte
+    made.most_bytes = options.most_bytes or costs.resident_bytes
+    return made
 
 
 def winograd_cost(tile: int, of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:

@@ -1,5 +1,5 @@
-// RUN: stepwell-opt %s --pass-pipeline='widen-halves,canonicalize' --split-input-file | FileCheck %s
-// RUN: stepwell-opt %s --pass-pipeline='widen-halves{max-bytes=100},canonicalize' --split-input-file | FileCheck %s --check-prefix=LIMIT
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='widen-halves,canonicalize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='widen-halves{max-bytes=100},canonicalize' --split-input-file | FileCheck %s --check-prefix=LIMIT
 
 // From the convolution on all is f32; an op that has another half to read, and what is returned, get halves.
 // CHECK-LABEL: func.func @main

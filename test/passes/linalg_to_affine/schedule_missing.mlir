@@ -1,4 +1,4 @@
-// RUN: not stepwell-opt %s --pass-pipeline='func.func(lower-to-affine)' 2>&1 | FileCheck %s
+// RUN: not stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(lower-to-affine)' 2>&1 | FileCheck %s
 
 // CHECK: SW009
 // CHECK-SAME: 'linalg.fill'

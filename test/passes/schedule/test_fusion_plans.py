@@ -14,7 +14,6 @@ from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.linalg.fusion_group import FusionGroup
 from stepwell.passes.schedule.fuse_loops import FuseLoops, Plan, Room, leader_of, moving, plan_of
-from stepwell.passes.schedule.parallel import THREADED_WORK
 
 PLENTY = Room(cache=1 << 20, last=1 << 24, chunks=1)
 
@@ -134,9 +133,9 @@ def test_another_loop_is_outermost_where_the_first_one_does_not_split_evenly() -
 
 
 def test_little_work_is_not_dealt_out() -> None:
-    assert THREADED_WORK == 1 << 15
+    assert GENERIC.costs.threaded_work == 1 << 15
     for rows, chunks in ((341, 1), (342, 4)):  # each is 384 products, four of which count as one iteration
-        assert FuseLoops(chunks=4)._chunks(two_products(rows, 16, 16), PassState(target=GENERIC)) == chunks
+        assert FuseLoops(chunks=4)._chunks(two_products(rows, 16, 16), GENERIC) == chunks
 
 
 @pytest.mark.parametrize("sizes", [(0, 4, 4), (8, 0, 4), (8, 4, 0)])

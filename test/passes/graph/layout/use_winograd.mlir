@@ -1,5 +1,5 @@
-// RUN: stepwell-opt %s --pass-pipeline='use-winograd{flops-per-byte=0 tile=4},canonicalize' --split-input-file | FileCheck %s
-// RUN: stepwell-opt %s --pass-pipeline='use-winograd{error=5e-7}' --split-input-file | FileCheck %s --check-prefix=EXACT
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='use-winograd{flops-per-byte=0 tile=4},canonicalize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='use-winograd{error=5e-7}' --split-input-file | FileCheck %s --check-prefix=EXACT
 // Where no tile keeps the error asked for, nothing is changed.
 // EXACT-NOT: winograd
 

@@ -1,6 +1,6 @@
-// RUN: stepwell-opt %s --pass-pipeline=use-winograd --split-input-file | FileCheck %s
-// RUN: stepwell-opt %s --pass-pipeline="use-winograd{most-bytes=65536}" --split-input-file | FileCheck %s --check-prefix=LARGE
-// RUN: stepwell-opt %s --pass-pipeline="use-winograd{tile=4}" --split-input-file | FileCheck %s --check-prefix=ONLY
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline=use-winograd --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline="use-winograd{most-bytes=65536}" --split-input-file | FileCheck %s --check-prefix=LARGE
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline="use-winograd{tile=4}" --split-input-file | FileCheck %s --check-prefix=ONLY
 
 // Four images of 7x7 positions pay for the filters of F(4, 3), one does not: it gets those of F(2, 3), of the same image, which is filled up to 8x8.
 // CHECK-LABEL: func.func @main

@@ -1,6 +1,6 @@
-// RUN: stepwell-opt %s --pass-pipeline=use-winograd --split-input-file | FileCheck %s
-// RUN: stepwell-opt %s --pass-pipeline="use-winograd{slack=0}" --split-input-file | FileCheck %s --check-prefix=BEST
-// RUN: stepwell-opt %s --pass-pipeline="use-winograd{most-bytes=16384 slack=0.3}" --split-input-file | FileCheck %s --check-prefix=LARGE
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline=use-winograd --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline="use-winograd{slack=0}" --split-input-file | FileCheck %s --check-prefix=BEST
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline="use-winograd{most-bytes=16384 slack=0.3}" --split-input-file | FileCheck %s --check-prefix=LARGE
 
 // Few positions and many filters: F(2, 3) reads less than half of the bytes. With fewer positions nothing pays.
 // CHECK-LABEL: func.func @main

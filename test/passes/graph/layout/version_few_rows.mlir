@@ -1,5 +1,5 @@
-// RUN: stepwell-opt %s --version-few-rows | FileCheck %s
-// RUN: stepwell-opt %s --pass-pipeline='version-few-rows,convert-graph-to-linalg' | FileCheck %s --check-prefix=LINALG
+// RUN: stepwell-opt %s --target x86-64-v3 --version-few-rows | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='version-few-rows,convert-graph-to-linalg' | FileCheck %s --check-prefix=LINALG
 
 // A product of a free number of rows gets a version for few of them; one of a known number, and a kernel without such a product, do not.
 // CHECK-LABEL: func.func private @free.few(
