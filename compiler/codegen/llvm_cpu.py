@@ -8,10 +8,9 @@ import numpy as np
 from stepwell.cache.disk import Cache, key_of
 from stepwell.cache.fingerprint import code_generation
 from stepwell.dialects.core.index_checks import widths
-from stepwell.dialects.support.errors import CodegenError
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.target.description import Target
-from stepwell.dialects.target.host import host, runs_here
+from stepwell.dialects.target.host import runs_here
 from stepwell.driver.artifact import Artifact
 from stepwell.driver.backend import Backend, Code
 from stepwell.driver.backends import DEFAULT, register_backend
@@ -102,9 +101,9 @@ class LLVMOnCPU(Backend):
         """LLVM IR."""
 
         def llvm_ir(lowered: "Lowered") -> str:
-            from stepwell.codegen import artifacts  # here and below, because the bindings take long to load
+            from stepwell.codegen.emitters import llvm_ir as text_of  # here and below, because the bindings take long to load
 
-            return artifacts.llvm_ir(lowered.module)
+            return text_of(lowered.module)
 
         return {"llvm-ir": llvm_ir}
 
@@ -112,26 +111,23 @@ class LLVMOnCPU(Backend):
         """The disassembly of the objects."""
 
         def disassembled(artifact: Artifact) -> str:
-            from stepwell.codegen import artifacts
+            from stepwell.codegen.disassemble import disassemble
 
-            return artifacts.assembly(artifact.objects, artifact.nodes, artifact.lines)
+            return disassemble(artifact.objects, artifact.nodes, artifact.lines)
 
         return {"asm": disassembled}
 
     def files(self) -> "Mapping[str, Callable[[Lowered], bytes]]":
-        """One object of all functions."""
+        """One object of all functions, for the target."""
 
         def whole_object(lowered: "Lowered") -> bytes:
-            from stepwell.codegen import artifacts
+            from stepwell.codegen.emitters import emitter_for
             from stepwell.passes.affine_to_llvm.set_target import confine_all
 
             target = lowered.target
-            if target.family != host().family:
-                text = f"no object for target {target.name} ({target.family}): this machine, {host().family}, makes objects of its own family only"
-                raise CodegenError(f"{text}. --emit llvm-ir gives what a compiler for {target.family} takes")
             if not runs_here(target):
                 confine_all(lowered.module.operation, target)
-            return artifacts.whole_object(lowered.module)
+            return emitter_for(target).emit(lowered.module, target)
 
         return {"obj": whole_object}
 

@@ -16,6 +16,7 @@ from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dialect import TargetInfo
+from stepwell.dialects.target.host import host
 
 _REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
 _FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # and the attribute that keeps each from being inlined
@@ -182,6 +183,9 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
             module = ir.Module.parse(unit.bytecode, context)
             if unit.pipeline:
                 _lower(module, unit)
+            if "llvm.target_triple" in module.operation.attributes:
+                triple = ir.StringAttr(module.operation.attributes["llvm.target_triple"]).value
+                raise CodegenError(f"@{unit.name} has instructions of {triple}, and this machine, {host().family}, makes no code for that")
             # Looked up first, because the engine crashes when it is asked for the object of nothing.
             if not any(_symbol(op.operation) == unit.name and _is_defined(op.operation) for op in module.body.operations):
                 raise CodegenError(f"@{unit.name} cannot be translated to LLVM: its module does not define it")

@@ -1,6 +1,7 @@
 """A family of machines that Stepwell does not know, in one file: RISC-V with vectors of 256 bits.
 
     stepwell compile model.onnx --load examples/plugins/machine.py --target rv-board --emit scheduled
+    stepwell compile model.onnx --load examples/plugins/machine.py --target rv-board --emit obj -o model.o
 
 It says how wide its registers are, what its instructions can do, which dot products it has and what things cost there. Passes ask the target, so
 schedules follow; no pass knows its name.

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
-from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import REQUIRES, Target
 from stepwell.dialects.target.families import features_of_intrinsic
 from stepwell.dialects.target.host import host, narrows_host, runs_here
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+
+TRIPLE = "llvm.target_triple"
+"""The attribute of a module that only an emitter for that triple takes."""
 
 
 @register_pass("set-target", level="llvm")
@@ -19,7 +21,8 @@ class SetTarget(Pass):
 
     Without these attributes, code is made for the machine that compiles it. That is right if this machine is the target. It is also done
     for targets whose code this machine could not run: of these it takes the schedules alone, but for functions with instructions that only
-    the target has. Their objects say so by a symbol, by which a machine without these refuses them.
+    the target has. Their objects say so by a symbol, by which a machine without these refuses them; where even the family is another one, the module
+    gets its triple, and only an emitter for that family takes it.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -32,8 +35,10 @@ class SetTarget(Pass):
                 continue
             confine(function, target)
             state.count(self.name)
-            if foreign:
-                mark(function, target.family, target.features)
+            if target.family != host().family:
+                op.attributes[TRIPLE] = ir.StringAttr.get(target.triple)
+            elif foreign:
+                mark(function, target.features)
 
 
 def confine(function: ir.Operation, target: Target) -> None:
@@ -57,11 +62,9 @@ def lacks(function: ir.Operation) -> bool:
     return any(not any(feature in host().features for feature in features) for name in names if (features := features_of_intrinsic(name)))
 
 
-def mark(function: ir.Operation, family: str, features: frozenset[str]) -> None:
-    """Add the symbol that says what a function needs beyond this machine's instructions. Raises PassError if it is for another family of machines."""
+def mark(function: ir.Operation, features: frozenset[str]) -> None:
+    """Add the symbol that says what a function needs beyond this machine's instructions."""
     name = ir.StringAttr(function.attributes["sym_name"]).value
-    if family != host().family:
-        raise PassError(f"@{name} has instructions of {family}, and this machine, {host().family}, makes no code for that")
     missing = ",".join(sorted(features - host().features))
     byte, number = (ir.IntegerType.get_signless(bits) for bits in (8, 32))
     attributes = {

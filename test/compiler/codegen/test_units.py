@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from stepwell.codegen import pool
-from stepwell.codegen.artifacts import assembly
+from stepwell.codegen.disassemble import disassemble
 from stepwell.codegen.objects import make_engine_context, split_module
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import Deferred, WeightTable
@@ -43,7 +43,7 @@ def test_objects_are_the_same() -> None:
     together = build.make_artifact(lowering.lower(model(), "llvm"), None, None)
     assert list(alone.objects) == list(together.objects)
     assert len(alone.objects) > 3
-    assert assembly(alone.objects, alone.nodes, alone.lines) == assembly(together.objects, together.nodes, together.lines)
+    assert disassemble(alone.objects, alone.nodes, alone.lines) == disassemble(together.objects, together.nodes, together.lines)
 
 
 def test_weights_are_transformed_for_the_arena_and_kept_nowhere_else() -> None:

@@ -1,0 +1,60 @@
+"""From the llvm dialect to objects for any machine that LLVM knows. The host's own come from MLIR's execution engine (`objects`)."""
+
+import json
+import subprocess
+import sys
+from typing import Protocol
+
+from stepwell.codegen.ir_text import portable
+from stepwell.codegen.objects import compile_unit, make_engine_context, whole_module
+from stepwell.dialects.core.mlir import ir, llvm
+from stepwell.dialects.support.errors import CodegenError
+from stepwell.dialects.support.names import printable
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.host import host
+from stepwell.runtime.openmp import openmp
+
+
+class Emitter(Protocol):
+    """Makes objects of modules in the llvm dialect."""
+
+    def emit(self, module: ir.Module, target: Target) -> bytes:
+        """One object with all functions of `module` for `target`. Raises CodegenError where there can be none."""
+
+
+class EngineEmitter:
+    """Objects of this machine's family, by the execution engine of MLIR: the same code as runs here."""
+
+    def emit(self, module: ir.Module, target: Target) -> bytes:
+        """See `Emitter`."""
+        libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
+        return compile_unit(whole_module(module), make_engine_context(), libraries)
+
+
+class TextEmitter:
+    """Objects for every machine that llvmlite's LLVM knows, from LLVM IR as text, by a process of its own: LLVM ends its process on an error."""
+
+    def emit(self, module: ir.Module, target: Target) -> bytes:
+        """See `Emitter`."""
+        features = ",".join(f"+{name}" for name in sorted(target.features))
+        request = {"text": portable(llvm_ir(module)), "triple": target.triple, "cpu": target.cpu, "features": features}
+        command = [sys.executable, "-c", "from stepwell.codegen.emit_object import main; main()"]
+        done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
+        if done.returncode or not done.stdout:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            reason = said[-1] if said else f"the process of LLVM ended with status {done.returncode}"
+            raise CodegenError(f"no object for target {target.name} ({printable(target.triple)}): {printable(reason)}")
+        return done.stdout
+
+
+def emitter_for(target: Target) -> Emitter:
+    """What makes objects for a target."""
+    return EngineEmitter() if target.family == host().family else TextEmitter()
+
+
+def llvm_ir(module: ir.Module) -> str:
+    """The LLVM IR of a module in the llvm dialect."""
+    text: str | None = llvm.translate_module_to_llvmir(module.operation)
+    if text is None:
+        raise CodegenError("the module cannot be translated to LLVM IR")
+    return text

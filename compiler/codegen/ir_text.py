@@ -1,0 +1,52 @@
+"""LLVM IR as text for a parser that is older than the printer: numbers in the spelling that all versions read."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+
+_TYPES = {"half": np.dtype(np.float16), "bfloat": np.dtype(ml_dtypes.bfloat16), "float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+_PREFIXES = {"half": "0xH", "bfloat": "0xR"}
+_QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
+_TOKEN = re.compile(
+    r"(?P<type>\b(?:half|bfloat|float|double)\b)"
+    r"|(?<![\w.%@$!-])(?P<number>-?\d+\.\d+(?:e[+-]?\d+)?|f0x[0-9A-Fa-f]+|[+-]?inf|[+-]?nan)(?![\w.])"
+)
+
+
+def portable(text: str) -> str:
+    """LLVM IR whose floating-point constants are hexadecimal numbers, as every version of LLVM reads them.
+
+    From version 23 on LLVM prints them as `f0x3F800000`, the bits, or as the shortest decimal that is nearest to them; before, its parser takes only
+    decimals that are exact. A number is of the type that was named last before it in its line. Text in quotes, such as a name, stays as it is.
+    """
+    return "\n".join(_line(line) for line in text.split("\n"))
+
+
+def _line(line: str) -> str:
+    kind: str | None = None
+
+    def spelled(found: re.Match[str]) -> str:
+        nonlocal kind
+        if found["type"]:
+            kind = found["type"]
+            return kind
+        return found["number"] if kind is None else _hexadecimal(found["number"], kind)
+
+    return "".join(part if part.startswith('"') else _TOKEN.sub(spelled, part) for part in _QUOTED.split(line))
+
+
+def _hexadecimal(number: str, kind: str) -> str:
+    dtype = _TYPES[kind]
+    value = np.frombuffer(bytes.fromhex(number[3:])[::-1], dtype)[0] if number.startswith("f0x") else dtype.type(number)
+    if kind in _PREFIXES:
+        return _PREFIXES[kind] + np.asarray(value).astype(dtype).view(np.uint16).item().to_bytes(2, "big").hex().upper()
+    return f"0x{_as_double(value):016X}"
+
+
+def _as_double(value: np.floating) -> int:
+    """The bits of a float as those of a double: a signalling NaN stays one."""
+    if isinstance(value, np.float32) and np.isnan(value):
+        bits = int(value.view(np.uint32))
+        return (bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7FFFFF) << 29
+    return int(np.float64(value).view(np.uint64))
