@@ -10,11 +10,11 @@ from stepwell.dialects.core.sizes import Size, evaluated, known, known_sizes, ma
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize.fused_loops import FusedLoops
 from stepwell.passes.bufferize.packing import Lifetime, pack
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.linalg.fused_loops import FusedLoops
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
 from stepwell.passes.linalg.stages import buffer_of, stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops

@@ -14,9 +14,9 @@ from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import GENERIC, Target
-from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.fused_loops import FusedLoops, rounds
 from stepwell.passes.linalg.parallel_rounds import parallel_loops, rounds_of
 from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops

@@ -58,6 +58,66 @@ def import_problems(path: Path) -> list[str]:
     return found
 
 
+NEVER = {
+    "dialects/target": ("dialects/graph", "dialects/sched", "dialects/flow", "dialects/interpreter", "a machine knows no other part"),
+    "dialects/support": ("dialects/graph", "dialects/target", "dialects/sched", "it knows nothing of compilers"),
+    "dialects/core": ("dialects/graph", "dialects/sched", "dialects/target", "the core knows no dialect"),
+    "dialects": ("compiler/importer", "passes", "a dialect knows no front end and no pass"),
+    "passes/framework": ("passes/graph", "passes/schedule", "passes/linalg", "passes/bufferize", "it serves all levels alike"),
+    "passes/graph": (
+        "passes/schedule", "passes/linalg", "passes/graph_to_linalg", "passes/bufferize", "passes/linalg_to_affine", "passes/affine_to_llvm",
+        "the graph level knows no scheduler; levels meet in IR only",
+    ),
+    "passes/linalg": ("passes/schedule", "passes/graph", "passes/bufferize", "passes/linalg_to_affine", "levels meet in IR only"),
+    "passes/schedule": ("passes/graph", "passes/graph_to_linalg", "passes/bufferize", "passes/linalg_to_affine", "levels meet in IR only"),
+    "passes/bufferize": ("passes/graph", "passes/linalg_to_affine", "passes/affine_to_llvm", "bufferisation chooses no loops"),
+    "passes/linalg_to_affine": ("passes/graph", "passes/bufferize", "passes/affine_to_llvm", "levels meet in IR only"),
+    "passes/affine_to_llvm": ("passes/graph", "passes/schedule", "passes/linalg", "passes/bufferize", "levels meet in IR only"),
+    "compiler/importer": ("compiler/driver", "compiler/codegen", "passes/schedule", "passes/graph_to_linalg", "a front end knows no driver"),
+    "compiler/runtime": ("compiler/driver", "compiler/importer", "compiler/codegen", "passes", "the run time knows only what it runs"),
+    "compiler/cache": ("compiler/importer", "compiler/codegen", "compiler/analysis", "passes", "the cache knows no compiler"),
+    "compiler/driver": ("compiler/cli", "compiler/analysis", "compiler/quantizer", "the driver knows no tool that uses it"),
+}
+"""For a folder: those that it never imports, and why. The last entry is the reason."""
+
+
+def never_problems(path: Path) -> list[str]:
+    """What a file imports against `NEVER`."""
+    here, found = relative(path), []
+    for folder, (*others, why) in NEVER.items():
+        if here.startswith(f"{folder}/"):
+            for line, name in imports(path):
+                place = _place(name)
+                found += [f"{here}:{line}: {folder} never imports {other} ({name}): {why}" for other in others if f"{place}/".startswith(f"{other}/")]
+    return found
+
+
+def _place(name: str) -> str:
+    """The path of what is imported from the package, in the checkout."""
+    top, _, rest = name.partition(".")
+    if top != "stepwell":
+        return ""
+    place = rest.replace(".", "/")
+    return place if rest.partition(".")[0] in ("dialects", "passes") else f"compiler/{place}"
+
+
+def test_what_a_room_never_imports():
+    assert not [problem for path in PYTHON_FILES for problem in never_problems(path)]
+
+
+def test_an_import_planted_against_each_rule_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    for number, (folder, other) in enumerate((folder, other) for folder, (*others, _) in NEVER.items() for other in others):
+        module = "stepwell." + other.removeprefix("compiler/").replace("/", ".")
+        file = tmp_path / folder / f"planted_{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"def f():\n    from {module}.any import thing\n")
+        assert any(f":2: {folder} never imports {other} " in problem for problem in never_problems(file)), (folder, other)
+        fine = file.with_name(f"fine_{number}.py")
+        fine.write_text("from stepwell.dialects.support.errors import InputError\nimport numpy\n")
+        assert not never_problems(fine)
+
+
 def test_imports():
     assert len(PYTHON_FILES) > 500
     assert not [problem for path in PYTHON_FILES for problem in import_problems(path)]

@@ -15,11 +15,11 @@ from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_modul
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import IRError, PassError
 from stepwell.driver.pipeline import Pipeline
-from stepwell.passes.bufferize.fused_loops import FusedLoops, Slice
 from stepwell.passes.bufferize.kernels import _pack_chunks
 from stepwell.passes.bufferize.packing import Lifetime
 from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
+from stepwell.passes.linalg.fused_loops import FusedLoops, Slice
 from stepwell.passes.linalg.stages import stages_on_memrefs, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.fuse_loops import FuseLoops
