@@ -103,7 +103,10 @@ class CompileOptions:
             value = getattr(self, entry.name)
             if value is not None or entry.default is not None:
                 check_argument(entry.name, value)
-        find_backend(self.backend).check_target(self.machine)
+        backend = find_backend(self.backend)
+        backend.check_target(self.machine)
+        if self.schedule is not None and not any(level.scheduled for level in backend.path.levels):
+            raise InputError(f"schedule: expected none for backend '{self.backend}': no level of {backend.path} has schedules")
         # Files are read now, so that the compiled content is the one in the key.
         normal: dict[str, Any] = {"disable": _names(self.disable), "keep_f32": _names(self.keep_f32)}
         if self.shapes is not None:

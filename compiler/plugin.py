@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from stepwell.importer.registry import onnx_rule
     from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
     from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
+    from stepwell.passes.framework.levels import Level, LevelPath, register_level
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, pattern
     from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
@@ -152,6 +153,8 @@ _LAZY = {
     "stepwell.dialects.target.numbers": "Caches Pipes Vectors",
     "stepwell.dialects.target.registry": "register_target",
     "stepwell.driver.pipeline": "Pipeline",
+    # Levels of IR
+    "stepwell.passes.framework.levels": "Level LevelPath register_level",
     # Backends, and what they may run IR by
     "stepwell.cache.disk": "Cache",
     "stepwell.dialects.interpreter": "Interpreter meaning signless",
@@ -201,6 +204,8 @@ __all__ = [
     "KeepsFinite",
     "KernelInfo",
     "Layout",
+    "Level",
+    "LevelPath",
     "LinalgBuilder",
     "LoopInfo",
     "Lowered",
@@ -276,6 +281,7 @@ __all__ = [
     "register_backend",
     "register_dialect",
     "register_family",
+    "register_level",
     "register_pass",
     "register_target",
     "scf",

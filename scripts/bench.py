@@ -350,7 +350,7 @@ def prepare(options: argparse.Namespace) -> str | None:
     from stepwell.dialects.target.registry import resolve
     from stepwell.driver.pipeline import Pipeline
     from stepwell.driver.plugins import load_file
-    from stepwell.passes.framework.levels import check_level
+    from stepwell.passes.framework.levels import find_level
 
     try:
         for file in options.load:
@@ -358,7 +358,7 @@ def prepare(options: argparse.Namespace) -> str | None:
         if not runs_here(resolve(options.target)):
             return f"this machine lacks instructions of '{options.target}'"
         if options.level is not None:
-            check_level(options.level)
+            find_level(options.level)
         if options.pipeline:
             Pipeline.of(options.pipeline, options.target)
         if options.schedule:

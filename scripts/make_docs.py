@@ -20,7 +20,7 @@ from stepwell.dialects.graph.base import attribute_names, field_type
 from stepwell.dialects.support.limits import DEFAULT, Limits
 from stepwell.importer.border_spelling import CLASSIFIERS, ENCODERS
 from stepwell.importer.registry import all_rules
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.passes.framework.levels import level_names
 from stepwell.passes.framework.registry import passes
 from stepwell.passes.framework.rewriting import Pattern, PatternPass
 
@@ -86,7 +86,7 @@ def graph_ops() -> str:
 def pass_list() -> str:
     """The passes of ours by level, each with its manual page and options."""
     text = "# Passes\n\n" + NOTE + "Each runs by its name in a pipeline or as a flag of `stepwell-opt`; upstream's passes mix with them.\n"
-    for level in LEVELS:
+    for level in level_names():
         chosen = sorted((n, c) for n, c in passes().items() if c.level == level)
         if not chosen:
             continue

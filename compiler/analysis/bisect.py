@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.analysis.code_faults import bisect_code
 from stepwell.analysis.compare import OutputCheck, compare
-from stepwell.analysis.interpretation import interpret, interpret_module, is_packed
+from stepwell.analysis.interpretation import check_interpretable, interpret, interpret_module, is_packed
 from stepwell.analysis.kernel_launches import callee
 from stepwell.analysis.matching import Values, first_departure
 from stepwell.dialects.core.locations import node_names
@@ -17,13 +17,12 @@ from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.evaluate import Evaluator, NoMeaningError
 from stepwell.dialects.interpreter import Interpreter, signless
-from stepwell.dialects.support.errors import InputError, StepwellError
+from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.origins import line_of
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
 from stepwell.passes.framework.instrumentation import Instrumentation, Instruments
-from stepwell.passes.framework.levels import LEVELS, MEANT
 from stepwell.passes.framework.pipeline import Step
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph_to_linalg.lowerings import lowering_of
@@ -73,11 +72,10 @@ def bisect(
     kernels with the expected results. `tolerance` replaces the one for each dtype, `instrumentation` watches the passes of
     the first half too. Raises InputError for a model below those levels and for inputs that do not fit, and what passes raise.
     """
-    if lowered.level not in MEANT:
-        raise InputError(f"IR at level {lowered.level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
+    check_interpretable(lowered)
     expected = interpret(lowered, inputs)
     points = _Points(lowered)
-    descend(lowered, MEANT[-1], instrumentation=points if instrumentation is None else Instruments(points, instrumentation))
+    descend(lowered, lowered.path.interpretable[-1], instrumentation=points if instrumentation is None else Instruments(points, instrumentation))
     search = _Search(lowered, points, inputs, expected, tolerance)
     found = search.passes()
     return search.culprit(*found) if found is not None else _in_code(lowered, inputs, threads, tolerance)
@@ -174,7 +172,7 @@ class _Search:
         with self.lowered.module.context:
             kernels = self._first_kernel(good, bad, before, after)
             if kernels is not None:
-                return Culprit(places, *kernels, self._of_plugins(good, kernels[0]) if places[-1].stage == LEVELS[2] else "")
+                return Culprit(places, *kernels, self._of_plugins(good, kernels[0]) if places[-1].stage == self.lowered.path.packed else "")
             op = first_departure(before, after)
         if op is None:
             return Culprit(places, "", [], outputs)

@@ -17,20 +17,21 @@ from stepwell.dialects.core.mlir import ops_below
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.interpreter import signless
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
-from stepwell.dialects.support.errors import StepwellError
+from stepwell.dialects.support.errors import InputError, StepwellError
+from stepwell.driver.backends import DEFAULT
 from stepwell.driver.build import build
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend, read_ir
-from stepwell.driver.pipeline import Pipeline, Stage
+from stepwell.driver.pipeline import Pipeline
+from stepwell.driver.stages import Stage
 from stepwell.options import CompileOptions
-from stepwell.passes.framework.levels import LEVELS, MEANT
 from stepwell.passes.framework.pipeline import Element, Step
 from stepwell.passes.framework.registry import find_pass
 from stepwell.passes.framework.runner import PassRunner
 
 Arrays = Mapping[str, np.ndarray]
 FUSED, SCHEDULE = ScheduleInfo.fused.name, ScheduleInfo.nest.name
-BUFFERS, LOOPS = "bufferize", "lower-to-affine"
+BUFFERIZE, LOOPS = "bufferize", "lower-to-affine"
 SCHEDULES = "func.func(assign-schedules)"
 PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
 """Upstream's lowering of structured ops, which ignores schedules and computes scalar by scalar."""
@@ -58,7 +59,10 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
     text = lowered.text()
     meant = [entry for entry in values.entries if entry.op.name == "func.call"]
     names = [callee(entry.op) for entry in meant]
-    descend(lowered, LLVMOnCPU.levels[0])
+    if lowered.options.backend != DEFAULT:
+        text = f"the IR is right at all levels that can be interpreted, and code is searched for backend '{DEFAULT}' only"
+        raise InputError(f"{text}, not for '{lowered.options.backend}'")
+    descend(lowered, LLVMOnCPU.code_levels[0])
     model = build(lowered, threads=threads, cache=False)
     replay = Replay.of(model, inputs, threads)
     rest = iter(range(len(meant)))
@@ -70,7 +74,8 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
         entry = meant[index]
         sources = _compared(replay, launch.sources, entry.operands, "operand", tolerance)
         if not all(check.ok for check in sources):
-            return Fault(launch, sources, *_place(lowered, BUFFERS), "what it reads is not what was computed: memory is shared by what lives at once")
+            note = "what it reads is not what was computed: memory is shared by what lives at once"
+            return Fault(launch, sources, *_place(lowered, BUFFERIZE), note)
         replay.run(place, place + 1)
         results = _compared(replay, launch.destinations, entry.results, "result", tolerance)
         if not all(check.ok for check in results):
@@ -78,7 +83,7 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
     outputs = compare(model.run(dict(inputs)), expected, tolerance)
     if all(check.ok for check in outputs):
         return None
-    return Fault(replay.launches[-1], outputs, *_place(lowered, BUFFERS), "each kernel gives what it should, but not the model")
+    return Fault(replay.launches[-1], outputs, *_place(lowered, BUFFERIZE), "each kernel gives what it should, but not the model")
 
 
 def _read(replay: Replay, operand: Operand, like: Any) -> np.ndarray:
@@ -93,7 +98,7 @@ def _compared(replay: Replay, operands: Sequence[Operand], arrays: Sequence[Any]
 
 def _alone(lowered: Lowered, text: str, kernel: str) -> str:
     """A module whose @main launches one kernel, from the text of the model at the last level that can be interpreted."""
-    copy = read_ir(text, MEANT[-1], lowered.weights, options=_by_itself(lowered))
+    copy = read_ir(text, lowered.path.interpretable[-1], lowered.weights, options=_by_itself(lowered))
     with copy.module.context, copy.module.operation.location:
         isolated(copy.module, kernel)
     return copy.text()
@@ -109,10 +114,10 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
 
     The kernel is compiled alone, each time without one pass, or with upstream's plain loops instead of ours.
     """
-    stages = {level: lowered.pipeline.stage(level) for level in LEVELS[LEVELS.index(MEANT[-1]) + 1 :]}
+    stages = {level: lowered.pipeline.stage(level) for level in lowered.path.between(lowered.path.interpretable[-1], lowered.path.last)}
     whole = _is_right(lowered, text, entry, lowered.pipeline, tolerance)
     if whole:
-        return *_place(lowered, BUFFERS), "the kernel is right by itself, and wrong where the model calls it"
+        return *_place(lowered, BUFFERIZE), "the kernel is right by itself, and wrong where the model calls it"
     for stage, index, pipeline in _without_one(lowered.pipeline, stages):
         if _is_right(lowered, text, entry, pipeline, tolerance):
             return stage.name, stage.numbered(index), "without this pass the kernel is right"
@@ -124,7 +129,7 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
         plain = Stage(stage.name, (*stage.steps[:index], PLAIN_LOOPS, *stage.steps[index + 1 :]), stage.cut)
         if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(FUSED, SCHEDULE)):
             return stage.name, LOOPS, "with plain loops in the place of its schedules the kernel is right"
-    return *_place(lowered, BUFFERS), "no other pass could be left out or replaced such that the kernel is right"
+    return *_place(lowered, BUFFERIZE), "no other pass could be left out or replaced such that the kernel is right"
 
 
 def _without_one(pipeline: Pipeline, stages: Mapping[str, Stage]) -> Iterator[tuple[Stage, int, Pipeline]]:
@@ -155,7 +160,7 @@ def _is_right(
     Attributes `without` which it is to be are taken from its ops, then the passes `first` are run.
     """
     try:
-        alone = read_ir(text, MEANT[-1], WeightTable(), options=_by_itself(lowered))
+        alone = read_ir(text, lowered.path.interpretable[-1], WeightTable(), options=_by_itself(lowered))
         alone.pipeline = pipeline
         for op in ops_below(alone.module.operation):
             for name in without:
@@ -163,7 +168,7 @@ def _is_right(
                     del op.attributes[name]
         if first:
             PassRunner(alone.state).run(alone.module, first)
-        model = build(descend(alone, LLVMOnCPU.levels[0]), threads=1, cache=False)
+        model = build(descend(alone, LLVMOnCPU.code_levels[0]), threads=1, cache=False)
         arrays = [signless(np.asarray(a)) for a in entry.operands[: len(model.inputs)]]
         results = model(*arrays)
     except StepwellError:
@@ -175,5 +180,5 @@ def _is_right(
 
 def _place(lowered: Lowered, name: str) -> tuple[str, str]:
     """The stage of a pass, and its name."""
-    found = next((stage.name for stage in lowered.pipeline.stages for step in stage.steps if step.name == name), LLVMOnCPU.levels[0])
+    found = next((stage.name for stage in lowered.pipeline.stages for step in stage.steps if step.name == name), LLVMOnCPU.code_levels[0])
     return found, name

@@ -21,7 +21,7 @@ from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
-from stepwell.passes.framework.levels import LEVELS, MEANT, check_level
+from stepwell.passes.framework.levels import IMPORTED, find_level
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.model import IndexChecks
@@ -39,15 +39,21 @@ def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None, f64
     of everything below that level. Raises IndexRangeError as native code does, InputError for inputs that do not fit and for a level
     that has no such meaning, and StepwellError, naming op and node, where an op has none.
     """
-    level = check_level(level or lowered.level)
-    if level not in MEANT:
-        raise InputError(f"IR at level {level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
+    level = check_interpretable(lowered, level)
     if level != lowered.level and level not in lowered.snapshots:
         raise InputError(f"the model is at level {lowered.level}, and no snapshot of it at level {level} was kept")
     module: Any = lowered.snapshots[level].opview if level in lowered.snapshots else lowered.module
-    if f64 and level not in LEVELS[:2]:
-        raise InputError(f"IR at level {level} cannot be evaluated in f64; the levels that can are: {', '.join(LEVELS[:2])}")
+    if f64 and not find_level(level).in_f64:
+        raise InputError(f"IR at level {level} cannot be evaluated in f64; the levels that can are: {', '.join(lowered.path.in_f64)}")
     return interpret_module(module, lowered, inputs, evaluator=F64Evaluator if f64 else Evaluator)
+
+
+def check_interpretable(lowered: Lowered, level: str | None = None) -> str:
+    """`level`, by default that of the model. Raises InputError if IR there cannot be interpreted."""
+    level = level or lowered.level
+    if not find_level(level).interpretable:
+        raise InputError(f"IR at level {level} cannot be interpreted; the levels that can are: {', '.join(lowered.path.interpretable)}")
+    return level
 
 
 def interpret_module(
@@ -102,11 +108,9 @@ def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = No
     `outputs` are those of native code. The first step that is not ok is the one whose passes (or code generation) changed what the model
     means. Raises InputError for a model below those levels, and as `interpret`.
     """
-    if lowered.level not in MEANT:
-        raise InputError(f"IR at level {lowered.level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
-    first = lowered.level
-    descend(lowered, MEANT[-1])
-    levels = MEANT[MEANT.index(first) :]
+    first = check_interpretable(lowered)
+    descend(lowered, lowered.path.interpretable[-1])
+    levels = [level for level in lowered.path.since(first) if find_level(level).interpretable]
     meant = {level: interpret(lowered, inputs, level=level) for level in levels}
     found: list[tuple[str, Arrays]] = [*meant.items(), *([(NATIVE, outputs)] if outputs is not None else [])]
     return [Step(above, below, compare(got, expected)) for (above, expected), (below, got) in itertools.pairwise(found)]
@@ -120,5 +124,5 @@ def compare_with_f64(lowered: Lowered, inputs: Arrays, outputs: Arrays) -> list[
     rounds). So it tells rounding from the rest, but not a wrong import or reference from a right one. Holds a widened copy of the
     weights that are in use. Raises InputError for a model whose IR at one of the graph levels is not at hand, and as `interpret`.
     """
-    level = LEVELS[0] if LEVELS[0] in lowered.snapshots else lowered.level
+    level = IMPORTED if IMPORTED in lowered.snapshots else lowered.level
     return compare(outputs, interpret(lowered, inputs, level=level, f64=True), f64=True)

@@ -221,7 +221,7 @@ class KernelBench:
         Schedules of the same text are the same code. Raises what `evaluate` raises.
         """
         lowered = self._read(self._text(self.kernel(kernel), schedule, only=True), WeightTable())
-        descend(lowered, LLVMOnCPU.levels[0], keep=False)
+        descend(lowered, LLVMOnCPU.code_levels[0], keep=False)
         return lowered.text()
 
     def offered(
@@ -350,7 +350,7 @@ class KernelBench:
 
     def _native(self, lowered: Lowered, only: str | None = None) -> _Native:
         """Code for a module at level scheduled: of each function that is not there yet, or of one `only`."""
-        descend(lowered, LLVMOnCPU.levels[0], keep=False)
+        descend(lowered, LLVMOnCPU.code_levels[0], keep=False)
         with lowered.module.context:
             launches = kernel_launches(lowered.module.operation)
         workspace = lowered.info.workspace_bytes

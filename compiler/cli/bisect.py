@@ -8,7 +8,7 @@ from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, 
 from stepwell.cli.display import Progress, print_table, say
 from stepwell.cli.session import Session
 from stepwell.dialects.target.cores import MAX_THREADS
-from stepwell.passes.framework.levels import MEANT
+from stepwell.passes.framework.levels import LevelPath
 
 DESCRIPTION = """Find the pass, then the kernel or op, that makes a model's results differ from the definitions of its ops.
 
@@ -29,9 +29,12 @@ def add_options(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
-    if options.start not in (None, *MEANT):
-        raise UsageError(f"--from {options.start}: expected one of {', '.join(MEANT)}, whose IR has a meaning that can be run")
-    session = Session(options)
+
+    def check_levels(path: LevelPath) -> None:
+        if options.start not in (None, *path.interpretable):
+            raise UsageError(f"--from {options.start}: expected one of {', '.join(path.interpretable)}, whose IR has a meaning that can be run")
+
+    session = Session(options, check_levels)
     from stepwell.analysis.bisect import bisect
     from stepwell.cli.checks import MEASURES, verdict
     from stepwell.cli.inputs import gather

@@ -12,7 +12,7 @@ from stepwell.cli.display import Progress, print_table, say
 from stepwell.cli.session import Session
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import file_names
-from stepwell.passes.framework.levels import LEVELS, MEANT
+from stepwell.passes.framework.levels import IMPORTED
 from stepwell.runtime.infos import tensors_of
 
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
@@ -64,7 +64,7 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
     from stepwell.analysis.bisect import either_is_wrong
     from stepwell.analysis.interpretation import compare_levels
 
-    lowered = session.lower(session.options.start or MEANT[0], {name: array.shape for name, array in inputs.items()})
+    lowered = session.lower(session.options.start or IMPORTED, {name: array.shape for name, array in inputs.items()})
     of_plugins = either_is_wrong(lowered.module.operation)
     with Progress() as progress:
         progress.say("run what the levels mean")
@@ -73,7 +73,7 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
     wrong = [step for step in steps if not step.ok]
     if wrong:
         names = ", ".join(r.name for r in wrong[0].outputs if not r.ok)
-        if of_plugins and wrong[0].below == LEVELS[2]:
+        if of_plugins and wrong[0].below == lowered.path.packed:
             say(f"{of_plugins}\n")
         text = f"the meaning changed between {wrong[0].above} and {wrong[0].below}: outputs {names} (stepwell bisect says in which kernel)"
         say(f"stepwell run: error: {text}", file=sys.stderr)

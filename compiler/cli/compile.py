@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.cli.common import OK, Parser, UsageError, write_text
-from stepwell.cli.compile_options import add_model_options
+from stepwell.cli.compile_options import OTHERS, add_model_options
 from stepwell.cli.display import level_times, plural, quantity, say, seconds
 from stepwell.cli.session import Session, save_ir
 from stepwell.dialects.support.files import write_atomically
 from stepwell.dialects.target.host import host, runs_here
 from stepwell.driver.backends import DEFAULT, find_backend, made_by
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.default_pipelines import CPU_PATH
 
 if TYPE_CHECKING:
     from stepwell.driver.backend import Backend
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Compile a model down to a level and write the result. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
-DEFAULT_EMITS = (*LEVELS, "llvm-ir", "asm", "obj")
+DEFAULT_EMITS = (*CPU_PATH, "llvm-ir", "asm", "obj")
 """What can be written with the default backend, as `emits` gives it: to ask the backend takes much longer than to show help."""
 DEFAULT_FILES = ("obj",)
 """What of that is not text."""
@@ -30,7 +30,7 @@ DEFAULT_FILES = ("obj",)
 def add_options(parser: Parser) -> None:
     """The options of `stepwell compile`."""
     add_model_options(parser)
-    text = f"what to write: {', '.join(DEFAULT_EMITS)}; other backends than {DEFAULT} have others"
+    text = f"what to write: {', '.join(DEFAULT_EMITS)}; {OTHERS}"
     parser.add_argument("--emit", required=True, metavar="LEVEL", help=text)
     parser.add_argument("-o", dest="output", default=STDOUT, metavar="FILE", help="where to write (default: standard output, without weights)")
 
@@ -42,8 +42,9 @@ def run(options: argparse.Namespace) -> int:
     session = Session(options)
     backend: Backend = find_backend(options.backend)
     _check(options, emits(backend), backend.files())
-    lowered = session.lower(options.emit if options.emit in LEVELS else backend.levels[-1])
-    if options.emit in LEVELS:
+    is_level = options.emit in backend.path
+    lowered = session.lower(options.emit if is_level else backend.path.last)
+    if is_level:
         _write_ir(lowered, options.output)
     else:
         data = _artifact(session, lowered, backend, options.emit)
@@ -77,8 +78,7 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
 
 def emits(backend: "Backend") -> tuple[str, ...]:
     """What can be written for a model with a backend: the levels down to the one that code is made from, and the backend's outputs."""
-    levels = LEVELS[: LEVELS.index(backend.levels[-1]) + 1]
-    return (*levels, *backend.translations(), *backend.listings(), *backend.files())
+    return (*backend.path, *backend.translations(), *backend.listings(), *backend.files())
 
 
 def _artifact(session: Session, lowered: "Lowered", backend: "Backend", kind: str) -> str | bytes:

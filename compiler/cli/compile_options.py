@@ -15,8 +15,7 @@ from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.numbers import whole_number
 from stepwell.driver.arguments import PRECISIONS, SPECIALISE
 from stepwell.driver.backends import DEFAULT, backend_names
-from stepwell.driver.default_pipelines import SWITCHES
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.default_pipelines import CPU_PATH, SWITCHES
 
 if TYPE_CHECKING:
     from stepwell.driver.pipeline import Pipeline
@@ -30,11 +29,14 @@ KINDS_OF_DATA = ("usual", "extreme")
 KINDS_HELP = "what random floats are: usual (the default), or extreme: the ends of the type, subnormal numbers, infinities and NaN among them"
 
 
+OTHERS = f"other backends than {DEFAULT} have others"
+
+
 def add_model_options(parser: Parser) -> None:
     """The options of every command that compiles and shows how."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="an ONNX file; with --from a .mlir file")
-    add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
+    add("--from", dest="start", metavar="LEVEL", help=f"go on from IR at a level: {CPU_PATH}; {OTHERS}")
     add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
     add_compile_options(parser)
     add_print_options(parser)

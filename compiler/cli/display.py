@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from stepwell.dialects.support.names import printable, printable_lines
+from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.passes.framework.levels import IMPORTED, LevelPath
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-STAGES = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm", "obj")
 PLAIN_WIDTH = 200  # columns where no terminal says how many there are
 GAP = " " * 3  # between the columns of a table
 
@@ -107,8 +108,9 @@ def level_times(timings: Mapping[str, float]) -> str:
 class Progress:
     """Shows which level is being worked on, on standard error where that is a terminal; use as a context manager."""
 
-    def __init__(self, start: str | None = None) -> None:
-        self.next = STAGES[0 if start is None else STAGES.index(start) + 1]
+    def __init__(self, path: LevelPath = CPU_PATH, start: str | None = None) -> None:
+        self.following: dict[str | None, str] = {None: IMPORTED, **dict(itertools.pairwise((*path, "obj")))}
+        self.next = self.following[start]
         self.status: Status | None = None
 
     def __enter__(self) -> "Progress":
@@ -125,7 +127,7 @@ class Progress:
 
     def level(self, name: str, elapsed: float) -> None:
         """A level was reached; what `stepwell.compile` calls as `on_level`."""
-        self.say(STAGES[min(STAGES.index(name) + 1, len(STAGES) - 1)] if name in STAGES else name)
+        self.say(self.following.get(name, name))
 
     def say(self, what: str) -> None:
         """Show what is being done."""

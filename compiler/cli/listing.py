@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stepwell.dialects.core.mlir import attribute_fields, make_context, operand_fields, registered_dialects, result_fields
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.passes.framework.levels import level_names
 from stepwell.passes.framework.registry import Pass, passes
 from stepwell.passes.framework.upstream import upstream_dialects, upstream_options, upstream_passes, upstream_summary
 
@@ -18,7 +18,7 @@ def passes_text() -> str:
     """All passes: ours by level with docstring and options, upstream's with the operation they run on and their options."""
     ours = passes().values()
     lines = ["Passes of Stepwell, by the level they work on:"]
-    for level in LEVELS:
+    for level in level_names():
         for cls in sorted((c for c in ours if c.level == level), key=lambda c: c.name):
             lines += ["", f"  --{cls.name}  ({level}; on {cls.anchor})", *_wrapped(summary(cls), "      ")]
             lines += [f"      {option}" for option in option_lines(cls)]

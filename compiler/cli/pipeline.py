@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> int:
 
         watcher = Changes()
         with Progress() as progress:
-            lower(options.model, pipeline.stages[-1].name, options=how, on_level=progress.level, instrumentation=watcher)
+            lower(options.model, pipeline.path.last, options=how, on_level=progress.level, instrumentation=watcher)
         entries = iter(watcher.entries)
         measured = {(s, i): next(entries) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
     backend: Backend = find_backend(how.backend)
-    below = f"code from {' or '.join(backend.levels)}: {backend.description}"
-    say(f"backend: {how.backend}, {below}; from {_by(type(backend).__module__)}\n")
+    code = f"code from {' or '.join(backend.code_levels)}: {backend.description}"
+    say(f"backend: {how.backend}, {code}; from {_by(type(backend).__module__)}\nlevels: {backend.path}\n")
     for s, stage in enumerate(pipeline.stages):
         rows = []
         for i, step in enumerate(stage.steps):

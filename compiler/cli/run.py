@@ -2,15 +2,19 @@
 
 import argparse
 import importlib.util
+from functools import partial
 
 from stepwell.cli.common import OK, Parser, UsageError, number
 from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, add_model_options
 from stepwell.cli.session import Session
 from stepwell.dialects.target.cores import MAX_THREADS
-from stepwell.passes.framework.levels import LEVELS, MEANT
+from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.passes.framework.levels import LevelPath
 
 DESCRIPTION = "Compile a model, run it once and show its outputs."
 CHECKS = ("onnxruntime", "reference", "f64", "levels")
+OF_IR = ("levels", "f64")
+"""Those that are made of the IR of the model that is run, so that no other model can be named."""
 SAVED = ".npz"
 POINTS = 8
 """How many combinations of sizes `--sweep` times unless told."""
@@ -32,7 +36,7 @@ def add_options(parser: Parser) -> None:
         "--check", metavar="|".join((*CHECKS, "FILE.npz")),
         help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy, or with those that --save FILE.npz kept of another "
         "run on the same inputs, or with the network evaluated in f64 by our own references (f64), "
-        f"or run every level down to {MEANT[-1]} by what its IR means and say between which two the outputs first "
+        f"or run every level down to {CPU_PATH.interpretable[-1]} by what its IR means and say between which two the outputs first "
         "differ; the status is 1 if they differ. With --from, append the ONNX model: onnxruntime:MODEL.onnx",
     )  # fmt: skip
     add(
@@ -49,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
     against = _parse_check(options)
     _check_sweep(options)
-    session = Session(options)
+    session = Session(options, partial(_check_levels, options, against))
     if options.sweep is not None:
         from stepwell.cli.sweep import sweep
 
@@ -69,19 +73,22 @@ def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
     kind, _, model = options.check.partition(":")
     if kind not in CHECKS:
         raise UsageError(f"--check {options.check}: expected {', '.join(CHECKS)} or a file{SAVED}")
-    if kind == "levels":
-        if model or options.start not in (None, *MEANT):
-            raise UsageError(f"--check {options.check}: expected the model that is run, an ONNX model or IR at {', '.join(MEANT)}")
-        return kind, None
-    if kind == "f64":
-        if model or options.start not in (None, *LEVELS[:2]):
-            raise UsageError(f"--check {options.check}: expected the model that is run, an ONNX model or IR at {', '.join(LEVELS[:2])}")
-        return kind, None
-    if options.start is None:
-        return kind, model or options.model
-    if not model and (kind == "onnxruntime" or options.start not in MEANT):
+    if kind in OF_IR or options.start is not None:
+        return kind, model or None
+    return kind, model or options.model
+
+
+def _check_levels(options: argparse.Namespace, against: tuple[str, str | None] | None, path: LevelPath) -> None:
+    """Raise UsageError if IR at the level of `--from` is not what the kind of check is for."""
+    if against is None:
+        return
+    kind, model = against
+    if kind in OF_IR:
+        levels = path.interpretable if kind == "levels" else path.in_f64
+        if model or options.start not in (None, *levels):
+            raise UsageError(f"--check {options.check}: expected the model that is run, an ONNX model or IR at {', '.join(levels)}")
+    elif model is None and (kind == "onnxruntime" or options.start not in path.interpretable):
         raise UsageError(f"--check {kind} with --from {options.start} needs the ONNX model: --check {kind}:MODEL.onnx")
-    return kind, model or None
 
 
 def _check_sweep(options: argparse.Namespace) -> None:

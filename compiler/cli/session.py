@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from stepwell.cli.display import Progress, say
 from stepwell.cli.printing import printer, printing
 from stepwell.codegen.forks import allow_forks
 from stepwell.dialects.support.errors import IRError, ModelError
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.backends import path_of
+from stepwell.passes.framework.levels import IMPORTED, LevelPath, find_level
 
 if TYPE_CHECKING:
     from stepwell.analysis.explain import Explanation
@@ -33,16 +34,21 @@ class Session:
     """One command's compilation, with the instrumentation that its options ask for."""
 
     options: argparse.Namespace
+    check_levels: Callable[[LevelPath], None] = lambda path: None
+    """A further check of the options, given the levels of the backend; plugins may add some. Raises UsageError."""
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
         self._check()
-        if not are_there_plugins(self.options):
-            check_compile_options(self.options)
+        plugins = are_there_plugins(self.options)
+        if not plugins:
+            self._check_names()
         if common.is_program:
             watch_for_crashes("stepwell")
             allow_forks()  # before plugins, which may start threads
-        load_plugins(self.options)
+        if plugins:
+            load_plugins(self.options)
+            self._check_names()
         self.how = compile_options(self.options)
         self.told = _explanation() if self.options.explain is not None else None
 
@@ -52,14 +58,27 @@ class Session:
             raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
             raise UsageError("--weights goes with --from LEVEL: an ONNX model has its own")
-        if self.options.start is None and self.options.model.endswith(".mlir"):
-            raise UsageError(f"{self.options.model}: say at which level this IR is, with --from {'|'.join(LEVELS)}")
+
+    def _check_names(self) -> None:
+        """Raise UsageError for what plugins may have a say in: names of targets, backends and levels."""
+        check_compile_options(self.options)
+        path, start = self.path, self.options.start
+        if start is None and self.options.model.endswith(".mlir"):
+            raise UsageError(f"{self.options.model}: say at which level this IR is, with --from {'|'.join(path)}")
+        if start is not None and start not in path:
+            raise UsageError(f"--from {start}: expected one of the levels of backend {self.options.backend}: {path}")
+        self.check_levels(path)
+
+    @property
+    def path(self) -> LevelPath:
+        """The levels of the backend."""
+        return path_of(self.options.backend)
 
     @contextmanager
     def watched(self) -> "Iterator[Instrumentation | None]":
         """Progress on screen while the block runs, and the instrumentation that was asked for, if any; the report of passes at the end."""
         if not self.watches:
-            with Progress(self.options.start) as self.progress:
+            with Progress(self.path, self.options.start) as self.progress:
                 yield None
             return
         from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, Statistics  # here, because they load the bindings
@@ -72,7 +91,7 @@ class Session:
         if self.options.dump_ir is not None:
             parts.append(DumpIR(self.options.dump_ir, flags=self._flags()))
         try:
-            with Progress(self.options.start) as self.progress:
+            with Progress(self.path, self.options.start) as self.progress:
                 yield Instruments(*parts)
         finally:
             if self.options.time_passes:
@@ -85,7 +104,7 @@ class Session:
         from stepwell.passes.framework.instrumentation import Flags
 
         def run(level: str) -> str:
-            return run_flags(self.options, schedule=LEVELS.index(level) < LEVELS.index("scheduled"))
+            return run_flags(self.options, schedule=not find_level(level).scheduled)
 
         return Flags(command_flags(self.options), run)
 
@@ -105,10 +124,9 @@ class Session:
         """The model at a level, with `shapes` for inputs where more is known than from `--shape`. Raises UsageError if `--from` names a lower one."""
         from stepwell.driver.lowering import descend, lower
 
-        if self.options.start is not None:
-            first, last = LEVELS.index(self.options.start), LEVELS.index(level)
-            if last < first:
-                raise UsageError(f"--emit {level} lies above --from {self.options.start}: models are only lowered")
+        start = self.options.start
+        if start is not None and level not in self.path.since(start):
+            raise UsageError(f"--emit {level} lies above --from {start}: models are only lowered")
         with self.watched() as instrumentation:
             if self.options.start is None:
                 how = replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})})
@@ -121,7 +139,7 @@ class Session:
 
         if self.options.start is not None:
             return self.read()
-        return lower(self.options.model, LEVELS[0], options=replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})}))
+        return lower(self.options.model, IMPORTED, options=replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})}))
 
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel | BorderModel":
         """Code for the model; `cache` is whether it, or its kernels, may be what was compiled before."""
@@ -140,7 +158,7 @@ class Session:
         """Native code for a model at one of the levels that it is made from."""
         from stepwell.driver.build import build
 
-        with Progress(lowered.level) as progress:
+        with Progress(lowered.path, lowered.level) as progress:
             return build(lowered, threads=threads, cache=cache, on_level=progress.level)
 
     def artifact(self, lowered: "Lowered") -> "Artifact":
@@ -148,7 +166,7 @@ class Session:
         from stepwell.cache.disk import chosen_cache
         from stepwell.driver.build import make_artifact
 
-        with Progress(lowered.level) as progress:
+        with Progress(lowered.path, lowered.level) as progress:
             return make_artifact(lowered, chosen_cache(True), progress.level)
 
     def read(self) -> "Lowered":

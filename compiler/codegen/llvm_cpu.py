@@ -14,10 +14,9 @@ from stepwell.dialects.target.host import runs_here
 from stepwell.driver.artifact import Artifact
 from stepwell.driver.backend import Backend, Code
 from stepwell.driver.backends import DEFAULT, register_backend
-from stepwell.driver.default_pipelines import CPU, WITH_OPENMP
+from stepwell.driver.default_pipelines import CPU, CPU_PATH, WITH_OPENMP
 from stepwell.driver.general import Sized
 from stepwell.driver.plugins import of_code_generation
-from stepwell.passes.framework.levels import LEVELS
 from stepwell.runtime.executable import Executable, NativeExecutable
 from stepwell.runtime.infos import boxed_results
 from stepwell.runtime.loader import load
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 class LLVMOnCPU(Backend):
     """Code generation starts at the level llvm, or at affine: then each function is lowered separately, in parallel processes."""
 
-    levels = LEVELS[-2:]
+    path = CPU_PATH
+    code_levels = ("affine", "llvm")
     description = "machine code by LLVM for the CPU"
 
     def pipeline(self, target: "str | Target") -> str:
@@ -58,10 +58,10 @@ class LLVMOnCPU(Backend):
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
         """What the objects of a model are compiled from, one for each function."""
         from stepwell.codegen.objects import split_module
-        from stepwell.driver.pipeline import grouped
+        from stepwell.driver.stages import grouped
         from stepwell.passes.framework.runner import PassRunner
 
-        pipeline, level = "", self.levels[-1]
+        pipeline, level = "", self.path.last
         runner = PassRunner(lowered.state, optimistic=True)
         if lowered.level != level:
             stage = lowered.pipeline.stage(level)

@@ -16,7 +16,7 @@ from stepwell.dialects.target.cores import thread_count
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.registry import check_name
 from stepwell.driver.backends import check_backend
-from stepwell.passes.framework.levels import check_level
+from stepwell.passes.framework.levels import find_level
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -247,7 +247,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "limits": _limits,
     **dict.fromkeys(("inputs", "outputs", "values"), _arrays),
     **dict.fromkeys(("cache", "libm", "strict", "keep", "same_names", "same_data_sizes", "f64"), _flag),
-    **dict.fromkeys(("level", "to_level"), lambda name, value: check_level(value)),
+    **dict.fromkeys(("level", "to_level"), lambda name, value: find_level(value)),
 }
 """The check for each parameter. None passes where it is the default."""
 

@@ -10,6 +10,7 @@ from stepwell.dialects.target.description import Target
 from stepwell.driver.artifact import Artifact
 from stepwell.driver.default_pipelines import CPU
 from stepwell.driver.general import Sized
+from stepwell.passes.framework.levels import LevelPath
 from stepwell.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -35,31 +36,34 @@ class Code:
 class Backend:
     """Pipeline, code generation, loading and execution. One instance serves all models, in several threads at once.
 
-    A backend must be deterministic in model, options and machine, since its output is cached. Weights lie in one arena (at level linalg, the
+    A backend must be deterministic in model, options and machine, since its output is cached. Weights lie in one arena (on tensors, the
     last argument of `@main`), which the driver packs, stores and reads for every backend.
     """
 
     name: ClassVar[str]
-    levels: ClassVar[Sequence[str]]
-    """The levels that code can be generated from, highest first, all at linalg or below. Pipelines end at the last of them."""
+    path: ClassVar[LevelPath]
+    """The levels that a model goes through; code can be generated from the last, at which weights lie in an arena."""
+    code_levels: ClassVar[Sequence[str]] = ()
+    """The levels of `path` that code can be generated from, highest first; by default only the last. A model is lowered to the first, or to the last
+    if its passes are watched."""
     description: ClassVar[str] = ""
     """A one-line description."""
 
     def pipeline(self, target: "str | Target") -> str:
-        """The text of the default pipeline; stages below the last of `levels` do not run."""
+        """The text of the default pipeline: a stage for each level of `path` but the first. Stages of other levels are left out."""
         return CPU
 
     def check_target(self, target: "str | Target") -> None:
         """Raise InputError for a machine that the backend does not support."""
 
     def prepare(self, kernels: int) -> None:
-        """Start slow preparations for generating the code of a model with so many kernels, in parallel with the passes below graph-opt."""
+        """Start slow preparations for generating the code of a model with so many kernels, in parallel with the passes behind outlining."""
 
     def generate(self, lowered: "Lowered", store: "Cache | None", reached: Callable[[], None]) -> Code:
-        """Code for a model at one of `levels`, whose module may be used up.
+        """Code for a model at one of `code_levels`, whose module may be used up.
 
         `store` is the cache, for backends that store parts of the code themselves; the driver stores the rest. A backend that lowers a model further
-        itself calls `reached` at the last of its levels. Raises CodegenError, naming the function, for what it cannot translate.
+        itself calls `reached` at the last level. Raises CodegenError, naming the function, for what it cannot translate.
         """
         raise NotImplementedError
 
@@ -75,7 +79,7 @@ class Backend:
         return None
 
     def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":
-        """Texts generated from a model at the last of `levels`, by their names for `--emit` and `CompiledModel.ir`."""
+        """Texts generated from a model at the last level, by their names for `--emit` and `CompiledModel.ir`."""
         return {}
 
     def listings(self) -> Mapping[str, Callable[[Artifact], str]]:
@@ -83,5 +87,5 @@ class Backend:
         return {}
 
     def files(self) -> "Mapping[str, Callable[[Lowered], bytes]]":
-        """Files generated from a model at the last of `levels`, for `--emit`."""
+        """Files generated from a model at the last level, for `--emit`."""
         return {}

@@ -86,7 +86,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
 
     def at_the_last_level() -> None:
         nonlocal clock
-        reached(lowered, backend.levels[-1], clock(), on_level)
+        reached(lowered, backend.path.last, clock(), on_level)
         clock = stopwatch()
 
     info, places = lowered.info, arena_places(lowered.weights, lowered.info.arena)

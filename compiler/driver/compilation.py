@@ -36,7 +36,7 @@ from stepwell.driver.otherwise import Otherwise
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions, Source
-from stepwell.passes.framework.levels import LEVELS, OUTLINED, PACKED
+from stepwell.passes.framework.levels import IMPORTED
 from stepwell.runtime.infos import Shape, TensorInfo
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import WeightPool
@@ -101,7 +101,7 @@ def _assembled(
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """The model that runs what was made."""
     request, store, made, timings = found
-    snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
+    snapshots = Snapshots(IMPORTED, request.start, options.backend).by_level()
     is_late = isinstance(made, Artifact) and made.late is not None
     otherwise = Otherwise(partial(_broadcast, origin, options, threads, cache, pool)) if is_late and options.same_data_sizes else None
     if isinstance(made, Artifact) and made.general is None:
@@ -152,7 +152,7 @@ def _bound(
         request, _, made, timings = _made(origin, own, cache, on_level, instrumentation)
     if isinstance(made, Signature) or made.general is None:
         return None
-    snapshots = Snapshots(LEVELS[0], request.start, own.backend).by_level()
+    snapshots = Snapshots(IMPORTED, request.start, own.backend).by_level()
     return assemble_general(made, threads=threads, snapshots=snapshots, timings=timings, pool=pool)
 
 
@@ -280,23 +280,23 @@ class _Request:
         except NeedsError as error:
             return self._needing(error)
         if on_level is not None:
-            on_level(LEVELS[0], seconds)
+            on_level(IMPORTED, seconds)
         digests = self._check(imported)
         free = imported.is_general
         if free and self.options.specialise != "never":
             self._check_schedules()
         if free and self.options.specialise == "always":
-            return self._signature(imported), {LEVELS[0]: seconds}, digests
+            return self._signature(imported), {IMPORTED: seconds}, digests
         lowered = start(imported, self.options, passes, seconds)
         try:
             with assumptions() as more, for_all_sizes() if free else nullcontext():
-                descend(lowered, OUTLINED, keep=False, on_level=on_level, instrumentation=instrumentation)
+                descend(lowered, lowered.path.outlined, keep=False, on_level=on_level, instrumentation=instrumentation)
                 kernels = sum(KernelInfo(function).is_kernel for function in functions(lowered.module.operation))
                 find_backend(self.options.backend).prepare(kernels)
-                descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
+                descend(lowered, lowered.path.packed, keep=False, on_level=on_level, instrumentation=instrumentation)
             lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
             packing = start_packing(lowered, store if keep_weights else None)
-            last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
+            last = code_level(self.options, IMPORTED, watched=instrumentation is not None)
             with for_all_sizes() if free else nullcontext():
                 descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
             artifact = make_artifact(lowered, store, on_level, packing)
@@ -331,7 +331,7 @@ class _Request:
         self._check_schedules()
         digests = self._check(error, error.unread)
         made = Signature(error.inputs, error.outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape, error.border)
-        return made, {LEVELS[0]: 0.0}, digests
+        return made, {IMPORTED: 0.0}, digests
 
     def _check_schedules(self) -> None:
         schedules = self.options.schedules

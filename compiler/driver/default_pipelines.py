@@ -1,4 +1,9 @@
-"""The default pipelines: the stages and passes that a model goes through, as text that `Pipeline.parse` reads."""
+"""The default pipelines: the levels that a model goes through, and the passes of each stage as text that `Pipeline.parse` reads."""
+
+from stepwell.passes.framework.levels import LevelPath
+
+CPU_PATH = LevelPath("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
+"""The levels on the way to machine code for the CPU."""
 
 CPU = """
 graph-opt(

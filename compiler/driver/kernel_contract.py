@@ -11,11 +11,11 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import InferenceError
+from stepwell.passes.framework.levels import Level, find_level
 from stepwell.passes.framework.registry import converting_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import STRUCTURED
 
-CHECKED = ("graph-opt", "linalg", "scheduled", "affine")
 SHOWN = 8  # problems shown in one message
 _DIALECTS = ("linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched", "ub")
 _LINALG = (*STRUCTURED, "linalg.yield", "linalg.index")
@@ -25,12 +25,13 @@ _END = "func.return"
 def kernel_problems(module: ir.Operation, level: str) -> list[str]:
     """The violations in the kernels of a module at `level`, a line each, naming kernel, op and node.
 
-    Above `affine` it checks ops; from there on, and in loops, only signatures, since a walk would take too long.
+    On tensors it checks ops; on buffers, and in loops, only signatures, since a walk would take too long.
     """
-    if level not in CHECKED:
+    record = find_level(level)
+    if not record.outlined or not record.checked:
         return []
     kernels = [function for function in functions(module) if KernelInfo(function).is_kernel]
-    return [f"kernel @{kernel.sym_name.value}{problem}" for kernel in kernels for problem in _problems(kernel, level)]
+    return [f"kernel @{kernel.sym_name.value}{problem}" for kernel in kernels for problem in _problems(kernel, record)]
 
 
 def summed_up(problems: list[str]) -> str:
@@ -39,12 +40,12 @@ def summed_up(problems: list[str]) -> str:
     return "; ".join([*problems[:SHOWN], *more])
 
 
-def _problems(kernel: Any, level: str) -> Iterator[str]:
+def _problems(kernel: Any, level: Level) -> Iterator[str]:
     blocks = list(kernel.regions[0].blocks)
     ends = [block.operations[len(block.operations) - 1].operation.name for block in blocks if len(block.operations)]
     if len(blocks) != 1 or ends != [_END]:
         yield f" must be one block that ends in {_END}"
-    elif level == "affine":
+    elif level.buffers:
         yield from _memory_signature(kernel)
     else:
         signature = list(_tensor_signature(kernel, level))
@@ -57,7 +58,7 @@ def _problems(kernel: Any, level: str) -> Iterator[str]:
                 yield f": '{op.name}' of {nodes_text(op.location)} {problem}"
 
 
-def _tensor_signature(kernel: Any, level: str) -> Iterator[str]:
+def _tensor_signature(kernel: Any, level: Level) -> Iterator[str]:
     """Problems with the types of a kernel in destination-passing style on tensors."""
     inputs, results = list(kernel.type.inputs), list(kernel.type.results)
     named = KernelInfo(kernel).sizes
@@ -71,8 +72,8 @@ def _tensor_signature(kernel: Any, level: str) -> Iterator[str]:
             return
         if None in found.shape and not _is_named(kind, number, named):
             yield f": argument {number} must have a static shape, or one whose sizes have names, got {kind}"
-        if level != CHECKED[0] and found.dtype.startswith("ui"):
-            yield f": argument {number} must be signless, got {kind}: below {CHECKED[0]} ops say whether an integer has a sign, types do not"
+        if level.arena and found.dtype.startswith("ui"):
+            yield f": argument {number} must be signless, got {kind}: at level {level.name} ops say whether an integer has a sign, types do not"
     if not results:
         yield " must return at least one tensor"
     elif inputs[len(inputs) - len(results) :] != results or len(inputs) < len(results):
@@ -101,25 +102,25 @@ def _memory_signature(kernel: Any) -> Iterator[str]:
         yield f" has {len(inputs)} arguments, fewer than its {info.results} destinations and its scratch"
 
 
-def _op_problem(op: ir.Operation, level: str, destinations: set[ir.Value], ours: set[str]) -> str | None:
+def _op_problem(op: ir.Operation, level: Level, destinations: set[ir.Value], ours: set[str]) -> str | None:
     """The reason for which an op must not be in a kernel at `level`; None if it may."""
     dialect = op.name.partition(".")[0]
-    if op.name == _END or (dialect in _DIALECTS and dialect != "linalg"):
+    if op.name == _END or dialect in level.dialects or (dialect in _DIALECTS and dialect != "linalg"):
         return None
     if dialect == "linalg":
         if op.name not in _LINALG:
             return "has no schedules and no loops: write it as linalg.generic (pass linalg-generalize-named-ops)"
-        if level == "scheduled" and op.name in STRUCTURED and not ScheduleInfo(op).is_scheduled:
+        if level.scheduled and op.name in STRUCTURED and not ScheduleInfo(op).is_scheduled:
             return f"has no schedule: the attribute '{ScheduleInfo.nest.name}' is missing (pass assign-schedules)"
         return None
     if dialect not in ours:
-        return f"must not be in a kernel at level {level}"
-    if level == CHECKED[0]:
+        return f"must not be in a kernel at level {level.name}"
+    if not level.arena:
         return _graph_problem(op, destinations)
     passes = converting_pass(op.name)
     if passes is not None:
-        return f"is left at level {level}, although pass '{passes.name}' says that it converts it: does the pass have a place in the pipeline?"
-    return f"is left at level {level}: it needs a lowering, or a pass on level linalg that converts it"
+        return f"is left at level {level.name}, although pass '{passes.name}' says that it converts it: does the pass have a place in the pipeline?"
+    return f"is left at level {level.name}: it needs a lowering, or a pass on level linalg that converts it"
 
 
 def _graph_problem(op: ir.Operation, destinations: set[ir.Value]) -> str | None:

@@ -15,11 +15,9 @@ from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import register_check, wrong
 from stepwell.driver.pipeline import Pipeline
 from stepwell.options import CompileOptions
-from stepwell.passes.framework.levels import LEVELS, PACKED
+from stepwell.passes.framework.levels import LevelPath, find_level
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import find_function
-
-BUFFERS = "affine"  # from this level on, @main takes buffers for its results and a workspace
 
 
 @dataclass
@@ -42,6 +40,11 @@ class Lowered:
     """Snapshots of the module at each level passed so far."""
 
     @property
+    def path(self) -> LevelPath:
+        """The levels that the pipeline takes the model through."""
+        return self.pipeline.path
+
+    @property
     def target(self) -> Target:
         """The machine that the model is compiled for."""
         return self.state.machine
@@ -62,10 +65,9 @@ def check_main(lowered: Lowered) -> None:
     hidden = widths(info.checks)
     sides = [[_plain(t) for _, t in side] for side in (info.inputs, info.outputs)]
     sides[1] += [f"{n} elements of i64" for n in hidden]
-    place = LEVELS.index(lowered.level)
-    buffers = place >= LEVELS.index(BUFFERS)
-    weights = [_ARENA] * ((place >= LEVELS.index(PACKED)) + buffers)  # and the workspace
-    expected = ([*sides[0], *sides[1], *weights], []) if buffers else ([*sides[0], *weights], sides[1])
+    level = find_level(lowered.level)
+    weights = [_ARENA] * (level.arena + level.buffers)  # and the workspace
+    expected = ([*sides[0], *sides[1], *weights], []) if level.buffers else ([*sides[0], *weights], sides[1])
     for verb, want, types in zip(("take", "return"), expected, (kind.inputs, kind.results), strict=True):
         got = [_as(description, t) for description, t in zip(want, types, strict=False)]
         if len(types) != len(want) or got != want:

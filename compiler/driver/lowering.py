@@ -18,7 +18,7 @@ from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.all_sizes import for_all_sizes
 from stepwell.driver.arguments import checked
-from stepwell.driver.backends import find_backend
+from stepwell.driver.backends import check_on_path, find_backend
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.lowered import Lowered, check_main, derive_signature
 from stepwell.driver.pairs import check_pairs
@@ -26,7 +26,7 @@ from stepwell.driver.pipeline import Pipeline
 from stepwell.driver.plugins import load_installed
 from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.instrumentation import stopwatch
-from stepwell.passes.framework.levels import LEVELS, check_level, levels_between
+from stepwell.passes.framework.levels import IMPORTED, find_level
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import Instrumentation, PassRunner
 from stepwell.runtime.infos import TensorInfo
@@ -47,16 +47,16 @@ def lower(
     Free dimensions must be given, unless `specialise` is "never".
     """
     options = CompileOptions.of(options, given, "lower")
-    check_level(to_level)
+    check_on_path(to_level, options.backend)
     passes = options.passes()
     with assumptions() as assumed:
         imported, seconds = import_source(source, options)
         free = [name for name, t in imported.inputs if not t.is_static]
-        if (free or any(imported.elements)) and to_level != "graph" and options.specialise != "never":
+        if (free or any(imported.elements)) and to_level != IMPORTED and options.specialise != "never":
             text = f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes"
             raise ModelError(f"{text}, or a program for all sizes be asked for with specialise='never'")
         if on_level is not None:
-            on_level("graph", seconds)
+            on_level(IMPORTED, seconds)
         with for_all_sizes() if free else nullcontext():
             lowered = descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
     lowered.assumptions = assumed
@@ -70,16 +70,16 @@ def read_ir(
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
     If the IR names a target (`target.description`), that is used; asking for another is an IRError.
-    `options` and its fields apply to the remaining levels: a `schedule` is for IR above the level `scheduled`, and `shapes` and `values`
+    `options` and its fields apply to the remaining levels: a `schedule` is for IR without schedules, and `shapes` and `values`
     are not accepted, since IR has its own.
     """
     options = CompileOptions.of(options, given, "read_ir")
-    check_level(level)
+    check_on_path(level, options.backend)
     for field, said in (("shapes", options.shapes), ("values", options.values)):
         if said:
             raise InputError(f"{field}: expected none for IR, which has its own")
     schedules = options.schedules
-    if schedules is not None and LEVELS.index(level) >= LEVELS.index("scheduled"):
+    if schedules is not None and find_level(level).scheduled:
         raise InputError(f"{schedules.name}: IR at level {level} has its schedules already; edit them there")
     load_installed()
     passes = options.passes()
@@ -87,7 +87,7 @@ def read_ir(
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
         target = target_asked_for(module, options.target, name) or resolve(options.machine)
-        if level != LEVELS[0]:
+        if level != IMPORTED:
             TargetInfo(module).target = target
         state = PassState(weights=weights, target=target, schedules=schedules, budget=Budget(options.limits, weights.nbytes))
         lowered = Lowered(module, level, weights, state, options, passes)
@@ -99,7 +99,7 @@ def read_ir(
         problems = kernel_problems(module.operation, level)
         if problems:
             raise IRError(f"{name}: {summed_up(problems)} (docs/kernels.md)", details=problems)
-        if level != LEVELS[-1]:  # there, @main may take each argument separately or all packed into one
+        if find_level(level).checked:
             check_main(lowered)
         lowered.snapshots[level] = module.operation.clone()
     return lowered
@@ -117,13 +117,12 @@ def target_asked_for(module: ir.Module, asked: str | Target | None, name: str) -
 def code_level(options: CompileOptions, level: str, *, watched: bool) -> str:
     """The level to which the driver lowers a model at `level` before its backend generates code: the last one if passes are watched.
 
-    Raises InputError if `level` is below all levels of the backend.
+    Raises InputError if `level` is not one of the backend's.
     """
-    levels: Sequence[str] = find_backend(options.backend).levels
-    below = [candidate for candidate in levels if LEVELS.index(candidate) >= LEVELS.index(level)]
-    if not below:
-        raise InputError(f"backend '{options.backend}' makes code from {' or '.join(levels)}; the model is at level {level} already")
-    return below[-1] if watched else below[0]
+    backend = find_backend(options.backend)
+    below = backend.path.since(check_on_path(level, options.backend))
+    starts = [start for start in backend.code_levels if start in below]  # the last level is always one
+    return starts[-1] if watched else starts[0]
 
 
 @checked
@@ -133,7 +132,7 @@ def descend(
     """Lower a model further, level by level; returns it. `keep` says whether to take a snapshot of each level."""
     runner = PassRunner(lowered.state, instrumentation=instrumentation, optimistic=True)
     with lowered.module.context, ir.Location.file("model.onnx", 1, 1):
-        for level in levels_between(lowered.level, to_level):
+        for level in lowered.path.between(lowered.level, to_level):
             clock = stopwatch()
             runner.run(lowered.module, lowered.pipeline.stage(level).text, level=level)
             problems = kernel_problems(lowered.module.operation, level) if foreign(lowered, level) else []
@@ -149,7 +148,7 @@ def descend(
 
 def foreign(lowered: Lowered, level: str) -> bool:
     """Whether a plugin or an edited stage may have changed the IR of a level."""
-    return bool(extending_modules()) or lowered.pipeline.stage(level) != Pipeline.default(lowered.target).stage(level)
+    return bool(extending_modules()) or lowered.pipeline.stage(level) != Pipeline.default(lowered.target, lowered.options.backend).stage(level)
 
 
 def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | None) -> None:
@@ -207,7 +206,7 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
 def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
     """An imported model at the topmost level."""
     state = PassState(weights=imported.weights, target=resolve(options.machine), schedules=options.schedules, budget=imported.budget)
-    lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, options, passes, {"graph": seconds}, border=imported.border)
+    lowered = Lowered(imported.module, IMPORTED, imported.weights, state, options, passes, {IMPORTED: seconds}, border=imported.border)
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs
         hints = {**usual_sizes(imported.inputs), **(options.size_hints or {})}
@@ -218,5 +217,5 @@ def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, 
             pairs = check_pairs(options.bind, takers, givers)
             numbers = [{info.name: number for number, info in enumerate(side)} for side in (takers, givers)]
             lowered.info.bound = [(numbers[0][taker], numbers[1][giver]) for taker, giver in pairs.items()]
-        lowered.snapshots["graph"] = imported.module.operation.clone()
+        lowered.snapshots[IMPORTED] = imported.module.operation.clone()
     return lowered

@@ -5,7 +5,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 
 from stepwell.dialects.support.errors import InputError, PipelineError, shown
@@ -15,50 +14,15 @@ from stepwell.dialects.support.numbers import whole_number
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
-from stepwell.driver.backends import DEFAULT, find_backend
-from stepwell.passes.framework.levels import LEVELS, levels_between
+from stepwell.driver.backends import DEFAULT, backend_names, find_backend, path_of
+from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.driver.stages import PER_FUNCTION, Stage, parsed_stage
+from stepwell.passes.framework.levels import IMPORTED, LevelPath, level_names
 from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, find_pass, passes
 from stepwell.passes.framework.upstream import close_names, did_you_mean, upstream_passes
 
-PER_FUNCTION = "per-function"
-"""The group in a stage's text whose passes run on each function separately."""
 _PLACE = re.compile(r"(?:(?P<stage>[\w-]+)/)?(?P<name>[^/#{}(),\s]+)(?:#(?P<number>\d+))?")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The passes that take a module from the level above to the one that the stage is named after."""
-
-    name: str
-    steps: tuple[Step, ...]
-    cut: int | None = None
-    """The first step that runs on each function separately, in a module of its own, in parallel; None if there is none."""
-
-    @property
-    def whole(self) -> tuple[Step, ...]:
-        """The steps that see the whole module."""
-        return self.steps[: self.cut]
-
-    @property
-    def per_function(self) -> tuple[Step, ...]:
-        """The steps that run on each function separately."""
-        return () if self.cut is None else self.steps[self.cut :]
-
-    def numbered(self, index: int) -> str:
-        """The name of a step, with its number, from 1, if it occurs several times in the stage."""
-        names = [step.name for step in self.steps]
-        number = f"#{names[: index + 1].count(names[index])}" if names.count(names[index]) > 1 else ""
-        return names[index] + number
-
-    @cached_property
-    def text(self) -> str:
-        """The passes in MLIR's pipeline syntax, without the cut."""
-        return grouped(self.steps)
-
-    def __str__(self) -> str:
-        parts = [grouped(self.whole), f"{PER_FUNCTION}({grouped(self.per_function)})" if self.cut is not None else ""]
-        return f"{self.name}({','.join(filter(None, parts))})"
 
 
 @dataclass(frozen=True)
@@ -81,48 +45,45 @@ class Pipeline:
         self.name = name
 
     @staticmethod
-    def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline", last: str = LEVELS[-1]) -> "Pipeline":
+    def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline", path: LevelPath = CPU_PATH) -> "Pipeline":
         """Parse a pipeline: `graph-opt(…),linalg(…),…,llvm(…,per-function(…))`; lines that begin with `//` are comments.
 
-        Missing stages are taken from `base`. The pipeline ends at the level `last`, or with a base where that ends.
+        Missing stages are taken from `base`. The pipeline has the stages of `path`, or those of the base.
         Raises PipelineError, naming what is unknown, in a wrong stage or missing.
         """
         if not isinstance(text, str):
             raise InputError(f"{name}: expected text, got {shown(text)}")
+        path = path if base is None else base.path
         given: dict[str, Stage] = {}
         try:
             for element in parse_pipeline(_uncommented(text)):
-                stage = _stage(element)
+                stage = parsed_stage(element, path.stages)
                 if stage.name in given:
                     raise PipelineError(f"stage '{stage.name}' is given twice")
                 given[stage.name] = stage
         except PipelineError as error:
             raise PipelineError(f"{name}: {error.args[0]}") from None
         known = {stage.name: stage for stage in base.stages} if base is not None else {}
-        levels = list(known) or levels_between(LEVELS[0], last)
-        missing = [level for level in levels if level not in given and level not in known]
+        missing = [level for level in path.stages if level not in given and level not in known]
         if missing:
             raise PipelineError(f"{name}: expected a stage for each level, there is none for {', '.join(missing)}")
-        below = [level for level in given if level not in levels]
-        if below:
-            raise PipelineError(f"{name}: stage '{below[0]}' cannot be in it: code is made from the level {levels[-1]}")
-        pipeline = Pipeline([given.get(level) or known[level] for level in levels], name)
         for stage in given.values():
             for step in stage.steps:
-                _check(step, stage.name, name)
-        return pipeline
+                _check(step, stage.name, path, name)
+        return Pipeline([given.get(level) or known[level] for level in path.stages], name)
 
     @staticmethod
     @checked
     def default(target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
         """The default pipeline for a target and a backend, including plugins' passes that have a place in it.
 
-        Raises PipelineError if one of these cannot be placed.
+        Raises PipelineError if the backend has no stage for one of its levels, or if one of these passes cannot be placed.
         """
         made = find_backend(backend)
-        pipeline = _parsed(made.pipeline(target), "default pipeline")
-        levels = [LEVELS[0], *(stage.name for stage in pipeline.stages)]
-        return pipeline.with_placed({name: cls for name, cls in passes().items() if cls.level in levels}).until(made.levels[-1], backend)
+        given = _parsed(made.pipeline(target), "default pipeline")
+        classes = {name: cls for name, cls in passes().items() if cls.level in made.path}
+        elsewhere = _placed_elsewhere(classes, given, made.path)
+        return given._along(made.path, backend).with_placed({name: cls for name, cls in classes.items() if name not in elsewhere})
 
     @staticmethod
     @checked
@@ -132,7 +93,7 @@ class Pipeline:
         A string is a file name unless it contains a parenthesis. Raises PipelineError and InputError.
         """
         if isinstance(given, Pipeline):
-            return given.until(find_backend(backend).levels[-1], backend)
+            return given.for_backend(backend)
         text, name = pipeline_text(given)
         return Pipeline.parse(text, base=Pipeline.default(target, backend), name=name)
 
@@ -172,12 +133,25 @@ class Pipeline:
                 return stage
         raise InputError(f"no stage reaches the level {shown(level)}; the stages are: {', '.join(s.name for s in self.stages)}")
 
-    def until(self, level: str, backend: str = DEFAULT) -> "Pipeline":
-        """This pipeline cut off below a level, from which a backend generates code. Raises PipelineError if it ends above that level."""
-        names = [stage.name for stage in self.stages]
-        if level not in names:
-            raise PipelineError(f"{self.name}: it ends at the level {names[-1]}, and backend '{backend}' makes code from {level}")
-        return self if names[-1] == level else Pipeline(self.stages[: names.index(level) + 1], self.name)
+    @cached_property
+    def path(self) -> LevelPath:
+        """The levels that its stages lead through."""
+        return LevelPath(IMPORTED, *(stage.name for stage in self.stages))
+
+    def for_backend(self, backend: str) -> "Pipeline":
+        """This pipeline down to the level from which a backend generates code. Raises PipelineError if it leads another way."""
+        path = path_of(backend)
+        if not self.path.begins_with(path):
+            raise PipelineError(f"{self.name}: it goes through {self.path}, and backend '{backend}' through {path}")
+        return self._along(path, backend)
+
+    def _along(self, path: LevelPath, backend: str) -> "Pipeline":
+        """The stages that lead to the levels of `path`, in its order. Raises PipelineError if one is missing."""
+        known = {stage.name: stage for stage in self.stages}
+        missing = [level for level in path.stages if level not in known]
+        if missing:
+            raise PipelineError(f"{self.name}: backend '{backend}' goes through {path}, and there is no stage for {', '.join(missing)}")
+        return self if path.stages == tuple(known) else Pipeline([known[level] for level in path.stages], self.name)
 
     def find(self, name: str) -> Place:
         """The place of the pass `name`. Raises PipelineError unless there is exactly one."""
@@ -185,8 +159,9 @@ class Pipeline:
         if found is None:
             raise PipelineError(f"expected the place of a pass, as in fold-constants, linalg/canonicalize or canonicalize#2, got {shown(name)}")
         wanted, number = found["stage"], found["number"]
-        if wanted is not None and wanted not in LEVELS[1:]:
-            raise PipelineError(f"'{name}': there is no stage '{wanted}'; the stages are: {', '.join(LEVELS[1:])}")
+        stages = [stage.name for stage in self.stages]
+        if wanted is not None and wanted not in stages:
+            raise PipelineError(f"'{name}': there is no stage '{wanted}'; the stages are: {', '.join(stages)}")
         places = [p for p, stage, step in self._places() if step.name == found["name"] and wanted in (None, stage.name)]
         if number is not None:
             place = whole_number(number) or 0
@@ -306,7 +281,7 @@ class Pipeline:
         old = self.stages[near.stage]
         new = flatten(_anchored(parse_pipeline(text)))
         for step in new:
-            _check(step, old.name, self.name)
+            _check(step, old.name, self.path, self.name)
         cut = old.cut if old.cut is None or near.index >= old.cut else old.cut + len(new) - (end - start)
         changed = Stage(old.name, (*old.steps[:start], *new, *old.steps[end:]), cut)
         return Pipeline([changed if stage is old else stage for stage in self.stages], self.name)
@@ -334,12 +309,40 @@ def expanded(elements: Sequence[Element], target: "str | Target" = "host") -> li
     """Replace stages by their passes; a stage name that stands alone means the passes of the default stage."""
     found: list[Element] = []
     for element in elements:
-        if element.name in LEVELS[1:]:
-            stage = Pipeline.default(target).stage(element.name) if element.nested is None else _stage(element)
+        if element.name in _all_stages():
+            stage = _default_stage(element.name, target) if element.nested is None else parsed_stage(element, _all_stages())
             found += parse_pipeline(stage.text)
         else:
             found.append(element)
     return found
+
+
+def _all_stages() -> list[str]:
+    """The names of the stages of all paths."""
+    return [level for level in level_names() if level != IMPORTED]
+
+
+def _default_stage(level: str, target: "str | Target") -> Stage:
+    """The default stage that leads to a level, for the first backend that goes there."""
+    backend = next((name for name in backend_names() if level in path_of(name)), DEFAULT)
+    return Pipeline.default(target, backend).stage(level)
+
+
+def _placed_elsewhere(classes: Mapping[str, type[Pass]], given: Pipeline, path: LevelPath) -> set[str]:
+    """The names of the passes whose place, directly or next to another of them, is in a stage that `path` does not have."""
+
+    def is_elsewhere(neighbour: str) -> bool:
+        try:
+            return given.stages[given.find(neighbour).stage].name not in path
+        except PipelineError:
+            return False
+
+    found: set[str] = set()
+    while True:
+        more = {n for n, cls in classes.items() for place in (cls.after, cls.before) if place is not None and (place in found or is_elsewhere(place))}
+        if more <= found:
+            return found
+        found |= more
 
 
 def pipeline_text(source: "str | os.PathLike[str]") -> tuple[str, str]:
@@ -353,33 +356,11 @@ def pipeline_text(source: "str | os.PathLike[str]") -> tuple[str, str]:
 
 @cache
 def _parsed(text: str, name: str) -> Pipeline:
-    return Pipeline([_stage(element) for element in parse_pipeline(_uncommented(text))], name)
+    return Pipeline([parsed_stage(element, _all_stages()) for element in parse_pipeline(_uncommented(text))], name)
 
 
 def _uncommented(text: str) -> str:
     return re.sub(r"(?m)^\s*//.*$", "", text)
-
-
-def grouped(steps: Sequence[Step]) -> str:
-    """The text of steps; adjacent steps on the same kind of operation share one pair of parentheses."""
-    parts = []
-    for path, group in groupby(steps, key=lambda step: step.path):
-        inner = ",".join(str(step.element) for step in group)
-        parts.append("".join(f"{name}(" for name in path) + inner + ")" * len(path))
-    return ",".join(parts)
-
-
-def _stage(element: Element) -> Stage:
-    if element.nested is None or element.name not in LEVELS[1:]:
-        got = f"'{element}'" if len(str(element)) < 50 else f"'{element.name}(…)'"
-        raise PipelineError(f"expected stages with passes, as in graph-opt(fold-constants,…), got {got}; the stages are: {', '.join(LEVELS[1:])}")
-    cuts = [i for i, inner in enumerate(element.nested) if inner.name == PER_FUNCTION and inner.nested is not None]
-    if not cuts:
-        return Stage(element.name, tuple(flatten(element.nested)))
-    if element.name != LEVELS[-1] or cuts != [len(element.nested) - 1]:
-        raise PipelineError(f"stage '{element.name}': {PER_FUNCTION}(…) is expected once, as the end of the stage '{LEVELS[-1]}'")
-    whole, alone = flatten(element.nested[:-1]), flatten(element.nested[-1].nested or ())
-    return Stage(element.name, (*whole, *alone), len(whole))
 
 
 def _anchored(elements: Sequence[Element]) -> list[Element]:
@@ -392,19 +373,19 @@ def _anchored(elements: Sequence[Element]) -> list[Element]:
     return found
 
 
-def _check(step: Step, stage: str, name: str) -> None:
+def _check(step: Step, stage: str, path: LevelPath, name: str) -> None:
     """Raise PipelineError for a step that does not exist, has wrong options or works on IR of another level."""
     cls = find_pass(step.name)
     if cls is None:
         if step.name not in upstream_passes():
             raise PipelineError(f"{name}, stage {stage}: there is no pass '{step.name}'{did_you_mean(step.name)}")
         return
-    above = LEVELS[LEVELS.index(stage) - 1]
+    above = path.above(stage)
     if cls.level not in (above, stage):
-        stages = [level for level in LEVELS[1:] if cls.level in (level, LEVELS[LEVELS.index(level) - 1])]
+        stages = [level for level in path.stages if cls.level in (level, path.above(level))]
         raise PipelineError(
             f"{name}: pass '{step.name}' works on IR at level {cls.level} and cannot stand in stage {stage}, whose IR is at {above} or {stage}; "
-            f"it can in {' or '.join(stages)}"
+            f"it can in {' or '.join(stages) or 'none'}"
         )
     cls.with_options({option: plain_value(value) for option, value in step.element.options.items()})
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.backends import find_backend
-from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
     from stepwell.driver.lowered import Lowered
@@ -17,7 +16,7 @@ class Snapshots:
 
     def __init__(self, first: str, start: "Callable[[], Lowered]", backend: str) -> None:
         self.backend = find_backend(backend)
-        self.levels = LEVELS[LEVELS.index(first) : LEVELS.index(self.backend.levels[-1]) + 1]
+        self.levels = self.backend.path.since(first)
         self._start = start
         self._lowered: Lowered | None = None
         self._lock = Lock()

@@ -18,6 +18,7 @@ from stepwell.plugin import (
     Code,
     Executable,
     Interpreter,
+    LevelPath,
     Lowered,
     func,
     functions,
@@ -32,7 +33,7 @@ from stepwell.plugin import (
 class NumpyBackend(Backend):
     """IR is code: kept as text, loaded by MLIR's parser, run by the meaning of each op."""
 
-    levels = ("scheduled",)
+    path = LevelPath("graph", "graph-opt", "linalg", "scheduled")
     description = "numpy, op by op: slow and exact"
 
     def generate(self, lowered: Lowered, store: Cache | None, reached: Callable[[], None]) -> Code:

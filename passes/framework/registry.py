@@ -16,7 +16,7 @@ from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.framework.decisions import Decisions, NoMatch
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.passes.framework.levels import find_level, level_names
 from stepwell.passes.framework.upstream_names import NAMES
 
 
@@ -138,8 +138,8 @@ def register_pass(
     `linalg/canonicalize`, `fold-constants#3`); with both, it comes right behind the first. `stepwell pipeline` shows it there.
     `converts` are the classes of dialects, or of single ops, that the pass converts inside kernels (docs/kernels.md).
     """
-    if level not in LEVELS:
-        raise PipelineError(f"pass '{name}': level must be one of {', '.join(LEVELS)}, got '{level}'")
+    if level not in level_names():
+        raise PipelineError(f"pass '{name}': level must be one of {', '.join(level_names())}, got '{level}'")
 
     def add(cls: P) -> P:
         known = _PASSES.get(name)
@@ -153,7 +153,7 @@ def register_pass(
         if not set(cls.relaxed) <= set(cls.switches):
             raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be switches of it: {', '.join(cls.switches) or 'it has none'}")
         _PASSES[name] = cls
-        extension(cls, code_generation=level in LEVELS[-2:])  # what runs in the last step
+        extension(cls, code_generation=find_level(level).buffers)  # it may run on each function separately, in code generation
         return cls
 
     return add

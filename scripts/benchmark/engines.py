@@ -51,15 +51,15 @@ def load(job: Job) -> Engine:
 def last_ir(of: Contestant, file: str, shapes: Mapping[str, tuple[int, ...]], level: str | None) -> str:
     """The IR of a model that machine code is made from, as a variant of stepwell has it: the same text is the same code."""
     import stepwell
-    from stepwell.passes.framework.levels import LEVELS
+    from stepwell.driver.default_pipelines import CPU_PATH
 
     if level is None:
-        return str(stepwell.lower(file, LEVELS[-1], shapes=dict(shapes) or None, **_how(of)).module)
+        return str(stepwell.lower(file, CPU_PATH.last, shapes=dict(shapes) or None, **_how(of)).module)
     from stepwell.cli.files import read_text, read_weights
     from stepwell.driver.lowering import descend
 
     weights, _ = read_weights(file, None)
-    return str(descend(stepwell.read_ir(read_text(file), level, weights, name=file, **_how(of)), LEVELS[-1]).module)
+    return str(descend(stepwell.read_ir(read_text(file), level, weights, name=file, **_how(of)), CPU_PATH.last).module)
 
 
 def _how(of: Contestant) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from stepwell.dialects.core.index_checks import IndexCheck, decoded
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import IndexRangeError, IRError, ModelError
 from stepwell.driver.build import compile_ir
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.default_pipelines import CPU_PATH
 
 RANDOM = np.random.default_rng(11)
 FLOAT, I32, I64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
@@ -177,7 +177,7 @@ def test_free_dimensions_and_the_cache() -> None:
     assert shared.widths == [1, 1]
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", CPU_PATH)
 def test_going_on_from_each_level(level: str) -> None:
     source = two_gathers()
     lowered = stepwell.lower(source, level, shapes={"i": (3,), "k": (3,)})

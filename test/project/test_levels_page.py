@@ -16,8 +16,8 @@ from stepwell.dialects.core.carried import Carried, carriers
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.target.registry import resolve
+from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.framework.instrumentation import Instrumentation
-from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.pipeline import Step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ class Row:
 
     def is_at(self, level: str) -> bool:
         """Whether IR of that level may have it."""
-        return self.until != INSIDE and LEVELS.index(self.first) <= LEVELS.index(level) <= LEVELS.index(self.until)
+        return self.until != INSIDE and level in CPU_PATH.since(self.first) and self.until in CPU_PATH.since(level)
 
 
 def linked(cell: str) -> tuple[Path, ...]:
@@ -65,8 +65,8 @@ def test_the_page_lists_the_attributes_of_the_code() -> None:
     said = {(row.name, row.python) for row in rows()}
     assert said == there
     assert len(said) == len(rows()), "each once"
-    assert {row.first for row in rows()} <= set(LEVELS)
-    assert {row.until for row in rows()} <= {INSIDE, *LEVELS}
+    assert {row.first for row in rows()} <= set(CPU_PATH)
+    assert {row.until for row in rows()} <= {INSIDE, *CPU_PATH}
 
 
 SETS = {  # how else a field is set than by an assignment to it
@@ -172,20 +172,20 @@ BOUND: dict[str, Any] = {"specialise": "never", "bind": {"past": "present"}}
 @cache
 def texts() -> dict[str, list[str]]:
     """IR of each level."""
-    lowered = stepwell.lower(everything(), LEVELS[-1], target=replace(resolve("x86-64-v3"), cores=2))
+    lowered = stepwell.lower(everything(), CPU_PATH.last, target=replace(resolve("x86-64-v3"), cores=2))
     found = {level: [str(snapshot)] for level, snapshot in lowered.snapshots.items()}
-    general = stepwell.lower(free(), LEVELS[-1], specialise="never", size_hints={"n": 8})
+    general = stepwell.lower(free(), CPU_PATH.last, specialise="never", size_hints={"n": 8})
     for level, snapshot in general.snapshots.items():
         found[level].append(str(snapshot))
-    for level, snapshot in stepwell.lower(batched(), LEVELS[-1], specialise="never", target="x86-64-v3").snapshots.items():
+    for level, snapshot in stepwell.lower(batched(), CPU_PATH.last, specialise="never", target="x86-64-v3").snapshots.items():
         found[level].append(str(snapshot))
-    for level, snapshot in stepwell.lower(deep(), LEVELS[-1], target="x86-64-v3").snapshots.items():
+    for level, snapshot in stepwell.lower(deep(), CPU_PATH.last, target="x86-64-v3").snapshots.items():
         found[level].append(str(snapshot))
-    for level, snapshot in stepwell.lower(controlled(), LEVELS[-1]).snapshots.items():
+    for level, snapshot in stepwell.lower(controlled(), CPU_PATH.last).snapshots.items():
         found[level].append(str(snapshot))
-    for level, snapshot in stepwell.lower(kept(), LEVELS[-1], **BOUND).snapshots.items():
+    for level, snapshot in stepwell.lower(kept(), CPU_PATH.last, **BOUND).snapshots.items():
         found[level].append(str(snapshot))
-    found[LEVELS[0]].append(stepwell.lower(unresolved(), LEVELS[0]).text())
+    found["graph"].append(stepwell.lower(unresolved(), "graph").text())
     return found
 
 
@@ -194,12 +194,12 @@ def names_in(text: str) -> set[str]:
     return set(re.findall(r'(?<![\w.#"@%])((?:stepwell|sched|target)\.\w+)(?= = |[,}])', text))
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", CPU_PATH)
 def test_the_ir_of_each_level_has_the_attributes_that_the_page_says(level: str) -> None:
     assert names_in("".join(texts()[level])) == {row.name for row in rows() if row.is_at(level)}
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", CPU_PATH)
 def test_what_is_written_is_sound(level: str) -> None:
     for text in texts()[level]:
         parse_module(text, context())

@@ -1,5 +1,6 @@
 """Every level has a meaning that can be run: the levels agree with each other and with native code, and a fault shows between two of them."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from stepwell import IndexRangeError, InputError, StepwellError, compare_levels,
 from stepwell.analysis.interpretation import NATIVE, Step
 from stepwell.dialects.interpreter import MEANINGS
 from stepwell.driver import lowering
-from stepwell.passes.framework.levels import LEVELS, MEANT
+from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.graph.simplification.simplify_algebra import SimplifyAlgebra
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
 from stepwell.passes.schedule.assign_schedules import AssignSchedules
@@ -99,7 +100,7 @@ def steps(example: Example, **options: Any) -> list[Step]:
 @pytest.mark.parametrize("example", [convolution, attention, integers, empty, loops, digits], ids=lambda e: e.__name__)
 def test_all_levels_agree_with_native_code(example: Example) -> None:
     found = steps(example)
-    assert [(s.above, s.below) for s in found] == list(zip(MEANT, [*MEANT[1:], NATIVE], strict=True))
+    assert [(s.above, s.below) for s in found] == list(itertools.pairwise([*CPU_PATH.interpretable, NATIVE]))
     assert all(step.ok for step in found), [str(o) for s in found for o in s.outputs]
 
 
@@ -140,7 +141,7 @@ def test_a_fault_of_native_code_shows_at_the_last_step() -> None:
 def test_one_function_for_every_level() -> None:
     proto, inputs = integers()
     lowered = lowering.lower(proto, "affine")
-    results = [interpret(lowered, inputs, level=level) for level in MEANT]
+    results = [interpret(lowered, inputs, level=level) for level in CPU_PATH.interpretable]
     for result in results:
         assert {name: a.dtype for name, a in result.items()} == {name: a.dtype for name, a in results[0].items()}
         for name, array in result.items():
@@ -177,14 +178,14 @@ def test_an_op_without_a_meaning_is_named_with_its_node() -> None:
 
 
 def test_levels_are_those_above_memory() -> None:
-    assert LEVELS[: LEVELS.index("affine")] == MEANT
+    assert CPU_PATH.interpretable == ("graph", "graph-opt", "linalg", "scheduled")
 
 
 def test_indices_out_of_range_raise_at_every_level() -> None:
     proto = model([node("Gather", ["x", "i"], axis=1)], {"x": floats(2, 3), "i": ints(0, 1)}, {"y": floats(2, 2)})
     lowered = lowering.lower(proto, "scheduled")
     good, bad = ({"x": floats(2, 3), "i": ints(-3, last)} for last in (2, 3))
-    for level in MEANT:
+    for level in CPU_PATH.interpretable:
         np.testing.assert_array_equal(interpret(lowered, good, level=level)["y"], good["x"][:, [0, 2]])
         with pytest.raises(IndexRangeError, match=r"index 3.* is out of range for .* of size 3"):
             interpret(lowered, bad, level=level)

@@ -66,7 +66,7 @@ def test_a_layout_rule_must_say_why_not(tmp_path: Path) -> None:
 
 def an_op(infer: str = "x", reference: str = "x", more: str = "") -> str:
     """A plugin with an op whose functions give these."""
-    head = "from stepwell.plugin import *\nfrom stepwell.plugin import Backend, Code, Fusion, Scalars, register_backend\n"
+    head = "from stepwell.plugin import *\nfrom stepwell.plugin import Backend, Code, Fusion, LevelPath, Scalars, register_backend\n"
     text = OPS.replace("        return x\n", f"        return {infer}\n\n    @staticmethod\n    def reference(x):\n        return {reference}\n")
     return head + text.replace("    x: Operand\n", f"    {more}\n    x: Operand\n" if more else "    x: Operand\n")
 
@@ -77,7 +77,7 @@ BACKEND = """
 @register_backend('odd')
 class Odd(Backend):
     'Odd.'
-    levels = ('affine',)
+    path = LevelPath('graph', 'graph-opt', 'linalg', 'scheduled', 'affine')
 
     def generate(self, lowered, store, reached):
         return {}

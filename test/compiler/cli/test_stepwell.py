@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import stepwell
 from stepwell.cli.main import main as stepwell_command
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.default_pipelines import CPU_PATH
 
 SHAPE = ("--shape", "image=1x1x8x8")
 
@@ -126,7 +126,7 @@ class TestRun:
 
 
 class TestLevels:
-    @pytest.mark.parametrize("level", LEVELS)
+    @pytest.mark.parametrize("level", CPU_PATH)
     def test_going_on_from_a_level_gives_the_same_numbers(self, commands: Commands, direct: np.ndarray, tmp_path: Path, level: str) -> None:
         file = tmp_path / "digits.mlir"
         ended = commands.stepwell("compile", DIGITS, *SHAPE, "--emit", level, "-o", file)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,9 @@ from stepwell.driver import backends
 from stepwell.driver.backend import Backend
 from stepwell.driver.plugins import load_file
 from stepwell.options import CompileOptions
+from stepwell.passes.framework import levels, registry
+from stepwell.passes.framework.levels import LevelPath
+from stepwell.passes.framework.registry import Pass, register_pass
 
 PLUGIN = Path(__file__).resolve().parents[3] / "examples" / "plugins" / "numpy_backend.py"
 RANDOM = np.random.default_rng(5)
@@ -87,20 +89,20 @@ def test_errors_are_the_same() -> None:
 def test_levels_and_pipeline_end_where_code_is_made() -> None:
     pipeline = stepwell.Pipeline.default(backend="numpy")
     assert [stage.name for stage in pipeline.stages] == ["graph-opt", "linalg", "scheduled"]
-    assert stepwell.Pipeline.default().until("scheduled") == pipeline
+    assert stepwell.Pipeline.default().for_backend("numpy") == pipeline
     longer = stepwell.Pipeline.default().remove("pack-matmul")
-    assert CompileOptions(backend="numpy", pipeline=longer).passes() == longer.until("scheduled")
-    with pytest.raises(PipelineError, match="it ends at the level scheduled, and backend 'llvm' makes code from llvm"):
+    assert CompileOptions(backend="numpy", pipeline=longer).passes() == longer.for_backend("numpy")
+    with pytest.raises(PipelineError, match=r"it goes through .*, linalg, scheduled, and backend 'llvm' through graph, .*, affine, llvm$"):
         CompileOptions(pipeline=pipeline).passes()
-    with pytest.raises(PipelineError, match=r"stage 'llvm' cannot be in it: code is made from the level scheduled"):
+    with pytest.raises(PipelineError, match=r"expected stages .*, got 'llvm\(cse\)'; the stages are: graph-opt, linalg, scheduled$"):
         CompileOptions(backend="numpy", pipeline="llvm(cse)")
-    with pytest.raises(InputError, match="no stage reaches the level 'affine'; the stages are: graph-opt, linalg, scheduled"):
+    with pytest.raises(InputError, match="backend 'numpy' has no level 'affine'; it goes through graph, graph-opt, linalg, scheduled"):
         stepwell.lower(network(), "affine", shapes={"x": X.shape}, backend="numpy")
     model = stepwell.compile(network(), shapes={"x": X.shape}, backend="numpy")
     with pytest.raises(InputError, match=r"unknown level 'asm'; known: graph, graph-opt, linalg, scheduled$"):
         model.ir("asm")
     lowered = stepwell.lower(network(), "affine", shapes={"x": X.shape})
-    with pytest.raises(InputError, match="backend 'numpy' makes code from scheduled; the model is at level affine already"):
+    with pytest.raises(InputError, match="backend 'numpy' has no level 'affine'; it goes through graph"):
         stepwell.compile_ir(lowered.text(), "affine", lowered.weights, backend="numpy")
 
 
@@ -141,6 +143,7 @@ def test_the_command_runs_and_shows_it(capsys: pytest.CaptureFixture[str], tmp_p
     assert " ok" in capsys.readouterr().out
     assert command(["pipeline", *plugin]) == 0
     shown = capsys.readouterr().out
+    assert shown.splitlines()[1] == "levels: graph, graph-opt, linalg, scheduled"
     assert shown.startswith("backend: numpy, code from scheduled: numpy, op by op: slow and exact; from ")
     assert str(PLUGIN) in shown.splitlines()[0]
     assert "to scheduled" in shown
@@ -150,8 +153,26 @@ def test_the_command_runs_and_shows_it(capsys: pytest.CaptureFixture[str], tmp_p
     assert command(["run", str(ir), "--from", "linalg", *plugin, "--check", f"onnxruntime:{tmp_path / 'net.onnx'}"]) == 0
 
 
+def test_passes_that_have_a_place_on_another_path_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_PASSES", registry.passes())
+    for name, after in (("there", "assign-schedules"), ("beside", "there"), ("here", "pack-weights")):
+        register_pass(name, level="linalg", after=after)(type("Own", (Pass,), {"__qualname__": name}))
+    backends.register_backend("part")(Part)
+    assert [name for name in ("there", "beside", "here") if name in stepwell.Pipeline.default().text] == ["there", "beside", "here"]
+    assert [name for name in ("there", "beside", "here") if name in stepwell.Pipeline.default(backend="part").text] == ["here"]
+
+
+def test_a_backend_must_lead_to_each_of_its_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "_REGISTERED", dict(levels._REGISTERED))
+    levels.register_level(levels.Level("own", outlined=True, arena=True))
+    backends.register_backend("own")(type("Own", (Backend,), {"path": LevelPath("graph", "graph-opt", "linalg", "own")}))
+    text = "default pipeline: backend 'own' goes through graph, graph-opt, linalg, own, and there is no stage for own"
+    with pytest.raises(PipelineError, match=text):
+        stepwell.Pipeline.default(backend="own")
+
+
 class Part(Backend):
-    levels: Sequence[str] = ("linalg",)
+    path = LevelPath("graph", "graph-opt", "linalg")
 
     def check_target(self, target: object) -> None:
         if target != "host":
@@ -164,8 +185,15 @@ def test_registering() -> None:
     backends.register_backend("part")(Part)
     with pytest.raises(InputError, match="backend 'part' is already there"):
         backends.register_backend("part")(type("Other", (Part,), {}))
-    for levels in ((), ("graph-opt",), ("scheduled", "linalg"), ("asm",)):
-        with pytest.raises(InputError, match="expected levels to make code from, among linalg, scheduled, affine, llvm, highest first"):
-            backends.register_backend("wrong")(type("Wrong", (Backend,), {"levels": levels}))
+    assert Part.code_levels == ("linalg",)
+    path = LevelPath("graph", "graph-opt", "linalg", "scheduled")
+    for given in (("graph-opt", "scheduled"), ("scheduled", "linalg"), ("linalg",), ("asm",)):
+        with pytest.raises(InputError, match=r"expected code_levels among .* with an arena \(linalg, scheduled\), down to the last, highest first"):
+            backends.register_backend("wrong")(type("Wrong", (Backend,), {"path": path, "code_levels": given}))
+    with pytest.raises(InputError, match=r"expected code_levels among .* with an arena \(none\), down to the last, highest first; got graph-opt"):
+        backends.register_backend("wrong")(type("Wrong", (Backend,), {"path": LevelPath("graph", "graph-opt")}))
+    for wrong in ({}, {"path": ("graph", "graph-opt", "linalg")}):
+        with pytest.raises(InputError, match="backend 'wrong': expected a LevelPath as path, got "):
+            backends.register_backend("wrong")(type("Wrong", (Backend,), wrong))
     with pytest.raises(InputError, match="this backend makes code for the host"):
         CompileOptions(backend="part", target="x86-64-v2")

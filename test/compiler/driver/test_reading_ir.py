@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.default_pipelines import CPU_PATH
 
 
 def lowered(level: str) -> stepwell.Lowered:
@@ -21,13 +21,13 @@ def lowered(level: str) -> stepwell.Lowered:
     return stepwell.lower(model, level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", CPU_PATH)
 def test_what_was_written_is_read(level: str) -> None:
     written = lowered(level)
     assert stepwell.read_ir(written.text(), level, written.weights).level == level
 
 
-@every("level", LEVELS[:-1])
+@every("level", [level for level in CPU_PATH if level != CPU_PATH.last])
 @every(
     ("old", "new"),
     [

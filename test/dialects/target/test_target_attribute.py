@@ -14,7 +14,7 @@ from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.support.errors import IRError
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve, target_names
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.default_pipelines import CPU_PATH
 
 NARROW_AND_WIDE = ("x86-64-v2", "x86-64-v4")
 
@@ -63,9 +63,9 @@ def test_what_describes_no_machine(change: dict[str, str], message: str) -> None
 
 
 def test_the_levels_that_say_it() -> None:
-    lowered = stepwell.lower(network(), LEVELS[-1], target="x86-64-v2")
+    lowered = stepwell.lower(network(), CPU_PATH.last, target="x86-64-v2")
     said = {level: TargetInfo(op).target for level, op in lowered.snapshots.items()}
-    assert said == {"graph": None, **dict.fromkeys(LEVELS[1:], resolve("x86-64-v2"))}
+    assert said == {"graph": None, **dict.fromkeys(CPU_PATH.stages, resolve("x86-64-v2"))}
 
 
 def test_ir_goes_on_for_its_own_machine() -> None:

@@ -15,7 +15,7 @@ from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.target.registry import resolve
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.framework.registry import PassState, passes
 from stepwell.passes.framework.runner import PassRunner
 
@@ -59,9 +59,9 @@ def flow() -> bytes:
 def levels_of(which: str) -> dict[str, tuple[str, WeightTable]]:
     """A model's IR at each level, with its weights."""
     source, shapes = (flow(), None) if which == "flow" else (str(DIGITS), {"image": (1, 1, 8, 8)})
-    lowered = stepwell.lower(source, LEVELS[-1], shapes=shapes, target=TARGET)
+    lowered = stepwell.lower(source, CPU_PATH.last, shapes=shapes, target=TARGET)
     modules = {**lowered.snapshots, lowered.level: lowered.module.operation}
-    return {level: (modules[level].get_asm(enable_debug_info=True), lowered.weights) for level in LEVELS}
+    return {level: (modules[level].get_asm(enable_debug_info=True), lowered.weights) for level in CPU_PATH}
 
 
 def complaint(name: str, text: str, weights: WeightTable) -> str:

@@ -17,8 +17,8 @@ from stepwell.analysis.interpretation import interpret
 from stepwell.dialects.support.errors import StepwellError, UnsupportedError
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
+from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.importer import import_model
-from stepwell.passes.framework.levels import MEANT
 
 THREADS = (1, 2)
 Finding = dict[str, str]
@@ -99,14 +99,14 @@ def between(case: Case, limits: Limits) -> str:
     """Between which levels the meaning changes."""
     try:
         lowered = lowering.lower(case.model, "scheduled", target=case.target, disable=case.disable, strict=case.strict)
-        for above, level in itertools.pairwise(MEANT):
+        for above, level in itertools.pairwise(CPU_PATH.interpretable):
             with np.errstate(all="ignore"):
                 problem = limits.problem(interpret(lowered, case.inputs, level=level))
             if problem:
                 return f"the meaning changed between {above} and {level} ({problem})"
     except StepwellError as error:
         return f"the levels cannot be interpreted: {error}"
-    return f"every level down to {MEANT[-1]} is right: the fault is below"
+    return f"every level down to {CPU_PATH.interpretable[-1]} is right: the fault is below"
 
 
 def against_onnxruntime(model: onnx.ModelProto, case: Case, limits: Limits) -> list[Finding]:
