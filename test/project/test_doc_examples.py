@@ -34,6 +34,7 @@ MEASURED = (".venv/bin/python examples/schedules/steps.py",)
 # Snippets of Python that quote a file; the others are run.
 QUOTES = {
     ("README.md", "class SoftShrinkOp"): "examples/plugins/op.py",
+    ("backends.md", "register_level"): "examples/plugins/own_level.py",
     ("kernels.md", "@register_dialect"): "examples/plugins/own_dialect.py",
     ("layouts.md", "@layout_rule"): "examples/plugins/layout_rule.py",
     ("vector-math.md", "@expands"): "passes/affine_to_llvm/vector_math/exponential.py",

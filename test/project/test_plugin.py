@@ -20,6 +20,7 @@ from op_cases import with_cases
 
 import stepwell
 from stepwell import plugin
+from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.driver.plugins import load_file
 
 
@@ -73,7 +74,8 @@ def test_an_example_runs(example: Path) -> None:
 
 
 WITH = {  # beside --load, what an example needs to be used by a command
-    "own_pass": ("--insert-after", "pack-matmul=round-sums{bits=8}"), "numpy_backend": ("--backend", "numpy"), "target": ("--target", "small-core"),
+    "own_pass": ("--insert-after", "pack-matmul=round-sums{bits=8}"), "numpy_backend": ("--backend", "numpy"), "own_level": ("--backend", "einsum"),
+    "target": ("--target", "small-core"),
 }  # fmt: skip
 OPS = {"SoftShrink": "op", "PixelNorm": "layout_rule", "MuLaw": "own_dialect", "MovingAverage": "own_dialect"}
 """The operators that the examples add."""
@@ -166,7 +168,7 @@ def test_there_is_an_example_of_each_thing_that_one_may_add() -> None:
     """By the name that each is made with. docs/architecture.md points to them."""
     made_with = (
         "GraphOp", "onnx_rule", "lowering", "pattern", "register_pass", "register_dialect", "layout_rule", "schedule", "intrinsic",
-        "register_target", "register_backend",
+        "register_target", "register_backend", "register_level",
     )  # fmt: skip
     texts = [example.read_text() for example in EXAMPLES]
     assert [name for name in made_with if not any(f"@{name}" in text or f"{name}(" in text or f"({name}," in text for text in texts)] == []
@@ -235,6 +237,81 @@ def test_an_op_with_a_layout_rule_stays_in_the_layout(channels: int) -> None:
     text = graph_opt(model, "x86-64-v3")
     assert text.count('"graph.transpose"') == 1  # that of the result
     assert f'"graph.pixel_norm"(%arg0{", %arg1" if channels % 8 else ""}) {{axes = array<i64: 1, 4>, channels = {channels}' in text
+
+
+OWN_LEVEL = """
+import sys
+import numpy as np, stepwell
+from stepwell.driver.plugins import load_file
+
+load_file(sys.argv[1])
+x = np.random.default_rng(7).standard_normal((1, 3, 4, 5)).astype(np.float32)
+model = stepwell.compile(sys.argv[2], backend="einsum")
+np.testing.assert_allclose(model.run({"x": x})["y"], stepwell.compile(sys.argv[2], threads=1).run({"x": x})["y"], rtol=1e-4)
+assert list(model.timings) == ["graph", "graph-opt", "linalg", "einsum", "obj"], model.timings
+assert "algebra.einsum" in model.ir("einsum")
+lowered = stepwell.lower(sys.argv[2], "einsum", backend="einsum")
+again = stepwell.compile_ir(lowered.text(), "einsum", lowered.weights, backend="einsum")
+np.testing.assert_array_equal(again.run({"x": x})["y"], model.run({"x": x})["y"])
+for action in (
+    lambda: model.ir("affine"),
+    lambda: stepwell.lower(sys.argv[2], "scheduled", backend="einsum"),
+    lambda: stepwell.lower(sys.argv[2], "einsum"),
+    lambda: stepwell.lower(sys.argv[2], "attic", backend="einsum"),
+    lambda: stepwell.compile(sys.argv[2], backend="einsum", pipeline=stepwell.Pipeline.default()),
+    lambda: stepwell.compile(sys.argv[2], backend="einsum", schedule="my.json"),
+):
+    try:
+        action()
+    except stepwell.StepwellError as error:
+        print(type(error).__name__, error)
+
+from stepwell.driver.kernel_contract import kernel_problems
+from stepwell.plugin import Level, register_level
+
+register_level(Level("bare", outlined=True, arena=True))
+print(kernel_problems(lowered.module.operation, "einsum"), *kernel_problems(lowered.module.operation, "bare"))
+"""
+
+
+def test_a_level_and_a_backend_in_one_file(tmp_path: Path) -> None:
+    """The path from linalg on is another than that of the default backend; who asks for what is not on it is told what is."""
+    said = child(OWN_LEVEL, str(PLUGINS / "own_level.py"), small_network(tmp_path)).splitlines()
+    path, default = "graph, graph-opt, linalg, einsum", ", ".join(CPU_PATH)
+    expected = [
+        f"InputError SW003 unknown level 'affine'; known: {path}",
+        f"InputError SW003 backend 'einsum' has no level 'scheduled'; it goes through {path}",
+        f"InputError SW003 backend 'llvm' has no level 'einsum'; it goes through {default}",
+        f"InputError SW003 unknown level 'attic'; the levels are: {default}, einsum",
+        f"PipelineError SW006 default pipeline: it goes through {default}, and backend 'einsum' through {path}",
+        f"InputError SW003 schedule: expected none for backend 'einsum': no level of {path} has schedules",
+    ]
+    assert said[: len(expected)] == expected
+    (contract,) = said[len(expected) :]
+    assert contract.startswith("[] kernel @")
+    assert "'algebra.einsum' of product is left at level bare" in contract
+
+
+def test_commands_know_the_levels_of_a_backend(tmp_path: Path) -> None:
+    model, file = small_network(tmp_path), str(tmp_path / "own.mlir")
+    own, path, default = ("--load", str(PLUGINS / "own_level.py"), "--backend", "einsum"), "graph, graph-opt, linalg, einsum", ", ".join(CPU_PATH)
+    assert process("main", "compile", model, *own, "--emit", "einsum", "-o", file).status == 0
+    ended = process("main", "run", file, *own, "--from", "einsum", "--check", f"onnxruntime:{model}")
+    assert ended.status == 0
+    assert " ok" in ended.out
+    shown = process("main", "pipeline", *own).out
+    assert shown.splitlines()[1] == f"levels: {path}"
+    assert "to einsum" in shown
+    assert "to affine" not in shown
+    wrong = {
+        ("compile", model, *own, "--emit", "affine"): f"--emit affine: backend einsum knows {path}",
+        ("run", file, *own, "--from", "scheduled"): f"--from scheduled: expected one of the levels of backend einsum: {path}",
+        ("run", file, "--from", "einsum"): f"--from einsum: expected one of the levels of backend llvm: {default}",
+        ("run", file, *own): f"{file}: say at which level this IR is, with --from graph|graph-opt|linalg|einsum",
+    }
+    for arguments, text in wrong.items():
+        ended = process("main", *arguments)
+        assert (ended.status, ended.err) == (2, f"stepwell {arguments[0]}: error: {text}\n")
 
 
 def test_one_op_becomes_several_structured_ops_of_one_kernel() -> None:
