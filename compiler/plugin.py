@@ -11,6 +11,7 @@ from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
     from stepwell.cache.disk import Cache
+    from stepwell.codegen.llvm_cpu import LLVMOnCPU
     from stepwell.dialects import graph
     from stepwell.dialects.core.kernel_info import KernelInfo
     from stepwell.dialects.core.mlir import (
@@ -157,6 +158,7 @@ _LAZY = {
     "stepwell.passes.framework.levels": "Level LevelPath register_level",
     # Backends, and what they may run IR by
     "stepwell.cache.disk": "Cache",
+    "stepwell.codegen.llvm_cpu": "LLVMOnCPU",
     "stepwell.dialects.interpreter": "Interpreter meaning signless",
     "stepwell.driver.artifact": "Artifact",
     "stepwell.driver.backend": "Backend Code",
@@ -203,6 +205,7 @@ __all__ = [
     "KeepsChannels",
     "KeepsFinite",
     "KernelInfo",
+    "LLVMOnCPU",
     "Layout",
     "Level",
     "LevelPath",

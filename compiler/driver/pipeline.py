@@ -69,7 +69,7 @@ class Pipeline:
             raise PipelineError(f"{name}: expected a stage for each level, there is none for {', '.join(missing)}")
         for stage in given.values():
             for step in stage.steps:
-                _check(step, stage.name, path, name)
+                _check(step, known.get(stage.name, Stage(stage.name, ())), path, name)
         return Pipeline([given.get(level) or known[level] for level in path.stages], name)
 
     @staticmethod
@@ -281,7 +281,7 @@ class Pipeline:
         old = self.stages[near.stage]
         new = flatten(_anchored(parse_pipeline(text)))
         for step in new:
-            _check(step, old.name, self.path, self.name)
+            _check(step, old, self.path, self.name)
         cut = old.cut if old.cut is None or near.index >= old.cut else old.cut + len(new) - (end - start)
         changed = Stage(old.name, (*old.steps[:start], *new, *old.steps[end:]), cut)
         return Pipeline([changed if stage is old else stage for stage in self.stages], self.name)
@@ -373,19 +373,19 @@ def _anchored(elements: Sequence[Element]) -> list[Element]:
     return found
 
 
-def _check(step: Step, stage: str, path: LevelPath, name: str) -> None:
-    """Raise PipelineError for a step that does not exist, has wrong options or works on IR of another level."""
+def _check(step: Step, stage: Stage, path: LevelPath, name: str) -> None:
+    """Raise PipelineError for a step that does not exist, has wrong options, or works on IR of another level and is new in the stage."""
     cls = find_pass(step.name)
     if cls is None:
         if step.name not in upstream_passes():
-            raise PipelineError(f"{name}, stage {stage}: there is no pass '{step.name}'{did_you_mean(step.name)}")
+            raise PipelineError(f"{name}, stage {stage.name}: there is no pass '{step.name}'{did_you_mean(step.name)}")
         return
-    above = path.above(stage)
-    if cls.level not in (above, stage):
+    above = path.above(stage.name)
+    if cls.level not in (above, stage.name) and all(other.name != step.name for other in stage.steps):
         stages = [level for level in path.stages if cls.level in (level, path.above(level))]
         raise PipelineError(
-            f"{name}: pass '{step.name}' works on IR at level {cls.level} and cannot stand in stage {stage}, whose IR is at {above} or {stage}; "
-            f"it can in {' or '.join(stages) or 'none'}"
+            f"{name}: pass '{step.name}' works on IR at level {cls.level} and cannot stand in stage {stage.name}, "
+            f"whose IR is at {above} or {stage.name}; it can in {' or '.join(stages) or 'none'}"
         )
     cls.with_options({option: plain_value(value) for option, value in step.element.options.items()})
 

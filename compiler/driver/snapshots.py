@@ -41,4 +41,4 @@ class Snapshots:
 
     def _translation(self, name: str) -> str:
         with self._lock:
-            return str(self.backend.translations()[name](self._at(self.levels[-1])))
+            return str(self.backend.translations()[name](self._at(self.backend.path.last)))

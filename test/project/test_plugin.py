@@ -292,6 +292,36 @@ def test_a_level_and_a_backend_in_one_file(tmp_path: Path) -> None:
     assert "'algebra.einsum' of product is left at level bare" in contract
 
 
+BETWEEN = """
+from stepwell.plugin import Level, LevelPath, LLVMOnCPU, register_backend, register_level
+
+register_level(Level("tidy", outlined=True, arena=True, scheduled=True, interpretable=True))
+
+
+@register_backend("by-way-of-tidy")
+class Tidy(LLVMOnCPU):
+    path = LevelPath("graph", "graph-opt", "linalg", "scheduled", "tidy", "affine", "llvm")
+
+    def pipeline(self, target):
+        return f"{super().pipeline(target)}, tidy(cse)"
+"""
+
+
+def test_a_level_between_those_of_the_built_in_backend(tmp_path: Path) -> None:
+    (tmp_path / "between.py").write_text(BETWEEN)
+    model, file = small_network(tmp_path), str(tmp_path / "pipeline.txt")
+    how = ("--load", str(tmp_path / "between.py"), "--backend", "by-way-of-tidy")
+    ended = process("main", "run", model, *how, "--check", "levels")
+    assert ended.status == 0
+    assert re.search(r"^tidy +scheduled .* ok$", ended.out, re.MULTILINE)
+    assert re.search(r"^native code +tidy .* ok$", ended.out, re.MULTILINE)
+    assert process("main", "pipeline", *how, "-o", file).status == 0
+    assert process("main", "run", model, *how, "--pipeline", file, "--check", "onnxruntime").status == 0
+    ended = process("main", "run", model, *how, "--insert-after", "affine/cse=assign-schedules")
+    assert ended.status == 2
+    assert "pass 'assign-schedules' works on IR at level linalg and cannot stand in stage affine, whose IR is at tidy or affine" in ended.err
+
+
 def test_commands_know_the_levels_of_a_backend(tmp_path: Path) -> None:
     model, file = small_network(tmp_path), str(tmp_path / "own.mlir")
     own, path, default = ("--load", str(PLUGINS / "own_level.py"), "--backend", "einsum"), "graph, graph-opt, linalg, einsum", ", ".join(CPU_PATH)
