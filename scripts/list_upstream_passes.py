@@ -11,10 +11,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from stepwell.dialects.core.mlir import ir, make_context, passmanager
+from stepwell.dialects.core.mlir import ir, make_context, passmanager, registered_dialects
 
 TARGET = Path(__file__).resolve().parent.parent / "passes" / "framework" / "upstream_names.py"
-OURS = ("graph", "sched", "target")
 LIBRARY = "_mlir_libs/libTorchMLIRAggregateCAPI"
 
 
@@ -35,12 +34,12 @@ def anchor_of(name: str, context: ir.Context) -> str | None:
 
 
 def is_dialect(name: str, context: ir.Context) -> bool:
-    """Whether upstream registers a dialect of that name."""
+    """Whether upstream registers a dialect of that name, and neither we nor a plugin do."""
     try:
         context.get_dialect_descriptor(name)
     except ValueError:
         return False
-    return name not in OURS
+    return all(name != dialect.DIALECT_NAMESPACE for dialect in registered_dialects())
 
 
 def module_text(anchors: dict[str, str], dialects: list[str]) -> str:

@@ -77,9 +77,10 @@ def complaint(name: str, text: str, weights: WeightTable) -> str:
 
 
 def none_complains(texts: dict[str, tuple[str, WeightTable]]) -> None:
-    wrong = [f"{name} on {what}: {said}" for name in passes() for what, given in texts.items() if (said := complaint(name, *given))]
+    names = [name for name, cls in passes().items() if cls.__module__.startswith("stepwell.")]  # not those of plugins that other tests have loaded
+    wrong = [f"{name} on {what}: {said}" for name in names for what, given in texts.items() if (said := complaint(name, *given))]
     assert wrong == []
-    assert len(passes()) > 50
+    assert len(names) > 50
 
 
 def test_small_modules_are_refused_with_an_error_or_left_alone() -> None:
