@@ -14,7 +14,8 @@ from stepwell.passes.linalg_to_affine.masks import first_lanes
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import Cut, Segment, halving_segments, masked_segments, overlapping_segments, segments, vector_segments
 
-AT_ONCE = 4  # panels of a product of one row: of two registers each, eight sums in turn hide how long one takes
+AT_ONCE = 4
+"""Panels that a product of one row goes through at once: of two registers each, eight accumulators hide the latency of a multiply-add."""
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 
 

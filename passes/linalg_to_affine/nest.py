@@ -35,8 +35,10 @@ from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
 
-EARLY = 16  # iterations of a dimension in which tiles ask along an outer loop, if only the run knows how many there are
-NEAR, FAR = 3, 2  # the localities of a prefetch into the first cache, and into the second
+EARLY = 16
+"""Iterations of a dimension in which tiles prefetch along an outer loop, if only the run knows how many there are."""
+NEAR, FAR = 3, 2
+"""MLIR's locality hints of a prefetch into the first cache, and into the second."""
 
 
 class NestEmitter(LoopNest):

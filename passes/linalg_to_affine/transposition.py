@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from stepwell.dialects.core.mlir import ir, vector
 from stepwell.dialects.core.symbolic_shapes import element_bits
 
-LANE = 128  # bits of the part of a register within which every target shuffles cheaply
+LANE = 128
+"""Bits of the part of a register within which every target shuffles in one instruction."""
 
 
 def transposed(rows: Sequence[ir.Value]) -> list[ir.Value]:

@@ -31,12 +31,17 @@ from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import vector_segments
 
-FILL = 0.8  # of a cache that one nest's data may take
-TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
-LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
-FOLD = 1.0  # cycles to halve the lanes of one accumulator once
+FILL = 0.8
+"""The part of a cache that the data of one nest may fill; the rest is for what runs beside it."""
+TILE_START = 8.0
+"""Cycles to begin and end a register tile, beside its stores."""
+LOOP_START = 3.0
+"""Cycles to begin one loop over a reduction dimension inside a register tile."""
+FOLD = 1.0
+"""Cycles to add the upper half of one accumulator's lanes to the lower half."""
 SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
-EXPANDED = 16  # instructions of a function of the math dialect on a vector
+EXPANDED = 16
+"""Instructions that a function of the math dialect takes on a vector, on average (see docs/vector-math.md)."""
 WIDENING = ("arith.extsi", "arith.extui", "arith.extf")
 
 Steps = dict[int, int]  # iterations of each dimension in one step of a nest

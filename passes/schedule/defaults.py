@@ -19,12 +19,18 @@ from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
 from stepwell.passes.schedule.space import MAX_PREFETCH
 
-SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
-WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few enough to be shared among threads
-COMMON_FACTOR = 8  # of many sizes that only a run tells: tiles of as many rows, or a multiple, leave no rest of those
-FEW_ROWS_OF_A_TILE = 4  # that a register of two dimensions is not worth filling for
-ROUNDS_AHEAD = 8  # of a register tile, some 80 cycles: what a first cache waits for the second, several times
-INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
+SMALLEST_REGISTER = 128
+"""Bits of the shortest row that is worth a vector: shorter rows are not transposed in registers."""
+WHOLE_STRETCH = 1 << 18
+"""Bytes of a contiguous run that one iteration copies: long enough for full speed, short enough to balance threads."""
+COMMON_FACTOR = 8
+"""A factor of many sizes that only a run knows: tiles of a multiple of as many rows often leave no remainder."""
+FEW_ROWS_OF_A_TILE = 4
+"""Below so many rows a product is not worth filling a tile register for."""
+ROUNDS_AHEAD = 8
+"""Prefetch distance in iterations of a register tile: some 80 cycles, several times the latency of the second cache."""
+INDEPENDENT_FOLDS = 8
+"""Accumulators that keep two fused multiply-adds a cycle busy through a latency of four cycles."""
 
 
 def lanes_of(op: Structured, target: Target | None) -> int:

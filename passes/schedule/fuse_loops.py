@@ -104,12 +104,18 @@ class FuseLoops(Pass):
         return 1 if likely_work(group, machine.costs) < machine.costs.threaded_work else self.chunks or machine.cores
 
 
-ROOM = 0.75  # the part of a core's own cache that fused loops may fill
-SMALL = 0.25  # the part for what is handed on, where slices of what the stages read and write pass through the cache as well
-LAST = 1 / 3  # the time for a byte from the last cache, as a part of the time for one from memory
-REUSE = 4  # iterations in a round, if there are as many, for which the leader's register tile loads an operand once
-SEVERAL = (2, 4, 8)  # smallest steps in a round of what only a run counts
-UNEVEN = 1.2  # how many times the average work the busiest chunk may have
+ROOM = 0.75
+"""The part of a core's own cache that the data of fused loops may fill."""
+SMALL = 0.25
+"""The part for the values that stages hand on, where slices of their operands and results pass through the cache as well."""
+LAST = 1 / 3
+"""The time of a byte from the last cache, as a part of the time of a byte from memory."""
+REUSE = 4
+"""Iterations of a fused loop for which the leader's register tile loads an operand once, if there are as many."""
+SEVERAL = (2, 4, 8)
+"""The smallest steps of a fused loop whose trip count only a run knows."""
+UNEVEN = 1.2
+"""How many times the average work the busiest chunk may have."""
 
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
 Cost = tuple[float, float, int, int]

@@ -14,7 +14,8 @@ from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.space import Value, block_knob, check_values, knobs, tile_knob
 
-MAX_TILE = 256  # points of a register tile: each is emitted
+MAX_TILE = 256
+"""Points that a register tile may have: each is emitted."""
 
 
 class Nest(NestKnobs):

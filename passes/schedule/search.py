@@ -13,9 +13,12 @@ from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
 from stepwell.passes.schedule.parallel import threaded
 
-GAIN = 0.9  # a change must cost less than this part of the best so far: smaller gains are below the model's accuracy
-ROUNDS = 4  # of turning every knob, at most
-LEAST_SUM = 128  # rounds of a sum that a block of it has at least: fewer are not worth leaving it in memory
+GAIN = 0.9
+"""A change must cost less than this part of the best schedule so far: smaller gains are below the model's accuracy."""
+ROUNDS = 4
+"""How often every knob is turned, at most."""
+LEAST_SUM = 128
+"""The smallest block of a reduction dimension, in iterations: with fewer, storing and loading the partial sums costs more than the block saves."""
 VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 

@@ -39,7 +39,8 @@ class Rest:
 
 
 Cut = list[Segment | Rest]
-MOST_LENGTHS = 7  # of a rest: each is code of its own; a larger one is shortened by half a step before
+MOST_LENGTHS = 7
+"""Lengths of a remainder that get code of their own; a longer remainder is shortened by half a step first."""
 
 
 def segments(size: int | Size, step: int) -> Cut:

@@ -5,9 +5,12 @@ from math import prod
 
 from stepwell.dialects.target.description import Target
 
-ROOM = 0.75  # the part of a core's own cache that the weights may fill
-ROWS = 2  # of a product that take as long as reading the weights from that cache: fewer take no less time
-FAR_ROWS = 4  # the same for weights that come from the last cache
+ROOM = 0.75
+"""The part of a core's own cache that the weights of a recurrent layer may fill."""
+ROWS = 2
+"""Rows of a product whose arithmetic takes as long as reading the weights from that cache: fewer rows take no less time."""
+FAR_ROWS = 4
+"""The same for weights in the last cache."""
 
 
 def chunks_on_threads(

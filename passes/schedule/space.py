@@ -11,9 +11,12 @@ from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import available
 
-MAX_STEP = 64  # iterations of one dimension that a register tile may hold: it is emitted unrolled
-MAX_WIDTH = 1024  # elements of one vector
-MAX_PREFETCH = 256  # rounds of a loop that are looked ahead
+MAX_STEP = 64
+"""Iterations of one dimension that a register tile may hold: it is emitted unrolled."""
+MAX_WIDTH = 1024
+"""Elements that one vector of a schedule may have."""
+MAX_PREFETCH = 256
+"""The largest prefetch distance, in iterations."""
 
 Value: TypeAlias = int | str | tuple[int, ...]
 

@@ -16,7 +16,8 @@ from stepwell.passes.framework.registry import PassState
 from stepwell.passes.graph.layout.channel_layouts import FILLING, in_order, stretches, used_lanes
 from stepwell.passes.graph.matching import new_weight, producer, stored
 
-MOST_STRETCHES = 64  # a relayout in more pieces is not worth its code
+MOST_STRETCHES = 64
+"""Pieces of a relayout: with more, its code is not worth it."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 from stepwell.passes.framework.decisions import NoMatch
 
 FILLING = -1
-MOST_FILLING = 1.25  # a layout for its readers may be this much larger than the plain one
+MOST_FILLING = 1.25
+"""How many times as large as the plain layout a blocked one may be."""
 
 
 def in_order(channels: int, used: int, width: int) -> np.ndarray:

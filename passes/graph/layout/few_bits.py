@@ -15,7 +15,8 @@ from stepwell.dialects.graph.traits import MovesData
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
 
-LEAST_BLOCK = 16  # numbers that share a scale, from which on it pays to keep them: MatMulNBits has no smaller ones
+LEAST_BLOCK = 16
+"""The smallest scale block, in numbers, that is worth keeping in few bits; MatMulNBits has no smaller ones."""
 BYTES = ("i8", "ui8")
 
 

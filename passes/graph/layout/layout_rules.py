@@ -30,8 +30,10 @@ from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, g
 from stepwell.passes.graph.layout.channel_readers import channel_shuffle, is_depthwise
 from stepwell.passes.graph.matching import deferred_weight
 
-FEW_PLACES = 64  # of an image, up to which filters by channel that hold bytes are kept as these, and widened where they are read
-FEW_CHANNELS = 4  # a convolution reads a plain image with up to this many channels as it is
+FEW_PLACES = 64
+"""Positions of an image up to which depthwise filters in bytes stay bytes and are widened where they are read."""
+FEW_CHANNELS = 4
+"""Channels up to which a convolution reads an image in the plain layout."""
 PLAIN = NoMatch("what it reads is not channel-blocked")
 
 

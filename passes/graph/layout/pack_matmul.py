@@ -26,13 +26,20 @@ from stepwell.passes.graph.integer_products import NARROW, fastest, holds, kind_
 from stepwell.passes.graph.layout.few_bits import Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 
-REGISTERS_OF_A_STEP = 8  # in a panel of a recurrent layer's weights for one row
-HALVING_COST = 0.05  # the cost of half the width, as a part of the work
-ROWS_THAT_PAY = 16  # of a product, for packing a large matrix at run time
-REGISTERS_OF_BITS = 4  # in a panel of weights in few bits: as many sums hide each other's latency, and the weights are read from end to end
-GROUP = 4  # bytes that a dot product of bytes multiplies in a lane
-LARGEST_SLICED = 128  # numbers that share a scale, up to which rows are rounded to bits of the largest of as many
-COLUMNS_THAT_PAY = 256  # of a product: with fewer, it takes longer to copy rows farther apart than the product takes less
+REGISTERS_OF_A_STEP = 8
+"""Vector registers that a panel of a recurrent layer's weights spans where a step has one row."""
+HALVING_COST = 0.05
+"""What halving the width of a panel costs, as a part of the product's time."""
+ROWS_THAT_PAY = 16
+"""Rows of a product from which on it pays to pack a large matrix at run time."""
+REGISTERS_OF_BITS = 4
+"""Vector registers that a panel of low-bit weights spans: so many accumulators hide their latency, and the weights are one stream of memory."""
+GROUP = 4
+"""Bytes that a dot product of bytes multiplies in a lane."""
+LARGEST_SLICED = 128
+"""The largest scale block, in numbers, for which the sliced (byte) method is accurate enough."""
+COLUMNS_THAT_PAY = 256
+"""Below this many columns, re-striding the rows of the left-hand side costs more than it saves."""
 
 
 @register_pass("pack-matmul", level="graph", optional=True, switches={"slice-floats": "slices=false"}, relaxed=("slice-floats",))

@@ -15,7 +15,8 @@ from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.matching import producer, source_of
 
-WORTH = 0.75  # of the products, or fewer, are left where the loops are cut
+WORTH = 0.75
+"""Loops are cut at the padding where at most this part of the products is left."""
 
 
 @pattern(BlockedConvOp)

@@ -21,7 +21,8 @@ ERRORS = {tile: error_bound(tile) for tile in POINTS}
 """For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
 
 
-AT_RUN_TIME = 4  # the largest tile for large filters: a block of transformed ones for F(6, 3) would not stay in a core's own cache
+AT_RUN_TIME = 4
+"""The largest Winograd tile for filters that are transformed at run time: a block of those of F(6, 3) would not stay in a core's own cache."""
 
 
 @register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
