@@ -11,8 +11,10 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 _REDUCTIONS = 5  # of the groups of operands of omp.wsloop
 _CHUNK = 6
-_REGISTER = 256  # bits: what an operation is counted in
-_FEW = 4  # iterations: a round for each thread, with an own part of the workspace
+_REGISTER = 256
+"""Bits of the registers that operations are counted in."""
+_FEW = 4
+"""Iterations below which each is one thread's, with a part of the workspace of its own."""
 _ARITHMETIC = ("arith.", "math.", "vector.", "x86vector.", "memref.load", "memref.store")
 
 

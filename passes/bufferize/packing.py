@@ -10,8 +10,10 @@ from math import factorial
 from stepwell.dialects.core.layout import Slot, aligned
 from stepwell.dialects.core.sizes import Size
 
-FEW = 6  # buffers: their 720 orders are tried in fewer rounds than the effort allows
-SEARCH_EFFORT = 400_000  # steps of the search: about 0.1 s, and the same layout on every machine
+FEW = 6
+"""Buffers all of whose orders (720) are tried: that takes less than the effort allows."""
+SEARCH_EFFORT = 400_000
+"""Steps of the search for a layout: about 0.1 s, and the same layout on every machine."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ from stepwell.passes.framework.registry import Pass, PassState
 
 CAST = "builtin.unrealized_conversion_cast"  # of a value to another type of the same memory
 FIXPOINT_ROUNDS = 64
-SETTLED_BYTES = 1 << 26  # of new weights, before unused ones are looked for
+SETTLED_BYTES = 1 << 26
+"""Bytes of new weights after which unused ones are looked for."""
 
 
 Replacement: TypeAlias = "ir.Value | Sequence[ir.Value] | NoMatch"

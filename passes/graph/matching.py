@@ -15,7 +15,8 @@ from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.traits import Elementwise
 from stepwell.passes.framework.rewriting import Pattern, Rewriter
 
-SPLAT_ELEMENTS = 1 << 16  # larger arrays are not searched for being all equal
+SPLAT_ELEMENTS = 1 << 16
+"""Elements up to which an array is searched for being all equal."""
 DERIVED = ".folded"  # ends the names of weights that a pass computed from others
 
 

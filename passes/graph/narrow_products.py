@@ -33,7 +33,8 @@ from stepwell.passes.graph.integer_products import (
 from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
 
 MOVING = ("pad", "reshape", "transpose")  # ops before products, which end a kernel
-OFTEN = 32  # times that an element is read, from which on it is kept in the type that it is multiplied in
+OFTEN = 32
+"""Reads of an element from which on it is stored in the type that it is multiplied in."""
 
 
 @register_pass("narrow-products", level="graph", optional=True)

@@ -16,7 +16,8 @@ from stepwell.passes.graph.centred import centred, known_numbers
 from stepwell.passes.graph.integer_products import BYTES, WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest
 from stepwell.passes.graph.matching import new_weight, producer
 
-HALF = 128  # how far apart the signed and the unsigned byte of the same bits, but for the first, are
+HALF = 128
+"""The difference between an unsigned byte and the signed one whose highest bit is the other."""
 
 
 @register_pass("separate-zero-points", level="graph", optional=True)

@@ -16,7 +16,8 @@ from stepwell.passes.framework.rewriting import program_functions
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.shape import in_kernel
 
-SHOWN = 40  # problems spelled out in the message
+SHOWN = 40
+"""Problems that a message spells out, at most."""
 _STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield", "graph.bind_sizes")
 
 

@@ -18,7 +18,8 @@ from stepwell.passes.graph_to_linalg.reshaping import reshape_to
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import spread
 
-OFTEN = 32  # times that an element of a contraction is read, from which on it is widened once and kept so
+OFTEN = 32
+"""Reads of an element of a contraction from which on it is widened once and stored so."""
 
 
 def contract(

@@ -17,14 +17,17 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFold
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-NIBBLES = 8  # in a word
-FLOATS_AT_ONCE = 1 << 20  # that are made of numbers for many rows: few enough for a cache, enough for all threads
+NIBBLES = 8
+"""Numbers of 4 bits in a word of 32."""
+FLOATS_AT_ONCE = 1 << 20
+"""Weights that are made floats at once for a product of many rows: few enough for a cache, enough for all threads."""
 MANTISSA, BIAS = 23, 127  # of f32: how many bits it has, and what is added to its exponent
 SLICED = 21  # the largest number of a block lies from 2**21 on, below 2**22: no slice of three exceeds a byte
 ROUNDS = 1.5 * 2**MANTISSA  # f32 has no fractions there
 ABOVE_ZERO = 0x808080 - int(np.float32(ROUNDS).view(np.int32))  # makes what is left positive, and bytes of it that are 128 too large
 HALVES = (2, 4)  # of a group of bytes, in each of which they hold as many neighbours
-SUMS_AT_ONCE = 1 << 10  # of blocks, that wait for their scales: few enough for the first cache, beside the numbers that pass through it
+SUMS_AT_ONCE = 1 << 10
+"""Sums of scale blocks that wait for their scales: few enough for the first cache, beside the weights that pass through it."""
 
 
 @lowering(PackedMatmulOfBitsOp)

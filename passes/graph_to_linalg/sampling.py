@@ -14,8 +14,10 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFold
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-VECTOR = 8  # channels from which on images are sampled in vectors along them as they are
-FEW = 2  # channels from which on they are in vectors that are filled up with zeros
+VECTOR = 8
+"""Channels from which on images are sampled in vectors along the channels, without filling."""
+FEW = 2
+"""Channels from which on these vectors are filled up with zeros."""
 
 
 def assume_pixels(x: TensorType, result: TensorType) -> None:

@@ -16,8 +16,10 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, 
 from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-MOST_STRETCHES = 32  # for which loops of their own are made
-PART = 0.5  # of a core's first cache that what lies between the two steps of a round may take
+MOST_STRETCHES = 32
+"""Parts of an image, cut by its borders, that get loops of their own, at most."""
+PART = 0.5
+"""The part of the first cache that the values between the two steps of a round may fill."""
 
 
 @dataclass

@@ -12,12 +12,18 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.order_codes import Codes, place_of_first
 from stepwell.passes.schedule.parallel import THREADED_ROUNDS
 
-FEWEST, SHORT = 8, 128  # places of a row, and elements of it, up to which several rows are gone through side by side
-FEW = 32  # places that are kept in order by insertion; each takes a step for each element that is among the best so far
-BLOCK = 32  # neighbouring elements that are passed over together where none is among the best
-ENOUGH = 4  # blocks for each place of which the best ones bound what is chosen closely
-DIGIT, LONG_DIGIT = 8, 11  # bits that one pass of a sort goes by: tables of the short ones are cheap, long ones need fewer passes
-LONG = 2048  # places from which on fewer passes are worth larger tables
+FEWEST, SHORT = 8, 128
+"""Places and elements of a row up to which several rows are searched side by side."""
+FEW = 32
+"""Places up to which they are kept in order by insertion, a step for each element that is among the best so far."""
+BLOCK = 32
+"""Neighbouring elements that are skipped together where none is among the best."""
+ENOUGH = 4
+"""Blocks for each place, whose maxima then bound the chosen elements closely."""
+DIGIT, LONG_DIGIT = 8, 11
+"""Bits that one pass of a radix sort goes by: short digits have small tables, long ones need fewer passes."""
+LONG = 2048
+"""Places from which on fewer passes are worth larger tables."""
 
 Step: TypeAlias = Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
 Better: TypeAlias = Callable[[ir.Value, list[ir.Value]], ir.Value]

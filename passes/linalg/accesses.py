@@ -11,8 +11,10 @@ from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, strides
 
-CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
-FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
+CLOSE = 4
+"""The largest stride within a row, in elements, for which shuffling whole vectors is faster than loading single elements."""
+FEW_NUMBERS = 64
+"""Elements of a constant operand up to which they become constants of the code."""
 
 
 @dataclass

@@ -11,7 +11,8 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.structured import Structured, filled
 
 Window = tuple[list[int | Size], list[int | Size]]  # offsets and sizes
-TWICE = 8  # elements that are quicker written in vectors, and again, than one of them alone
+TWICE = 8
+"""Elements from which on it is faster to write a run in vectors, some of it twice, than one element alone."""
 
 
 @register_pass("fill-borders", level="linalg", anchor="func.func", optional=True)

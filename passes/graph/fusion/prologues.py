@@ -20,9 +20,12 @@ from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.matching import has_one_use, producer
 
 DEPTHWISE = ("graph.blocked_depthwise_conv",)
-ROW = 16  # elements that lie together from which on they are read where they are: in shorter rows, arithmetic would be in short vectors too
-PAIR = 2  # elements of rows that are vectors across the rows, side by side in registers
-FEW_READS = 4  # of each element of a transposed matrix, up to which it is read where it lies
+ROW = 16
+"""Elements of a contiguous run from which on a consumer reads them in place: in shorter runs its arithmetic would be in short vectors, too."""
+PAIR = 2
+"""Elements of a row that vectors across rows hold side by side in registers."""
+FEW_READS = 4
+"""Reads of each element up to which a transposed matrix is read in place."""
 CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv", "graph.versioned_winograd_conv", "graph.integer_winograd_conv")
 
 

@@ -13,8 +13,10 @@ from stepwell.dialects.graph.quantization import BYTES
 from stepwell.passes.graph.matching import is_elementwise
 from stepwell.passes.graph.quantization.quantized import known
 
-OPS_BACK = 16  # that lead from bytes to a value, one behind the other
-MOST = 1 << 20  # elements of an array of values
+OPS_BACK = 16
+"""Ops on the way from bytes to a value, at most."""
+MOST = 1 << 20
+"""Elements of an array of values, at most."""
 EXACT = ("abs", "add", "cast", "clamp", "dequantize", "div", "maximum", "minimum", "mul", "neg", "quantize", "relu", "round", "sub")
 """Ops that give the same bits everywhere: IEEE 754 says how they round."""
 

@@ -13,7 +13,8 @@ from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, is_float_op, producer
 from stepwell.passes.graph.quantization.quantized import known, parameter
 
-OPS_BACK = 16  # that are looked at for a product
+OPS_BACK = 16
+"""Ops that the search for a product looks at, at most."""
 
 
 def reciprocal(scale: ir.Value, rw: Rewriter) -> np.ndarray | None:

@@ -17,8 +17,10 @@ from stepwell.passes.graph.quantization.quantized import Quantized, known, param
 from stepwell.passes.graph.quantization.scales import SCALES
 
 LARGEST = np.iinfo(np.int32).max
-EXACT_FLOATS = 1 << 24  # up to which all integers are f32
-SAME_SCALE = 1e-5  # how far apart, as a part of them, the scales of a product and of its bias may be
+EXACT_FLOATS = 1 << 24
+"""Up to here every integer is an f32."""
+SAME_SCALE = 1e-5
+"""The relative difference that the scales of a product and of its bias may have."""
 
 
 @pattern(ConvOp)

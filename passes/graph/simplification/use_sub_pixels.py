@@ -16,8 +16,10 @@ from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.matching import new_weight, stored
 
-MOST_CONVOLUTIONS = 16  # that a transposed one is taken apart into: each is a kernel
-WORTH_APART = 1.2  # times as many positions that one convolution may compute as several would
+MOST_CONVOLUTIONS = 16
+"""Convolutions that a transposed one is taken apart into, at most: each is a kernel."""
+WORTH_APART = 1.2
+"""How many times the positions of several convolutions one convolution may compute instead."""
 
 
 @dataclass(frozen=True)
