@@ -9,7 +9,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, cast
 
 from stepwell.dialects.core.erasing import through_driver
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
@@ -34,9 +34,6 @@ CAST = "builtin.unrealized_conversion_cast"  # of a value to another type of the
 FIXPOINT_ROUNDS = 64
 SETTLED_BYTES = 1 << 26
 """Bytes of new weights after which unused ones are looked for."""
-
-
-Replacement: TypeAlias = "ir.Value | Sequence[ir.Value] | NoMatch"
 
 
 @dataclass(frozen=True)

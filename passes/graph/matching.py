@@ -79,15 +79,6 @@ def splat_of(value: ir.Value, rw: Rewriter) -> Any:
     return splat(stored(value, rw.weights))
 
 
-def with_stored_operand(op: Any, rw: Rewriter) -> tuple[ir.Value, ir.Value, np.ndarray] | None:
-    """A commutative binary op as (other operand, known operand, its array), whichever side the known one is on; None if neither is known."""
-    for other, known in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        array = stored(known, rw.weights)
-        if array is not None:
-            return other, known, array
-    return None
-
-
 def keeps_type(op: Any, operand: ir.Value) -> bool:
     """Whether the op's result has the type of `operand`, so that `operand` may replace it: no other operand broadcasts it up.
 
