@@ -210,9 +210,20 @@ class Plan:
     """The loops that all of them have in common, in the leader's order."""
 
     @cached_property
-    def inner(self) -> dict[Stage, Axis]:
-        """By stage, the one more loop that stages before or after the leader are fused in, inside the others."""
-        return {stage: axis for run in self._runs() if (axis := self._inner(run)) is not None for stage in run.stages}
+    def inner(self) -> dict[Stage, tuple[Axis, str]]:
+        """By stage, the one more loop that stages before or after the leader are fused in, inside the others, and its name.
+
+        Neighbouring stages with one name share a loop, so neighbouring runs have different names.
+        """
+        found: dict[Stage, tuple[Axis, str]] = {}
+        before = ""
+        for run in self._runs():
+            axis = self._inner(run)
+            name = "" if axis is None else f"inner{axis.leader}"
+            before = f"{name}_" if name and name == before else name
+            if axis is not None:
+                found.update(dict.fromkeys(run.stages, (axis, before)))
+        return found
 
     def _runs(self) -> Iterator[FusionGroup]:
         """Runs of neighbouring stages that hand something to each other, and are either all fused with the leader or all not."""
@@ -381,8 +392,8 @@ class Plan:
             if loops and stage in asking:
                 loops[-1] = replace(loops[-1], prefetch=1)
             if stage in self.inner:
-                axis = self.inner[stage]
-                loops.append(FusedLoop(f"inner{axis.leader}", *axis.of(stage, axis.unit)))
+                axis, name = self.inner[stage]
+                loops.append(FusedLoop(name, *axis.of(stage, axis.unit)))
             if loops:
                 rounds = stage.root.extents[loops[0].dim] // loops[0].step
                 loops[0] = replace(loops[0], chunks=min(chunks, rounds))

@@ -1,5 +1,6 @@
 """Fused loops around several ops, by results: whatever is fused, the same comes out, and buffers between them shrink to slices."""
 
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -13,7 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
 from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import IRError, PassError
+from stepwell.dialects.target.registry import resolve
+from stepwell.driver.lowering import descend
 from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.bufferize.kernels import _pack_chunks
 from stepwell.passes.bufferize.packing import Lifetime
@@ -320,3 +325,22 @@ def test_without_a_target_nothing_is_fused():
         FuseLoops().run(function, PassState(decisions=decisions))
         assert "there is no target" in decisions.declined[0].what
         assert "fused" not in str(module)
+
+
+WINOGRAD = """
+func.func @main(%x: tensor<1x1x14x6x65xi16>, %w: tensor<3x1x3x3x65x64x1xui8>) -> tensor<1x3x12x4x64xi32> {
+  %y = "graph.integer_winograd_conv"(%x, %w) {group = 1 : i64, tile = 4 : i64, transformed = false}
+    : (tensor<1x1x14x6x65xi16>, tensor<3x1x3x3x65x64x1xui8>) -> tensor<1x3x12x4x64xi32>
+  return %y : tensor<1x3x12x4x64xi32>
+}
+"""
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_neighbouring_runs_of_stages_have_loops_of_their_own(cores: int) -> None:
+    """Transforms of data and of filters, which have as many rounds of the same dimension, or not."""
+    target = replace(resolve("x86-64-v4-bf16"), cores=cores)
+    model = descend(stepwell.read_ir(WINOGRAD, "graph", WeightTable(), target=target), "linalg")
+    found = [[loop.loop for loop in ScheduleInfo(op).fused] for op in ops_below(model.module.operation, "linalg.generic")]
+    assert [loops for loops in found if loops][:4] == [["inner3"], ["inner3"], ["inner3_"], ["inner3_"]]
+    descend(model, "affine")
