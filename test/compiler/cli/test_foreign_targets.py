@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from commands import Commands
+from elftools.elf.elffile import ELFFile
 from every import every
 from quantized_networks import Net
 
@@ -75,13 +76,14 @@ def test_files_have_the_instructions_of_the_target(commands: Commands, tmp_path:
 
 
 @every("target", [name for name in FOREIGN if name not in OURS])
-def test_no_object_of_this_machine_goes_by_the_name_of_another(target: str, commands: Commands, tmp_path: Path) -> None:
-    """Of a listing the first line says what it is."""
+def test_an_object_is_of_the_family_of_its_target(target: str, commands: Commands, tmp_path: Path) -> None:
+    """A listing is of this machine's code, and its first line says so."""
     model, made = tmp_path / "model.onnx", tmp_path / "model.o"
     onnx.save(small(), model)
     ended = commands.stepwell("compile", str(model), "--target", target, "--emit", "obj", "-o", str(made))
-    ended.refused(1, "SW007", target, resolve(target).family, host().family)
-    assert not made.exists()
+    assert ended.status == 0, ended.err
+    with made.open("rb") as file:
+        assert ELFFile(file)["e_machine"] == {"aarch64": "EM_AARCH64", "x86_64": "EM_X86_64"}[resolve(target).family]
     listed = commands.stepwell("compile", str(model), "--target", target, "--emit", "asm")
     assert listed.status == 0, listed.err
     assert re.match(rf"# This machine's code \({host().family}\), as scheduled for {target}\b", listed.out)
