@@ -210,20 +210,9 @@ class Plan:
     """The loops that all of them have in common, in the leader's order."""
 
     @cached_property
-    def inner(self) -> dict[Stage, tuple[Axis, str]]:
-        """By stage, the one more loop that stages before or after the leader are fused in, inside the others, and its name.
-
-        Neighbouring stages with one name share a loop, so neighbouring runs have different names.
-        """
-        found: dict[Stage, tuple[Axis, str]] = {}
-        before = ""
-        for run in self._runs():
-            axis = self._inner(run)
-            name = "" if axis is None else f"inner{axis.leader}"
-            before = f"{name}_" if name and name == before else name
-            if axis is not None:
-                found.update(dict.fromkeys(run.stages, (axis, before)))
-        return found
+    def inner(self) -> dict[Stage, Axis]:
+        """By stage, the one more loop that stages before or after the leader are fused in, inside the others."""
+        return {stage: axis for run in self._runs() if (axis := self._inner(run)) is not None for stage in run.stages}
 
     def _runs(self) -> Iterator[FusionGroup]:
         """Runs of neighbouring stages that hand something to each other, and are either all fused with the leader or all not."""
@@ -386,14 +375,23 @@ class Plan:
         hardware that prefetches follows a stream, and this one rests while a round is computed.
         """
         found = False
+        before: tuple[Axis, list[str], str] | None = None
         asking = {list(sizes)[-1] for sizes in self._readers if 2 * max(sizes.values()) > own}
         for stage in self.group.stages:
             loops = [self._loop(stage, axis, step) for axis, step in steps.items() if stage in self.fused.stages]
             if loops and stage in asking:
                 loops[-1] = replace(loops[-1], prefetch=1)
-            if stage in self.inner:
-                axis, name = self.inner[stage]
+            axis = self.inner.get(stage)
+            if axis is not None:
+                around, name = [loop.loop for loop in loops], f"inner{axis.leader}"
+                if before is not None and before[0] is axis:
+                    name = before[2]
+                elif before is not None and before[1:] == (around, name):
+                    name += "_"  # neighbours with one name would share the loop
                 loops.append(FusedLoop(name, *axis.of(stage, axis.unit)))
+                before = axis, around, name
+            else:
+                before = None
             if loops:
                 rounds = stage.root.extents[loops[0].dim] // loops[0].step
                 loops[0] = replace(loops[0], chunks=min(chunks, rounds))
