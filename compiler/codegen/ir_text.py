@@ -17,8 +17,9 @@ _TOKEN = re.compile(
 def portable(text: str) -> str:
     """LLVM IR whose floating-point constants are hexadecimal numbers, as every version of LLVM reads them.
 
-    From version 23 on LLVM prints them as `f0x3F800000`, the bits, or as the shortest decimal that is nearest to them; before, its parser takes only
-    decimals that are exact. A number is of the type that was named last before it in its line. Text in quotes, such as a name, stays as it is.
+    The LLVM of the bindings prints them as `f0x3F800000`, the bits, or as the shortest decimal that is nearest to them; the parser of an older one
+    takes only decimals that are exact. A number is of the type that was named last before it in its line. Text in
+    quotes, such as a name, stays as it is.
     """
     return "\n".join(_line(line) for line in text.split("\n"))
 

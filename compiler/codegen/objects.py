@@ -14,7 +14,7 @@ from stepwell.dialects.core.mlir import ExecutionEngine, diagnostics, ir, make_c
 from stepwell.dialects.sched.dialect import Sched
 from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
-from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.description import TRIPLE, Target
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.host import host
 
@@ -183,8 +183,8 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
             module = ir.Module.parse(unit.bytecode, context)
             if unit.pipeline:
                 _lower(module, unit)
-            if "llvm.target_triple" in module.operation.attributes:
-                triple = ir.StringAttr(module.operation.attributes["llvm.target_triple"]).value
+            if TRIPLE in module.operation.attributes:
+                triple = ir.StringAttr(module.operation.attributes[TRIPLE]).value
                 raise CodegenError(f"@{unit.name} has instructions of {triple}, and this machine, {host().family}, makes no code for that")
             # Looked up first, because the engine crashes when it is asked for the object of nothing.
             if not any(_symbol(op.operation) == unit.name and _is_defined(op.operation) for op in module.body.operations):

@@ -7,9 +7,9 @@ from stepwell.dialects.target.capabilities import Capabilities
 from stepwell.dialects.target.cores import available_cores
 from stepwell.dialects.target.costs import COMMON, Costs
 from stepwell.dialects.target.families import capabilities_of, family_of
-from stepwell.dialects.target.numbers import Caches, Pipes
+from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Caches, Pipes
 
-__all__ = ["GENERIC", "REQUIRES", "Caches", "Costs", "Pipes", "Target", "aarch64", "describe", "x86"]
+__all__ = ["GENERIC", "REQUIRES", "TRIPLE", "Caches", "Costs", "Pipes", "Target", "aarch64", "describe", "x86"]
 
 @dataclass(frozen=True)
 class Target:
@@ -99,5 +99,8 @@ def describe(name: str, triple: str, cpu: str, features: frozenset[str], caches:
 REQUIRES = "stepwell.requires."
 """What the names of symbols of objects begin with that say, behind a colon, which features code needs beyond those of the machine that made it."""
 
-GENERIC = Target("generic", "x86_64-unknown-unknown", "generic", frozenset(), 256, 16, False, 1, x86.X86.caches, Pipes(2, 4, 2))
+TRIPLE = "llvm.target_triple"
+"""The attribute of a module with instructions of another family than the host's: only an emitter for that triple takes it."""
+
+GENERIC = Target("generic", "x86_64-unknown-unknown", "generic", frozenset(), 256, 16, False, 1, COMMON_CACHES, COMMON_PIPES)
 """The target that passes assume if none was named."""

@@ -123,8 +123,6 @@ def dot_products(target: Target) -> list[Intrinsic]:
     return [i for i in all_dot_products() if i.features <= target.features]
 
 
-
-
 def _holds(wide: str, kind: str) -> bool:
     """Whether every value of one type is one of the type spelled `wide`."""
     if BRAIN in (wide[0], kind[0]):
@@ -135,7 +133,8 @@ def _holds(wide: str, kind: str) -> bool:
 
 def bf16_pairs(acc: "ir.Value", x: "ir.Value", y: "ir.Value") -> "ir.Value":
     """Sums with both products of each pair of bf16 added, the first ones first, on machines without an instruction for that."""
-    from stepwell.dialects.core.mlir import arith, ir, vector
+    from stepwell.dialects.core.mlir import arith, ir, vector  # here, because it loads the bindings
+
     words = ir.VectorType.get(acc.type.shape, ir.IntegerType.get_signless(32))
     high, shift = (arith.constant(words, ir.DenseElementsAttr.get_splat(words, ir.IntegerAttr.get(words.element_type, n))) for n in (-65536, 16))
     whole = [vector.bitcast(words, v) for v in (x, y)]

@@ -8,7 +8,7 @@ from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.capabilities import PLAIN, Capabilities
 from stepwell.dialects.target.costs import COMMON, Costs
-from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
+from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Caches, Pipes, Vectors
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def family_of(triple: str) -> Family:
 
 def _plain(architecture: str) -> Family:
     return Family(
-        architecture, (architecture,), lambda _: Vectors(128, 16, fma=False), Caches(32 << 10, 1 << 20, 8 << 20, 4), lambda *_: Pipes(2, 4, 2)
+        architecture, (architecture,), lambda _: Vectors(128, 16, fma=False), COMMON_CACHES, lambda *_: COMMON_PIPES
     )
 
 

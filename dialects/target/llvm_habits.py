@@ -1,4 +1,4 @@
-"""Habits of LLVM's optimiser that schedules reckon with. They were found by reading the code that it makes, for LLVM 20 and x86-64."""
+"""Habits of LLVM's optimiser that schedules reckon with. They were found by reading the code that it makes for x86-64."""
 
 WRITTEN_OUT = 8
 """Rounds of an innermost loop around a register tile up to which LLVM unrolls it completely."""

@@ -51,3 +51,9 @@ class Vectors:
     count: int
     fma: bool
     """Whether a multiplication and an addition are one instruction."""
+
+
+COMMON_CACHES = Caches(32 << 10, 1 << 20, 8 << 20, 4)
+"""The caches of a machine of which nothing else is known."""
+COMMON_PIPES = Pipes(fmas=2, latency=4, loads=2)
+"""The pipes of such a machine: those of most cores of the last ten years."""

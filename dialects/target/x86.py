@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.dialects.target.capabilities import Capabilities
 from stepwell.dialects.target.families import Family, register_family
-from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
+from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Pipes, Vectors
 
 _HALF_WIDTH = frozenset({"znver4"})
 """Cores whose data paths are half as wide as their vectors of 512 bits (Agner Fog, "Instruction tables", 2023)."""
@@ -24,7 +24,7 @@ def _vectors(features: frozenset[str]) -> Vectors:
 
 
 def _pipes(cpu: str, vectors: Vectors) -> Pipes:
-    return Pipes(fmas=1, latency=4, loads=1) if vectors.bits == 512 and cpu in _HALF_WIDTH else Pipes(fmas=2, latency=4, loads=2)
+    return Pipes(fmas=1, latency=4, loads=1) if vectors.bits == 512 and cpu in _HALF_WIDTH else COMMON_PIPES
 
 
 def _capabilities(features: frozenset[str]) -> Capabilities:
@@ -65,7 +65,7 @@ def _may_use_tiles() -> bool:
 
 
 X86 = register_family(Family(
-    "x86_64", ("x86", "i386", "i686"), _vectors, Caches(32 << 10, 1 << 20, 8 << 20, 4), _pipes, _capabilities, usable=_usable,
+    "x86_64", ("x86", "i386", "i686"), _vectors, COMMON_CACHES, _pipes, _capabilities, usable=_usable,
     dot_products="stepwell.dialects.target.x86_dot_products",
     intrinsics={
         "llvm.x86.avx512bf16.": ("avx512bf16",), "llvm.x86.avx512.vpdp": ("avx512vnni", "avxvnni"), "llvm.x86.avx512.": ("avx512f",),

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
-from stepwell.dialects.target.description import REQUIRES, Target
+from stepwell.dialects.target.description import REQUIRES, TRIPLE, Target
 from stepwell.dialects.target.families import features_of_intrinsic
 from stepwell.dialects.target.host import host, narrows_host, runs_here
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-
-TRIPLE = "llvm.target_triple"
-"""The attribute of a module that only an emitter for that triple takes."""
 
 
 @register_pass("set-target", level="llvm")
