@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/ir_digest.py [NETWORK ...] [--target NAME] [--against DIR] [--rename OLD=NEW]...
 
-With --against, the package of another checkout lowers the same networks, and the first operation that differs is shown. Locations,
+With --against, the package of another checkout lowers the same networks; how many operations differ is said, and the first is shown. Locations,
 names of attributes, the description of the target and the digests in names of kernels do not count; --rename says which other words of that
 checkout's IR have new names.
 """
@@ -74,9 +74,9 @@ def report(network: str, ours: Path, theirs: Path | None = None) -> int:
             other = theirs / file.name
             lines = other.read_text().splitlines() if other.is_file() else []
             other.unlink(missing_ok=True)
-            first = next((pair for pair in zip_longest(mine, lines) if pair[0] != pair[1]), None)
-            differing += first is not None
-            line += "  the same" if first is None else f"  DIFFERS\n  theirs: {first[1]}\n  ours:   {first[0]}"
+            pairs = [pair for pair in zip_longest(mine, lines) if pair[0] != pair[1]]
+            differing += bool(pairs)
+            line += f"  {len(pairs)} DIFFER\n  theirs: {pairs[0][1]}\n  ours:   {pairs[0][0]}" if pairs else "  the same"
         print(line, flush=True)
         file.unlink()
     return differing

@@ -159,7 +159,7 @@ def test_faults_that_are_called_harmless_exist_and_have_a_reason() -> None:
     for path in {path for path, _, _ in known}:
         source = (ROOT / path).read_text()
         there |= {(path, source.splitlines()[e.line - 1].strip(), e.what) for e in edits(path, source)}
-    assert known <= there, "the list names faults that cannot be planted any more"
+    assert not known - there, "the list names faults that cannot be planted any more"
     entries = json.loads(mutate.HARMLESS.read_text())
     assert len(known) == len(entries)
 
