@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from stepwell.driver.build import build, compile_ir
     from stepwell.driver.compilation import compile
     from stepwell.driver.dynamic import DynamicModel
-    from stepwell.driver.lowered import Lowered
     from stepwell.driver.lowering import descend, lower, read_ir
-    from stepwell.driver.pipeline import Pipeline
     from stepwell.options import CompileOptions
+    from stepwell.pipelines.lowered import Lowered
+    from stepwell.pipelines.pipeline import Pipeline
     from stepwell.runtime.model import CompiledModel
 
 __all__ = [
@@ -56,7 +56,7 @@ __all__ = [
 _LAZY = {
     "BorderModel": "stepwell.border.model", "BoundModel": "stepwell.driver.bound",
     "CompileOptions": "stepwell.options", "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic",
-    "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.driver.lowered", "Pipeline": "stepwell.driver.pipeline",
+    "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.pipelines.lowered", "Pipeline": "stepwell.pipelines.pipeline",
     "Target": "stepwell.dialects.target.description", "compile": "stepwell.driver.compilation",
     "Explanation": "stepwell.analysis.explain",
     **dict.fromkeys(("Culprit", "bisect"), "stepwell.analysis.bisect"),

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 
-from stepwell.cache.disk import digest_of
+from stepwell.arguments import check_argument, wrong
 from stepwell.cache.fingerprint import described
 from stepwell.dialects.core.dtypes import plain_booleans
 from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.description import Target
-from stepwell.driver.arguments import check_argument, wrong
-from stepwell.driver.backends import DEFAULT, find_backend
+from stepwell.pipelines.routes import DEFAULT, find_route
 
 if TYPE_CHECKING:
     import onnx
 
-    from stepwell.driver.pipeline import Pipeline
+    from stepwell.pipelines.pipeline import Pipeline
 
 LIBM = "expand-math"  # the switch that is off for functions from libm
 Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
@@ -103,7 +103,7 @@ class CompileOptions:
             value = getattr(self, entry.name)
             if value is not None or entry.default is not None:
                 check_argument(entry.name, value)
-        backend = find_backend(self.backend)
+        backend = find_route(self.backend)
         backend.check_target(self.machine)
         if self.schedule is not None and not any(level.scheduled for level in backend.path.levels):
             raise InputError(f"schedule: expected none for backend '{self.backend}': no level of {backend.path} has schedules")
@@ -120,7 +120,7 @@ class CompileOptions:
         if self.schedule is not None:
             normal["schedule"] = ScheduleFile.of(self.schedule)
         if self.pipeline is not None:
-            from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
+            from stepwell.pipelines.pipeline import Pipeline  # here, because it loads the passes
 
             normal["pipeline"] = Pipeline.of(self.pipeline, self.machine, self.backend)
         for name, value in normal.items():
@@ -153,7 +153,7 @@ class CompileOptions:
 
     def passes(self) -> "Pipeline":
         """The pipeline with switches turned off as asked. Raises InputError for a switch that it does not have."""
-        from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
+        from stepwell.pipelines.pipeline import Pipeline  # here, because it loads the passes
 
         pipeline = Pipeline.default(self.machine, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)
         names = (*self.disable, *((LIBM,) if self.libm and LIBM not in self.disable else ()))

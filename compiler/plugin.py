@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
+    from stepwell.backends.artifact import Artifact
+    from stepwell.backends.base import Backend, Code
+    from stepwell.backends.llvm_cpu.backend import LLVMOnCPU
+    from stepwell.backends.llvm_cpu.phases import CPU
+    from stepwell.backends.phases import COMMON
+    from stepwell.backends.registry import register_backend
     from stepwell.cache.disk import Cache
-    from stepwell.codegen.llvm_cpu import LLVMOnCPU
     from stepwell.dialects import graph
     from stepwell.dialects.core.kernel_info import KernelInfo
     from stepwell.dialects.core.mlir import (
@@ -78,12 +83,6 @@ if TYPE_CHECKING:
     from stepwell.dialects.target.families import Family, register_family
     from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
     from stepwell.dialects.target.registry import register_target
-    from stepwell.driver.artifact import Artifact
-    from stepwell.driver.backend import Backend, Code
-    from stepwell.driver.backends import register_backend
-    from stepwell.driver.lowered import Lowered
-    from stepwell.driver.pipeline import Pipeline
-    from stepwell.driver.plugins import depends_on
     from stepwell.importer.builder import ImportBuilder, Value
     from stepwell.importer.registry import onnx_rule
     from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
@@ -100,6 +99,10 @@ if TYPE_CHECKING:
     from stepwell.passes.linalg.structured import Structured
     from stepwell.passes.schedule.nest import Nest
     from stepwell.passes.schedule.schedulers import schedule
+    from stepwell.pipelines.lowered import Lowered
+    from stepwell.pipelines.phases import Phase
+    from stepwell.pipelines.pipeline import Pipeline
+    from stepwell.plugin_files import depends_on
     from stepwell.runtime.executable import Executable
 
 _LAZY = {
@@ -153,27 +156,32 @@ _LAZY = {
     "stepwell.dialects.target.families": "Family register_family",
     "stepwell.dialects.target.numbers": "Caches Pipes Vectors",
     "stepwell.dialects.target.registry": "register_target",
-    "stepwell.driver.pipeline": "Pipeline",
+    "stepwell.pipelines.pipeline": "Pipeline",
     # Levels of IR
     "stepwell.passes.framework.levels": "Level LevelPath register_level",
     # Backends, and what they may run IR by
     "stepwell.cache.disk": "Cache",
-    "stepwell.codegen.llvm_cpu": "LLVMOnCPU",
+    "stepwell.backends.llvm_cpu.backend": "LLVMOnCPU",
     "stepwell.dialects.interpreter": "Interpreter meaning signless",
-    "stepwell.driver.artifact": "Artifact",
-    "stepwell.driver.backend": "Backend Code",
-    "stepwell.driver.backends": "register_backend",
-    "stepwell.driver.lowered": "Lowered",
+    "stepwell.backends.artifact": "Artifact",
+    "stepwell.backends.base": "Backend Code",
+    "stepwell.backends.registry": "register_backend",
+    "stepwell.backends.llvm_cpu.phases": "CPU",
+    "stepwell.backends.phases": "COMMON",
+    "stepwell.pipelines.phases": "Phase",
+    "stepwell.pipelines.lowered": "Lowered",
     "stepwell.runtime.executable": "Executable",
     # Errors
     "stepwell.dialects.support.errors": "CodegenError ElementTypeError InferenceError InputError PassError StepwellError UnsupportedError",
     # The plugin itself
-    "stepwell.driver.plugins": "depends_on",
+    "stepwell.plugin_files": "depends_on",
 }
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 __all__ = [
     "BOOL",
+    "COMMON",
+    "CPU",
     "FLOATS",
     "INTEGERS",
     "NUMERIC",
@@ -224,6 +232,7 @@ __all__ = [
     "PassError",
     "PassState",
     "PatternPass",
+    "Phase",
     "Pipeline",
     "Pipes",
     "Pure",

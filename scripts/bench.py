@@ -174,7 +174,7 @@ def ablate(options: argparse.Namespace) -> int:
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
     from benchmark.tables import console, show_ablation
-    from stepwell.driver.pipeline import Pipeline
+    from stepwell.pipelines.pipeline import Pipeline
 
     known = (Pipeline.of(options.pipeline, options.target) if options.pipeline else Pipeline.default(options.target)).switches()
     for name in options.switch or ():
@@ -348,9 +348,9 @@ def prepare(options: argparse.Namespace) -> str | None:
     from stepwell.dialects.support.errors import StepwellError
     from stepwell.dialects.target.host import runs_here
     from stepwell.dialects.target.registry import resolve
-    from stepwell.driver.pipeline import Pipeline
-    from stepwell.driver.plugins import load_file
     from stepwell.passes.framework.levels import find_level
+    from stepwell.pipelines.pipeline import Pipeline
+    from stepwell.plugin_files import load_file
 
     try:
         for file in options.load:

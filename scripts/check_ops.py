@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import environment
 
-from stepwell.driver.plugins import load_file
+from stepwell.plugin_files import load_file
 
 if TYPE_CHECKING:
     from native_ops import Instance

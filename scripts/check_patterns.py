@@ -15,7 +15,7 @@ from pathlib import Path
 
 import environment
 
-from stepwell.driver.plugins import load_file
+from stepwell.plugin_files import load_file
 
 TESTS = Path(__file__).resolve().parent.parent / "test" / "support"
 

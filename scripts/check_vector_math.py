@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.codegen.objects import split_module
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu.objects import split_module
+from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.target.description import Target
-from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import PassRunner
+from stepwell.pipelines.pipeline import Pipeline
 from stepwell.runtime.loader import LoadedCode, load
 
 CHUNK = 1 << 16  # elements that one call of the compiled code takes

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.target.host import runs_here
 from stepwell.dialects.target.registry import resolve, target_names
-from stepwell.driver.pipeline import Pipeline
+from stepwell.pipelines.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from backend_suite.cases import Case

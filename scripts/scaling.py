@@ -130,7 +130,7 @@ GRAPHS: dict[str, Callable[[int], ModelProto]] = {f.__name__: f for f in (chain,
 def measure(graph: str, nodes: int, recursion_limit: int | None) -> dict[str, float]:
     """The CPU seconds of each level in this process, and those of its compiler processes."""
     import stepwell
-    from stepwell.codegen.pool import shut_down
+    from stepwell.backends.llvm_cpu.pool import shut_down
 
     source = GRAPHS[graph](nodes)
     stepwell.compile(GRAPHS["chain"](9), cache=False)  # loads what there is to load

@@ -13,8 +13,8 @@ import quick
 from kept_kernels import switch_on_cache
 
 import networks
+from stepwell.backends.llvm_cpu import pool
 from stepwell.cache import disk
-from stepwell.codegen import pool
 
 ROOT = Path(__file__).resolve().parent.parent
 

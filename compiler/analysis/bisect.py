@@ -12,6 +12,7 @@ from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.analysis.interpretation import check_interpretable, interpret, interpret_module, is_packed
 from stepwell.analysis.kernel_launches import callee
 from stepwell.analysis.matching import Values, first_departure
+from stepwell.arguments import checked
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.graph import GraphOp
@@ -19,13 +20,12 @@ from stepwell.dialects.graph.evaluate import Evaluator, NoMeaningError
 from stepwell.dialects.interpreter import Interpreter, signless
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.origins import line_of
-from stepwell.driver.arguments import checked
-from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
 from stepwell.passes.framework.instrumentation import Instrumentation, Instruments
 from stepwell.passes.framework.pipeline import Step
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph_to_linalg.lowerings import lowering_of
+from stepwell.pipelines.lowered import Lowered
 
 Arrays = Mapping[str, np.ndarray]
 

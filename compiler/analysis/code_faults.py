@@ -12,22 +12,22 @@ from stepwell.analysis.isolation import isolated
 from stepwell.analysis.kernel_launches import KernelLaunch, Operand, callee
 from stepwell.analysis.matching import Entry, Values
 from stepwell.analysis.replay import Replay
-from stepwell.codegen.llvm_cpu import LLVMOnCPU
+from stepwell.backends.llvm_cpu.backend import LLVMOnCPU
 from stepwell.dialects.core.mlir import ops_below
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.interpreter import signless
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import InputError, StepwellError
-from stepwell.driver.backends import DEFAULT
 from stepwell.driver.build import build
-from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend, read_ir
-from stepwell.driver.pipeline import Pipeline
-from stepwell.driver.stages import Stage
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.pipeline import Element, Step
 from stepwell.passes.framework.registry import find_pass
 from stepwell.passes.framework.runner import PassRunner
+from stepwell.pipelines.lowered import Lowered
+from stepwell.pipelines.pipeline import Pipeline
+from stepwell.pipelines.routes import DEFAULT
+from stepwell.pipelines.stages import Stage
 
 Arrays = Mapping[str, np.ndarray]
 FUSED, SCHEDULE = ScheduleInfo.fused.name, ScheduleInfo.nest.name

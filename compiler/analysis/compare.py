@@ -12,7 +12,7 @@ import onnx
 from stepwell.dialects.core.types import FLOATS, from_numpy
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import printable
-from stepwell.runtime.infos import is_string, tensors_of, type_name
+from stepwell.signature import is_string, tensors_of, type_name
 
 Arrays = Mapping[str, np.ndarray]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto

@@ -8,7 +8,7 @@ from stepwell.analysis.archives import Archive, read_npy
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
-from stepwell.runtime.infos import STRING, UNRANKED, TensorInfo, is_string
+from stepwell.signature import STRING, UNRANKED, TensorInfo, is_string
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")

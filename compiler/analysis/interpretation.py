@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.analysis.compare import OutputCheck, compare
+from stepwell.arguments import checked
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo
@@ -18,11 +19,10 @@ from stepwell.dialects.graph.evaluate_f64 import F64Evaluator
 from stepwell.dialects.interpreter import interpret as run_module
 from stepwell.dialects.interpreter import signless
 from stepwell.dialects.support.errors import InputError
-from stepwell.driver.arguments import checked
-from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
 from stepwell.passes.framework.levels import IMPORTED, find_level
 from stepwell.passes.framework.rewriting import find_function
+from stepwell.pipelines.lowered import Lowered
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.model import IndexChecks
 

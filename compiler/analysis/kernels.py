@@ -17,9 +17,10 @@ from stepwell.analysis.kernel_timing import in_place as time_in_place
 from stepwell.analysis.load import BUSY, ForeignLoad
 from stepwell.analysis.random_inputs import random_array
 from stepwell.analysis.replay import Replay
-from stepwell.codegen.llvm_cpu import LLVMOnCPU
-from stepwell.codegen.objects import Unit
-from stepwell.codegen.pool import compile_units
+from stepwell.arguments import checked
+from stepwell.backends.llvm_cpu.backend import LLVMOnCPU
+from stepwell.backends.llvm_cpu.objects import Unit
+from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
@@ -28,9 +29,6 @@ from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import BusyWarning, InputError, ScheduleError, shown, warn_caller
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.cores import thread_count
-from stepwell.driver.arguments import checked
-from stepwell.driver.backends import DEFAULT
-from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend, lower, read_ir
 from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.rewriting import find_function, functions
@@ -40,8 +38,10 @@ from stepwell.passes.schedule.effects import clamped, offered
 from stepwell.passes.schedule.kernel_digest import kernel_digest
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.space import Value
+from stepwell.pipelines.lowered import Lowered
+from stepwell.pipelines.routes import DEFAULT
 from stepwell.runtime.buffers import pack_arena
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 LEVEL = "scheduled"
 Schedule: TypeAlias = "Mapping[int, Nest | Mapping[str, Any]] | ScheduleFile"

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.analysis.kernel_launches import KernelLaunch, Operand, launches_of
+from stepwell.arguments import wrong
 from stepwell.dialects.core.kernel_info import REGION_MEMORY
 from stepwell.dialects.core.layout import aligned
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.support.errors import IRError
-from stepwell.driver.arguments import wrong
 from stepwell.passes.framework.rewriting import find_function
 
 

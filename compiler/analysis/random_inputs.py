@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.core.dtypes import from_numpy, is_float
 from stepwell.dialects.support.errors import InputError
-from stepwell.runtime.infos import MAP, STRING, TensorInfo, is_string
+from stepwell.signature import MAP, STRING, TensorInfo, is_string
 
 SMALL = 10  # Indices, sizes and counts are drawn below this number, which most dimensions of models reach.
 EXTREME_SHARE = 0.25  # The part of the elements that are special where extreme floats are asked for.

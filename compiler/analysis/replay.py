@@ -8,8 +8,8 @@ import numpy as np
 
 from stepwell.analysis.kernel_launches import KernelLaunch, Operand, kernel_launches
 from stepwell.dialects.core.mlir import make_context, parse_module
+from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import CodegenError, InputError
-from stepwell.runtime.buffers import address, aligned_empty
 from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.loader import load
 from stepwell.runtime.model import CompiledModel

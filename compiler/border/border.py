@@ -9,7 +9,7 @@ import numpy as np
 from stepwell.border.nodes import BorderNode, array_of_record, array_record
 from stepwell.border.registry import Kind
 from stepwell.dialects.support.errors import StepwellError
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 VOCABULARIES = ("keys_strings", "keys_tensor", "classes_strings", "cats_strings", "string_vocabulary", "int64_vocabulary")
 """The attributes that list what elements may be."""

@@ -6,14 +6,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stepwell.arguments import check_argument, check_shapes
 from stepwell.border.border import Border
 from stepwell.border.values import fitted
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import ByName, printable_keys
-from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.dynamic import DynamicModel, Specialisation
-from stepwell.runtime.infos import Shape
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, names_error, unpicklable
+from stepwell.signature import Shape
 
 Inner: TypeAlias = CompiledModel | DynamicModel
 

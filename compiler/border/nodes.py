@@ -11,7 +11,7 @@ from stepwell.border.registry import Kind, Prepared
 from stepwell.dialects.support.errors import InputError, ModelError, ResourceError, StepwellError
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.properties import cached_property
-from stepwell.runtime.infos import is_string, type_of_record, type_record
+from stepwell.signature import is_string, type_of_record, type_record
 
 
 @dataclass(frozen=True)

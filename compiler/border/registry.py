@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.extensions import extension
-from stepwell.runtime.infos import MAP, UNRANKED, TensorInfo, is_string
+from stepwell.signature import MAP, UNRANKED, TensorInfo, is_string
 
 Function = TypeVar("Function", bound=Callable[..., "Prepared"])
 Shape = tuple[int | str | None, ...]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from stepwell.border.registry import Shape
-from stepwell.runtime.infos import UNRANKED
+from stepwell.signature import UNRANKED
 
 Size = int | str | None
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.support.errors import InputError, shown
-from stepwell.runtime.infos import MAP, STRING, TensorInfo, is_string, type_name
 from stepwell.runtime.model import as_array, as_dtype
+from stepwell.signature import MAP, STRING, TensorInfo, is_string, type_name
 
 
 class Map(dict[Any, Any]):

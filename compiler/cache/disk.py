@@ -12,24 +12,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from blake3 import blake3
 
+from stepwell.dialects.support.buffers import aligned_empty
+from stepwell.dialects.support.digests import Buffer, digest_of, key_of, new_digest
 from stepwell.dialects.support.errors import CodegenError, InputError, shown
 from stepwell.dialects.support.files import open_plain, read_into
 from stepwell.dialects.support.numbers import whole_number
-from stepwell.runtime.buffers import aligned_empty
 
-Buffer: TypeAlias = bytes | memoryview
 KINDS = ("models", "weights", "objects", "histograms")
 DEFAULT_BYTES = 8 << 30
 _FORMATS = ("v1", "v2")  # of all releases, this one's last
 _MAGIC = b"stepwel2"
 _FOOTER_BYTES = len(_MAGIC) + 32
 _ABANDONED_SECONDS = 3600.0
-_LEAST_BLOCK_BYTES, _BLOCK_BYTES = 1 << 18, 16 << 20
 
 
 @dataclass(frozen=True)
@@ -218,7 +215,7 @@ class Cache:
             opened.append(new)
             file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=new)
             opened.append(file)
-            digest = blake3(max_threads=_threads(size))
+            digest = new_digest(size)
             for chunk in chunks:
                 _write_all(file, chunk)
                 digest.update(chunk)
@@ -353,37 +350,6 @@ def _limit() -> int:
     if number is None:
         raise InputError(f"STEPWELL_CACHE_BYTES: expected a number of bytes, got {shown(text)}")
     return number
-
-
-def key_of(*parts: str | bytes) -> str:
-    """A key made of `parts`: the same for the same parts in the same order only."""
-    digest = blake3()
-    for part in parts:
-        data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
-
-
-def digest_of(data: Buffer) -> bytes:
-    """The digest of some bytes: BLAKE3, which is fast on large ones (it takes all cores) and safe against forgery."""
-    return blake3(data, max_threads=_threads(len(data))).digest()
-
-
-def stream_digest(descriptor: int) -> bytes | None:
-    """The digest of the content of a file, read in pieces; None if it is empty. Raises OSError."""
-    size = os.fstat(descriptor).st_size
-    digest = blake3(max_threads=_threads(size))
-    block = np.empty(min(max(size // 8, _LEAST_BLOCK_BYTES), _BLOCK_BYTES), np.uint8)  # small: the first use of memory takes longer than to read it
-    total = 0
-    while count := read_into(descriptor, block):
-        digest.update(block[:count].data)
-        total += count
-    return digest.digest() if total else None
-
-
-def _threads(size: int) -> int:
-    return blake3.AUTO if size > 1 << 20 else 1
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepwell.cache.disk import digest_of, key_of, stream_digest
+from stepwell.dialects.support.digests import digest_of, key_of, stream_digest
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.files import open_plain
 from stepwell.dialects.support.installed import version
@@ -18,7 +18,7 @@ from stepwell.dialects.support.processes import LOADED_AT
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.host import identity
 from stepwell.dialects.target.registry import is_built_in, resolve
-from stepwell.driver.plugins import loaded, modules_beside, of_code_generation
+from stepwell.plugin_files import loaded, modules_beside, of_code_generation
 from stepwell.runtime.openmp import openmp
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LIBRARIES = ("torch-mlir", "llvmlite", "numpy", "ml_dtypes", "onnx", "cmeel-lib
 _ALL = (("stepwell", "**/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "**/*.py"))
 # Our own code that runs on a kernel after it is split off its model.
 _CODE_GENERATION = (
-    ("stepwell", "codegen/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "framework/*.py"),
+    ("stepwell", "backends/llvm_cpu/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "framework/*.py"),
     ("stepwell.passes", "affine_to_llvm/**/*.py"),
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     from stepwell.analysis.bisect import bisect
     from stepwell.cli.checks import MEASURES, verdict
     from stepwell.cli.inputs import gather
-    from stepwell.runtime.infos import TensorInfo
+    from stepwell.signature import TensorInfo
 
     with Progress() as progress:
         progress.say("import")

@@ -13,7 +13,7 @@ from stepwell.cli.session import Session
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import file_names
 from stepwell.passes.framework.levels import IMPORTED
-from stepwell.runtime.infos import tensors_of
+from stepwell.signature import tensors_of
 
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.backends.registry import find_backend, made_by
 from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.compile_options import OTHERS, add_model_options
 from stepwell.cli.display import level_times, plural, quantity, say, seconds
 from stepwell.cli.session import Session, save_ir
 from stepwell.dialects.support.files import write_atomically
 from stepwell.dialects.target.host import host, runs_here
-from stepwell.driver.backends import DEFAULT, find_backend, made_by
-from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.pipelines.routes import CPU_PATH, DEFAULT
 
 if TYPE_CHECKING:
-    from stepwell.driver.backend import Backend
-    from stepwell.driver.lowered import Lowered
+    from stepwell.backends.base import Backend
+    from stepwell.pipelines.lowered import Lowered
 
 DESCRIPTION = "Compile a model down to a level and write the result. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"

@@ -7,19 +7,19 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
+from stepwell.arguments import PRECISIONS, SPECIALISE
+from stepwell.backends.llvm_cpu.phases import SWITCHES
 from stepwell.cli.common import Parser, UsageError, add_explain_option, add_limit_option, check_backend, check_target, parse_limits
 from stepwell.cli.printing import add_print_options
 from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.numbers import whole_number
-from stepwell.driver.arguments import PRECISIONS, SPECIALISE
-from stepwell.driver.backends import DEFAULT, backend_names
-from stepwell.driver.default_pipelines import CPU_PATH, SWITCHES
+from stepwell.pipelines.routes import CPU_PATH, DEFAULT, backend_names
 
 if TYPE_CHECKING:
-    from stepwell.driver.pipeline import Pipeline
     from stepwell.options import CompileOptions
+    from stepwell.pipelines.pipeline import Pipeline
 
 INPUT_HELP = """name=FILE.npy|FILE.npz|FILE.pb|FILE.txt|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for
 an .npz file with an array for each. A .txt file has a string on each line. Images must have the input's size; they become channels × height ×
@@ -148,7 +148,7 @@ def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
     """The pipeline that the command line asks for; None for the default one. Raises UsageError or PipelineError."""
     if options.pipeline is None and not any(getattr(options, name) for name in ("insert_after", "insert_before", "replace_pass", "remove_pass")):
         return None
-    from stepwell.driver.pipeline import Pipeline
+    from stepwell.pipelines.pipeline import Pipeline
 
     kind = options.target or "host", options.backend
     pipeline = Pipeline.default(*kind) if options.pipeline is None else Pipeline.of(options.pipeline, *kind)

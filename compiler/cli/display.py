@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from stepwell.dialects.support.names import printable, printable_lines
-from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.framework.levels import IMPORTED, LevelPath
+from stepwell.pipelines.routes import CPU_PATH
 
 if TYPE_CHECKING:
     from rich.status import Status

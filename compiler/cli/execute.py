@@ -15,12 +15,12 @@ from stepwell.cli.display import Progress, level_times, plural, print_table, qua
 from stepwell.cli.inputs import gather
 from stepwell.cli.session import Session
 from stepwell.cli.shapes import parse_given, shown_free_sizes, usual_values
-from stepwell.runtime.infos import is_string, tensors_of, type_name
+from stepwell.signature import is_string, tensors_of, type_name
 
 if TYPE_CHECKING:
     from stepwell.driver.dynamic import DynamicModel
-    from stepwell.runtime.infos import TensorInfo
     from stepwell.runtime.model import CompiledModel
+    from stepwell.signature import TensorInfo
 
 Arrays = Mapping[str, np.ndarray]
 COMPILED = ("levels", "reference")

@@ -14,10 +14,10 @@ from stepwell.cli.common import UsageError
 from stepwell.cli.shapes import sized
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
-from stepwell.runtime.infos import MAP, is_string
+from stepwell.signature import MAP, is_string
 
 if TYPE_CHECKING:
-    from stepwell.runtime.infos import TensorInfo
+    from stepwell.signature import TensorInfo
 
 SEED_DIGITS = 100
 

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     from stepwell.dialects.core.mlir import make_context
     from stepwell.importer import import_model
     from stepwell.importer.source import read_source
-    from stepwell.runtime.infos import TensorInfo
+    from stepwell.signature import TensorInfo
 
     with Progress() as progress:
         progress.say("import")

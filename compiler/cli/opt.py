@@ -123,10 +123,10 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
 
 def pipeline_of(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> str:
     """The pipeline that the command line asks for. Raises UsageError or PipelineError."""
-    from stepwell.driver.pipeline import expanded
     from stepwell.passes.framework.pipeline import Element, flatten, format_pipeline, parse_options, parse_pipeline
     from stepwell.passes.framework.registry import passes
     from stepwell.passes.framework.upstream import did_you_mean, upstream_passes
+    from stepwell.pipelines.pipeline import expanded
 
     if options.pass_pipeline is not None:
         if flags:

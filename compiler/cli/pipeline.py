@@ -4,13 +4,13 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from stepwell.backends.registry import find_backend
 from stepwell.cli.common import OK, Parser, UsageError
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
 from stepwell.cli.display import Progress, print_table, say, seconds
-from stepwell.driver.backends import find_backend
 
 if TYPE_CHECKING:
-    from stepwell.driver.backend import Backend
+    from stepwell.backends.base import Backend
 
 DESCRIPTION = """Show the passes that a model goes through, stage by stage: options, what each does, who brought it, how it is switched off.
 With MODEL, the time that each takes on it too, and whether it changes anything. -o FILE writes what --pipeline FILE reads."""

@@ -8,8 +8,8 @@ from stepwell.cli.common import OK, Parser, UsageError, number
 from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, add_model_options
 from stepwell.cli.session import Session
 from stepwell.dialects.target.cores import MAX_THREADS
-from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.framework.levels import LevelPath
+from stepwell.pipelines.routes import CPU_PATH
 
 DESCRIPTION = "Compile a model, run it once and show its outputs."
 CHECKS = ("onnxruntime", "reference", "f64", "levels")

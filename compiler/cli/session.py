@@ -8,24 +8,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepwell.backends.llvm_cpu.forks import allow_forks
 from stepwell.cli import common
 from stepwell.cli.common import UsageError, statistics_text
 from stepwell.cli.compile_options import are_there_plugins, check_compile_options, command_flags, compile_options, load_plugins, run_flags
 from stepwell.cli.crashes import watch_for_crashes
 from stepwell.cli.display import Progress, say
 from stepwell.cli.printing import printer, printing
-from stepwell.codegen.forks import allow_forks
 from stepwell.dialects.support.errors import IRError, ModelError
-from stepwell.driver.backends import path_of
 from stepwell.passes.framework.levels import IMPORTED, LevelPath, find_level
+from stepwell.pipelines.routes import path_of
 
 if TYPE_CHECKING:
     from stepwell.analysis.explain import Explanation
+    from stepwell.backends.artifact import Artifact
     from stepwell.border.model import BorderModel
-    from stepwell.driver.artifact import Artifact
     from stepwell.driver.dynamic import DynamicModel
-    from stepwell.driver.lowered import Lowered
     from stepwell.passes.framework.instrumentation import Flags, Instrumentation
+    from stepwell.pipelines.lowered import Lowered
     from stepwell.runtime.model import CompiledModel
 
 

@@ -11,7 +11,7 @@ from stepwell.dialects.core.sizes import evaluated_if_known, parse
 from stepwell.dialects.support.numbers import whole_number
 
 if TYPE_CHECKING:
-    from stepwell.runtime.infos import TensorInfo
+    from stepwell.signature import TensorInfo
 
 FORM = (
     "expected NAME=SIZExSIZE…, as in image=1x3x224x224; a size may be ? (free) or a range, as in 32..1024; of a sequence the sizes of each "
@@ -51,7 +51,7 @@ DEFAULT = Range(1, 128)
 
 def parse_given(texts: Sequence[str]) -> Given:
     """What the texts of `--shape` say, of a sequence for each of its elements. Raises UsageError."""
-    from stepwell.runtime.infos import part_name  # here, because it loads numpy
+    from stepwell.signature import part_name  # here, because it loads numpy
 
     given, lists = _parsed(texts)
     return {**given, **{part_name(name, i): sizes for name, parts in lists.items() for i, sizes in enumerate(parts or ())}}

@@ -17,7 +17,7 @@ from stepwell.dialects.support.processes import Lock
 from stepwell.options import CompileOptions
 
 if TYPE_CHECKING:
-    from stepwell.codegen.pool import Worker
+    from stepwell.backends.llvm_cpu.pool import Worker
 
 SECONDS = 600.0  # a process that takes longer is stopped
 _WAIT = 10.0  # for a thread to end, with the program
@@ -41,7 +41,7 @@ class Compilation:
 
     def answer(self) -> bytes:
         """Compile it, in the process that was asked."""
-        from stepwell.codegen.pool import work_alone
+        from stepwell.backends.llvm_cpu.pool import work_alone
 
         work_alone()
         with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ class Background:
         self._end_worker()
 
     def _ready_worker(self) -> "Worker":
-        from stepwell.codegen.pool import Worker
+        from stepwell.backends.llvm_cpu.pool import Worker
 
         with self._lock:
             if self._closed or (self._current is not None and self._current._cancelled):

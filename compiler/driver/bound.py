@@ -9,14 +9,14 @@ import numpy as np
 
 from stepwell.dialects.core.layout import Room, evaluator
 from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.dialects.support.processes import Turn
-from stepwell.driver.general import GeneralProgram
 from stepwell.driver.pairs import check_sizes
-from stepwell.runtime.buffers import aligned_empty
-from stepwell.runtime.infos import TensorInfo
+from stepwell.runtime.general import GeneralProgram
 from stepwell.runtime.model import Arrays, IndexChecks, as_array, as_dtype, names_error, unpicklable
 from stepwell.runtime.results import Results
+from stepwell.signature import TensorInfo
 
 R = TypeVar("R")
 LEAST = 64

@@ -8,25 +8,27 @@ from typing import TypeAlias, Unpack
 
 import numpy as np
 
-from stepwell.cache.disk import Cache, Kept, chosen_cache, key_of
+from stepwell.arguments import checked
+from stepwell.backends.artifact import Artifact
+from stepwell.backends.base import Code
+from stepwell.backends.registry import find_backend, made_by
+from stepwell.cache.disk import Cache, Kept, chosen_cache
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.target.cores import thread_count
-from stepwell.driver.arguments import checked
-from stepwell.driver.artifact import Artifact, assemble
-from stepwell.driver.backend import Code
-from stepwell.driver.backends import find_backend, made_by
-from stepwell.driver.general import General
-from stepwell.driver.lowered import Lowered
+from stepwell.driver.artifact import assemble
 from stepwell.driver.lowering import OnLevel, code_level, descend, reached, read_ir
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.runner import Instrumentation
+from stepwell.pipelines.lowered import Lowered
 from stepwell.runtime.buffers import arena_chunks, arena_places, pack_arena
-from stepwell.runtime.infos import TensorInfo
+from stepwell.runtime.general import General
 from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel
+from stepwell.signature import TensorInfo
 
 Packing: TypeAlias = Future[np.ndarray | Kept]
 """The future arena of all weights, in memory or in the cache."""

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
+from stepwell.arguments import checked, typed_errors
+from stepwell.backends.artifact import Artifact
+from stepwell.backends.registry import find_backend
+from stepwell.cache.disk import Cache, chosen_cache
 from stepwell.cache.fingerprint import file_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
+from stepwell.dialects.support.digests import digest_of, key_of
 from stepwell.dialects.support.errors import (
     CodegenError,
     InputError,
@@ -25,27 +29,25 @@ from stepwell.dialects.support.errors import (
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.all_sizes import ALWAYS, for_all_sizes
-from stepwell.driver.arguments import checked, typed_errors
-from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_general, keep, recall
-from stepwell.driver.backends import find_backend
+from stepwell.driver.artifact import Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.background import Job, request_for
 from stepwell.driver.dynamic import DynamicModel, InBackground
-from stepwell.driver.general import GeneralProgram, valued
 from stepwell.driver.origin import Origin
 from stepwell.driver.otherwise import Otherwise
-from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.levels import IMPORTED
-from stepwell.runtime.infos import Shape, TensorInfo
+from stepwell.plugin_files import load_installed
+from stepwell.runtime.general import GeneralProgram, valued
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import WeightPool
+from stepwell.signature import Shape, TensorInfo
 
 if TYPE_CHECKING:
     from stepwell.border.model import BorderModel
-    from stepwell.driver.lowered import Lowered
     from stepwell.importer import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
+    from stepwell.pipelines.lowered import Lowered
 
 OnLevel = Callable[[str, float], None]
 Shapes = Mapping[str, Sequence[int]]

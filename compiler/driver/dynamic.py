@@ -9,19 +9,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stepwell.arguments import check_argument, check_shapes
 from stepwell.dialects.support.errors import InputError, LimitError, ModelWarning, StepwellError, UnsupportedError, shown, warn_caller
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.names import printable_keys
 from stepwell.dialects.support.processes import Lock
-from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
 from stepwell.driver.bound import BoundModel
-from stepwell.driver.general import GeneralProgram
 from stepwell.driver.pairs import ContradictionError, check_pairs, check_sizes, usual_pairs
 from stepwell.runtime.about import About
-from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
+from stepwell.runtime.general import GeneralProgram
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error, unpicklable
 from stepwell.runtime.weights import WeightPool, Weights, beyond
+from stepwell.signature import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
 
 Shapes = Mapping[str, Shape]
 Made: TypeAlias = "CompiledModel | DynamicModel"

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Unpack
 
+from stepwell.arguments import checked
+from stepwell.backends.registry import find_backend
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.module_info import symbols_of
 from stepwell.dialects.core.sizes import Size, assumptions
@@ -17,19 +19,18 @@ from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.all_sizes import for_all_sizes
-from stepwell.driver.arguments import checked
-from stepwell.driver.backends import check_on_path, find_backend
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
-from stepwell.driver.lowered import Lowered, check_main, derive_signature
 from stepwell.driver.pairs import check_pairs
-from stepwell.driver.pipeline import Pipeline
-from stepwell.driver.plugins import load_installed
 from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.levels import IMPORTED, find_level
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import Instrumentation, PassRunner
-from stepwell.runtime.infos import TensorInfo
+from stepwell.pipelines.lowered import Lowered, check_main, derive_signature
+from stepwell.pipelines.pipeline import Pipeline
+from stepwell.pipelines.routes import check_on_path
+from stepwell.plugin_files import load_installed
+from stepwell.signature import TensorInfo
 
 if TYPE_CHECKING:
     from stepwell.importer import ImportedModel

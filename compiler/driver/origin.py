@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from stepwell.cache.disk import digest_of
 from stepwell.cache.fingerprint import model_digest
+from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.dialects.support.processes import Lock
 from stepwell.options import Source

@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects.core.sizes import evaluated, parse
 from stepwell.dialects.support.errors import InputError, shown
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 _USUAL = ("past_key_values", "past")  # how the names of caches begin, of which results begin with `present`
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stepwell.backends.registry import find_backend
 from stepwell.dialects.support.processes import Lock
-from stepwell.driver.backends import find_backend
 
 if TYPE_CHECKING:
-    from stepwell.driver.lowered import Lowered
+    from stepwell.pipelines.lowered import Lowered
 
 
 class Snapshots:

@@ -42,7 +42,7 @@ from stepwell.importer.validation import (
     spell_out_defaults,
     unify_domains,
 )
-from stepwell.runtime.infos import UNRANKED, OutputGroup, Shape, TensorInfo, shape_of, tensors_of
+from stepwell.signature import UNRANKED, OutputGroup, Shape, TensorInfo, shape_of, tensors_of
 
 __all__ = ["ImportBuilder", "ImportedModel", "NeedsError", "Rule", "all_rules", "find_rule", "import_for", "import_model", "onnx_rule"]
 

@@ -24,7 +24,7 @@ from stepwell.importer.structure import structured
 from stepwell.importer.symbols import Symbols
 from stepwell.importer.tensors import DTYPES, SUPPORTED_DTYPES, dtype_name, string_array
 from stepwell.importer.validation import FunctionKey, function_key
-from stepwell.runtime.infos import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_string
+from stepwell.signature import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_string
 
 WHERE = "strings and maps are supported at the border of a model, before and behind all that is compiled (docs/strings.md)"
 

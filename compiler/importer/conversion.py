@@ -44,7 +44,7 @@ from stepwell.importer.structure import declared_info, structured
 from stepwell.importer.symbols import Symbols
 from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
-from stepwell.runtime.infos import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
+from stepwell.signature import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
 
 MAX_DEPTH = 120
 _DECIDED_BY = {"If": 1, "Loop": 2}  # operators that are simple if so many of their first inputs are known

@@ -10,7 +10,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 
 @dataclass

@@ -12,7 +12,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
-from stepwell.runtime.infos import LIST
+from stepwell.signature import LIST
 
 
 class SequenceValue(ABC):

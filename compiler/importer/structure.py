@@ -9,7 +9,7 @@ from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.support.errors import InputError, UnsupportedError
 from stepwell.importer.tensors import DTYPES
 from stepwell.importer.validation import unique_name
-from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, part_name
+from stepwell.signature import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, part_name
 
 
 def structured(name: str, kind: TypeProto) -> TensorInfo | None:

@@ -11,11 +11,11 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import ModelError, UnsupportedError, shown
 from stepwell.dialects.support.files import open_plain, read_into
 from stepwell.dialects.support.numbers import whole_number
-from stepwell.runtime.buffers import aligned_empty
-from stepwell.runtime.infos import STRING
+from stepwell.signature import STRING
 
 DTYPES: dict[int, str] = {
     TensorProto.BOOL: "i1",

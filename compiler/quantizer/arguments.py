@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from stepwell.driver.arguments import check_argument, wrong
+from stepwell.arguments import check_argument, wrong
 
 Check = Callable[[str, Any], object]
 

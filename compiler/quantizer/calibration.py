@@ -9,8 +9,9 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.analysis.archives import Archive
-from stepwell.cache.disk import chosen_cache, key_of
+from stepwell.cache.disk import chosen_cache
 from stepwell.cache.fingerprint import model_digest
+from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.support.errors import InputError, LimitError, ModelError, ResourceError
 from stepwell.dialects.support.files import write_atomically
 from stepwell.quantizer.graphs import Links

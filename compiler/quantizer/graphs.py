@@ -11,7 +11,7 @@ from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.source import nested_nodes, read_source, subgraphs
 from stepwell.importer.tensors import onnx_tensor_type
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 STANDARD = ("", "ai.onnx")
 """The names of ONNX's own domain."""

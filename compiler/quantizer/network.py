@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from stepwell.arguments import checked, checked_by
 from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
 from stepwell.dialects.support.files import replacing
-from stepwell.driver.arguments import checked, checked_by
 from stepwell.quantizer import arguments
 from stepwell.quantizer.calibration import OnBatch, calibrate
 from stepwell.quantizer.correct_bias import bias_corrected

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepwell.arguments import checked_by
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.files import write_atomically
-from stepwell.driver.arguments import checked_by
 from stepwell.quantizer import arguments
 from stepwell.quantizer.histogram import Histogram
 

@@ -12,11 +12,11 @@ from blake3 import blake3
 
 from stepwell.analysis.archives import Archive
 from stepwell.analysis.data_files import DATA_FILES, TEXT, read_data
+from stepwell.arguments import checked_by
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import printable_keys
-from stepwell.driver.arguments import checked_by
 from stepwell.quantizer import arguments
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 if TYPE_CHECKING:
     from onnx import ModelProto

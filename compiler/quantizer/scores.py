@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto
 
+from stepwell.arguments import checked_by
 from stepwell.dialects.support.errors import InputError
-from stepwell.driver.arguments import checked_by
 from stepwell.quantizer import arguments
 from stepwell.quantizer.budget import Kept, within_budget
 from stepwell.quantizer.network import Calibrated, Quantized

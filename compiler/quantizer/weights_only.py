@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
+from stepwell.arguments import checked_by
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
-from stepwell.driver.arguments import checked_by
 from stepwell.quantizer import arguments
 from stepwell.quantizer.graphs import Links, Names, attribute
 from stepwell.quantizer.options import QuantizeOptions

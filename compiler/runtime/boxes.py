@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 
 from stepwell.dialects.core.segments import BOX_ELEMENTS
-from stepwell.runtime.buffers import address, aligned_empty
+from stepwell.dialects.support.buffers import address, aligned_empty
 
 _BOX_BYTES = ctypes.sizeof(ctypes.c_int64) * BOX_ELEMENTS
 _FREE = 4  # blocks that are kept for tensors of about their size

@@ -1,40 +1,19 @@
-"""Memory for compiled code: aligned buffers, and the arena of all weights."""
+"""Memory for compiled code: the arena of all weights, and pages that are given back."""
 
-import contextlib
-import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import ModelError
 
 if TYPE_CHECKING:
     from stepwell.dialects.core.weights import WeightTable  # not loaded on a start from the cache
 
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector."""
-_HUGE_PAGE = 1 << 21
 _LARGE = 1 << 20  # bytes: smaller arrays fit a cache anyway
 _BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the one that will be
-
-
-def aligned_empty(size: int) -> np.ndarray:
-    """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`. A large one is on huge pages if the system has them.
-
-    Small pages lie anywhere in physical memory, so how much of the cache a buffer can use would be a matter of luck.
-    """
-    if size < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
-        raw = np.empty(size + ALIGNMENT, np.uint8)
-        return raw[-address(raw) % ALIGNMENT :][:size]
-    whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
-    block = mmap.mmap(-1, whole + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # untouched, the margin takes no memory
-    raw = np.frombuffer(block, np.uint8)
-    start = -address(raw) % _HUGE_PAGE
-    with contextlib.suppress(OSError):  # a kernel without them
-        block.madvise(mmap.MADV_HUGEPAGE, start, whole)
-    return raw[start : start + size]
 
 
 def can_give_back(array: np.ndarray) -> bool:
@@ -64,24 +43,6 @@ def _mapped(array: np.ndarray) -> mmap.mmap | None:
     while isinstance(base, (np.ndarray, memoryview)):
         base = base.base if isinstance(base, np.ndarray) else base.obj
     return base if isinstance(base, mmap.mmap) else None
-
-
-def address(array: np.ndarray) -> int:
-    """The address of an array's first element."""
-    # An array's C struct has it first, after what every object begins with: to read it takes a tenth of the time of asking for the interface.
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"an array is expected, got {type(array).__name__}, which owns no memory that stays")
-    return _pointer_at(id(array) + _HEAD).value or 0 if _IS_FIRST else _declared_address(array)
-
-
-def _declared_address(array: np.ndarray) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-_HEAD = object.__basicsize__
-_pointer_at = ctypes.c_void_p.from_address
-_PROBE = np.zeros(4, np.uint8)[1:]
-_IS_FIRST = _pointer_at(id(_PROBE) + _HEAD).value == _declared_address(_PROBE)
 
 
 def dense(array: np.ndarray) -> np.ndarray:

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.runtime.boxes import contents
-from stepwell.runtime.buffers import address, aligned_empty
 from stepwell.runtime.late_sizes import LateSizes, Run, running
 from stepwell.runtime.loader import LoadedCode
 from stepwell.runtime.openmp import openmp

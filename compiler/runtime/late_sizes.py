@@ -15,10 +15,10 @@ import numpy as np
 from stepwell.dialects.core.layout import Layout, Slot, evaluator
 from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
+from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import IndexRangeError, LimitError, SizesDifferError
 from stepwell.dialects.support.limits import how_to
 from stepwell.runtime.boxes import Boxes
-from stepwell.runtime.buffers import address, aligned_empty
 from stepwell.runtime.callbacks import catching_all
 
 _POLL_SECONDS = 0.05  # how long a loop may go on before it looks for an interrupt

@@ -13,13 +13,13 @@ import numpy as np
 
 from stepwell.dialects.core.dtypes import plain_booleans
 from stepwell.dialects.core.index_checks import IndexCheck, widths
+from stepwell.dialects.support.buffers import address
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, SizesDifferError
 from stepwell.dialects.support.names import ByName, printable_keys
 from stepwell.runtime.about import About
-from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
-from stepwell.runtime.infos import OutputGroup, TensorInfo, gathered
 from stepwell.runtime.weights import Weights
+from stepwell.signature import OutputGroup, TensorInfo, gathered
 
 Arrays = dict[str, np.ndarray]
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from stepwell.cache.disk import digest_of
+from stepwell.dialects.support.buffers import address
+from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.processes import Lock
-from stepwell.runtime.buffers import address, can_give_back, give_back
+from stepwell.runtime.buffers import can_give_back, give_back
 
 SHARED_BYTES = 1 << 12
 """Weights of fewer bytes, a page, are not shared: each program keeps its own."""

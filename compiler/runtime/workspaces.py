@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.processes import Lock
-from stepwell.runtime.buffers import aligned_empty
 
 KEPT = 8
 """Free workspaces at most; of more, the smallest goes."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stepwell.plugin import (
+    CPU,
     Artifact,
     Backend,
     Cache,
@@ -20,6 +21,8 @@ from stepwell.plugin import (
     Interpreter,
     LevelPath,
     Lowered,
+    Phase,
+    Target,
     func,
     functions,
     make_context,
@@ -35,6 +38,10 @@ class NumpyBackend(Backend):
 
     path = LevelPath("graph", "graph-opt", "linalg", "scheduled")
     description = "numpy, op by op: slow and exact"
+
+    def phases(self, target: str | Target) -> Sequence[Phase]:
+        """Those of the built-in backend; the ones of levels that are not on the path are left out."""
+        return CPU
 
     def generate(self, lowered: Lowered, store: Cache | None, reached: Callable[[], None]) -> Code:
         """The text of the model, locations included: errors name ONNX nodes by them."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepwell.plugin import (
+    COMMON,
     FLOATS,
     Artifact,
     Backend,
@@ -29,6 +30,7 @@ from stepwell.plugin import (
     NoMatch,
     Operand,
     PatternPass,
+    Phase,
     Pure,
     Result,
     Rewriter,
@@ -113,9 +115,9 @@ class EinsumBackend(Backend):
     path = LevelPath("graph", "graph-opt", "linalg", "einsum")
     description = "products by numpy, other ops one by one"
 
-    def pipeline(self, target: str | Target) -> str:
-        """The default stages, and one for the level of its own. Stages of levels that are not on the path are left out."""
-        return f"{super().pipeline(target)}, einsum(func.func(use-einsum))"
+    def phases(self, target: str | Target) -> Sequence[Phase]:
+        """What all backends share, without layouts for a CPU, and the way to a level of its own."""
+        return (*COMMON, Phase("sums of products", "einsum", "func.func(use-einsum)"))
 
     def generate(self, lowered: Lowered, store: Cache | None, reached: Callable[[], None]) -> Code:
         """The text of the model, with locations, so that errors name ONNX nodes."""

@@ -17,13 +17,13 @@ from stepwell.dialects.flow.boxes import BOX, boxed, opened
 from stepwell.dialects.graph import GraphBuilder, IfOp, LoopOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.graph.regions import captured_by
 from stepwell.dialects.graph.symbolic import SymbolicValues
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, program_functions
 from stepwell.passes.graph.bind_sizes import bind, first_along, symbols_of
 
-_REPEATED = ("graph.constant", "graph.parameter", "graph.sizes")  # computed in each function that needs them
 _MOST = np.iinfo(np.int64).max  # rounds, where no trip count is given
 
 
@@ -185,18 +185,6 @@ def is_outside(value: ir.Value, entry: ir.Block) -> bool:
             return True
         block = owner.block
     return False
-
-
-def captured_by(op: ir.Operation) -> list[ir.Value]:
-    """What the regions of an op use of what is defined around it, but constants, each once."""
-    inside: set[ir.Value] = set()
-    used: dict[ir.Value, None] = {}
-    for inner in ops_below(op):
-        used.update(dict.fromkeys(inner.operands))
-        inside |= set(inner.results)
-        inside |= {argument for region in inner.regions for block in region.blocks for argument in block.arguments}
-    inside |= {argument for region in op.regions for block in region.blocks for argument in block.arguments}
-    return [v for v in used if v not in inside and ((source := defining_op(v)) is None or source.name not in _REPEATED)]
 
 
 def _if_kinds(op: IfOp) -> list[tuple[TensorType, ...]]:

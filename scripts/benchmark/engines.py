@@ -51,7 +51,7 @@ def load(job: Job) -> Engine:
 def last_ir(of: Contestant, file: str, shapes: Mapping[str, tuple[int, ...]], level: str | None) -> str:
     """The IR of a model that machine code is made from, as a variant of stepwell has it: the same text is the same code."""
     import stepwell
-    from stepwell.driver.default_pipelines import CPU_PATH
+    from stepwell.pipelines.routes import CPU_PATH
 
     if level is None:
         return str(stepwell.lower(file, CPU_PATH.last, shapes=dict(shapes) or None, **_how(of)).module)
@@ -65,7 +65,7 @@ def last_ir(of: Contestant, file: str, shapes: Mapping[str, tuple[int, ...]], le
 def _how(of: Contestant) -> dict[str, Any]:
     """The options that a variant of stepwell compiles with; its plugins are loaded."""
     if of.plugins:
-        from stepwell.driver.plugins import load_file
+        from stepwell.plugin_files import load_file
 
         for file in of.plugins:
             load_file(file)
@@ -86,7 +86,7 @@ class _Stepwell:
             model = stepwell.compile_ir(read_text(job.model), job.level, weights, threads=job.threads, name=job.model, **how)
         else:
             model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, **how)
-        pool = sys.modules.get("stepwell.codegen.pool")
+        pool = sys.modules.get("stepwell.backends.llvm_cpu.pool")
         if pool is not None and job.is_last:
             pool.shut_down()  # the compiler's processes: nothing more is compiled here
         if not isinstance(model, stepwell.CompiledModel):

@@ -95,7 +95,7 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     ),
     "compiler/runtime": ((Stage(("test/compiler/runtime",)), _RUN_TIME), _NATIVE[-1:]),
     "compiler/importer": ((Stage(("test/compiler/importer",)),), _NATIVE[-1:]),
-    "compiler/driver/default_pipelines.py": ((Stage(("test/compiler/driver",)), _OPS, _CHAINS, *_NATIVE[:2]), _NATIVE[2:]),
+    "compiler/backends/llvm_cpu/phases.py": ((Stage(("test/compiler/driver",)), _OPS, _CHAINS, *_NATIVE[:2]), _NATIVE[2:]),
 }
 
 

@@ -17,7 +17,7 @@ import stepwell
 from stepwell import ResourceError, StepwellError
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.sched.schedule_file import ScheduleFile
-from stepwell.driver.plugins import load_file
+from stepwell.plugin_files import load_file
 
 
 class Stubborn:
@@ -147,7 +147,7 @@ def test_what_the_machine_refuses_has_its_own_error(monkeypatch: pytest.MonkeyPa
     def refused(*_: object, **__: object) -> None:
         raise raised
 
-    monkeypatch.setattr("stepwell.codegen.objects.split_module", refused)
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.objects.split_module", refused)
     with pytest.raises(ResourceError, match=re.escape(said)) as caught:
         stepwell.compile(MODEL)
     assert caught.value.__cause__ is raised

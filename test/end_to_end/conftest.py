@@ -9,7 +9,7 @@ from stepwell.dialects.target.registry import resolve
 
 @pytest.fixture(autouse=True)
 def _objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepwell.codegen.pool.compile_units", objects_once.compile_units)
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.pool.compile_units", objects_once.compile_units)
 
 
 @pytest.fixture

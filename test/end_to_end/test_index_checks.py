@@ -19,7 +19,7 @@ from stepwell.dialects.core.index_checks import IndexCheck, decoded
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import IndexRangeError, IRError, ModelError
 from stepwell.driver.build import compile_ir
-from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.pipelines.routes import CPU_PATH
 
 RANDOM = np.random.default_rng(11)
 FLOAT, I32, I64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64

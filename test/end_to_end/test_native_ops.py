@@ -16,7 +16,7 @@ from op_sweep import pairwise
 
 from stepwell.dialects.core.types import FLOATS
 from stepwell.dialects.graph import op_class, op_classes
-from stepwell.driver.plugins import load_file
+from stepwell.plugin_files import load_file
 
 PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugins" / "op.py"
 OURS = [m for m, cls in sorted(op_classes().items()) if cls.__module__.startswith("stepwell.dialects.")]

@@ -17,7 +17,7 @@ from op_random import Random
 from random_models.bounded_net import BoundedNet
 from random_models.comparison import Example, check, examples
 
-from stepwell.runtime.buffers import ALIGNMENT, address
+from stepwell.dialects.support.buffers import ALIGNMENT, address
 
 
 @settings(max_examples=30)

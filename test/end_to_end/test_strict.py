@@ -16,10 +16,10 @@ from stepwell.cli.main import main
 from stepwell.dialects.core.mlir import make_context
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import PipelineError
-from stepwell.driver.pipeline import Pipeline
 from stepwell.importer import import_model
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.registry import Pass, register_pass
+from stepwell.pipelines.pipeline import Pipeline
 
 SPECIALS = (np.inf, -np.inf, np.nan)
 TARGETS = ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")

@@ -73,9 +73,11 @@ NEVER = {
     "passes/bufferize": ("passes/graph", "passes/linalg_to_affine", "passes/affine_to_llvm", "bufferisation chooses no loops"),
     "passes/linalg_to_affine": ("passes/graph", "passes/bufferize", "passes/affine_to_llvm", "levels meet in IR only"),
     "passes/affine_to_llvm": ("passes/graph", "passes/schedule", "passes/linalg", "passes/bufferize", "levels meet in IR only"),
-    "compiler/importer": ("compiler/driver", "compiler/codegen", "passes/schedule", "passes/graph_to_linalg", "a front end knows no driver"),
-    "compiler/runtime": ("compiler/driver", "compiler/importer", "compiler/codegen", "passes", "the run time knows only what it runs"),
-    "compiler/cache": ("compiler/importer", "compiler/codegen", "compiler/analysis", "passes", "the cache knows no compiler"),
+    "compiler/importer": ("compiler/driver", "compiler/backends", "compiler/runtime", "passes", "a front end only imports"),
+    "compiler/runtime": ("compiler/driver", "compiler/importer", "compiler/backends", "compiler/pipelines", "passes", "it knows only what it runs"),
+    "compiler/cache": ("compiler/driver", "compiler/importer", "compiler/backends", "compiler/analysis", "passes", "the cache knows no compiler"),
+    "compiler/pipelines": ("compiler/driver", "compiler/importer", "compiler/backends", "compiler/runtime", "pipelines are data"),
+    "compiler/backends": ("compiler/driver", "compiler/importer", "compiler/analysis", "compiler/cli", "a backend knows no driver"),
     "compiler/driver": ("compiler/cli", "compiler/analysis", "compiler/quantizer", "the driver knows no tool that uses it"),
 }
 """For a folder: those that it never imports, and why. The last entry is the reason."""

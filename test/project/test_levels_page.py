@@ -16,9 +16,9 @@ from stepwell.dialects.core.carried import Carried, carriers
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.target.registry import resolve
-from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.framework.instrumentation import Instrumentation
 from stepwell.passes.framework.pipeline import Step
+from stepwell.pipelines.routes import CPU_PATH
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "levels.md"

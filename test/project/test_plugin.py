@@ -20,8 +20,8 @@ from op_cases import with_cases
 
 import stepwell
 from stepwell import plugin
-from stepwell.driver.default_pipelines import CPU_PATH
-from stepwell.driver.plugins import load_file
+from stepwell.pipelines.routes import CPU_PATH
+from stepwell.plugin_files import load_file
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_an_op_with_a_layout_rule_stays_in_the_layout(channels: int) -> None:
 OWN_LEVEL = """
 import sys
 import numpy as np, stepwell
-from stepwell.driver.plugins import load_file
+from stepwell.plugin_files import load_file
 
 load_file(sys.argv[1])
 x = np.random.default_rng(7).standard_normal((1, 3, 4, 5)).astype(np.float32)
@@ -293,7 +293,7 @@ def test_a_level_and_a_backend_in_one_file(tmp_path: Path) -> None:
 
 
 BETWEEN = """
-from stepwell.plugin import Level, LevelPath, LLVMOnCPU, register_backend, register_level
+from stepwell.plugin import Level, LevelPath, LLVMOnCPU, Phase, register_backend, register_level
 
 register_level(Level("tidy", outlined=True, arena=True, scheduled=True, interpretable=True))
 
@@ -302,8 +302,8 @@ register_level(Level("tidy", outlined=True, arena=True, scheduled=True, interpre
 class Tidy(LLVMOnCPU):
     path = LevelPath("graph", "graph-opt", "linalg", "scheduled", "tidy", "affine", "llvm")
 
-    def pipeline(self, target):
-        return f"{super().pipeline(target)}, tidy(cse)"
+    def phases(self, target):
+        return (*super().phases(target), Phase("tidiness", "tidy", "cse"))
 """
 
 
@@ -375,7 +375,7 @@ def test_ops_of_a_plugins_dialect_are_fused_and_laid_out(tmp_path: Path) -> None
     out = child(
         """
 import sys, numpy, stepwell
-from stepwell.driver.plugins import load_file
+from stepwell.plugin_files import load_file
 folder = sys.argv[2]
 load_file(sys.argv[1])
 found = []

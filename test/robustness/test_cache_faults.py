@@ -20,9 +20,9 @@ from command_server import started
 from robustness_programs import X, check, network
 
 import stepwell
+from stepwell.backends.llvm_cpu import pool
 from stepwell.cache import disk
 from stepwell.cache.disk import Cache, Kept
-from stepwell.codegen import pool
 from stepwell.dialects.support.errors import CodegenError, InputError
 
 KEY, OTHER = "aa11", "bb22"

@@ -272,7 +272,7 @@ def test_ablation_end_to_end(tiny, capsys):
 
 def test_a_schedule_and_a_pipeline_are_compared_with_what_is_chosen(tiny, tmp_path, monkeypatch):
     """Beside the plain one, in processes that load the plugin first."""
-    for name in ("stepwell.dialects.target.registry._REGISTERED", "stepwell.driver.plugins._loaded"):  # for other tests to find as they were
+    for name in ("stepwell.dialects.target.registry._REGISTERED", "stepwell.plugin_files._loaded"):  # for other tests to find as they were
         monkeypatch.setattr(name, dict(pydoc.locate(name)))
     plugin, schedule, table = tmp_path / "plugin.py", tmp_path / "mine.json", tmp_path / "run.json"
     plugin.write_text(

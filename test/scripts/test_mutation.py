@@ -150,7 +150,7 @@ def test_stages_name_tests_that_exist() -> None:
             assert tests.lit or tests.pytest
             assert all((ROOT / name).is_file() for name in (*tests.lit, *tests.pytest))
     assert folder_of("passes/graph_to_linalg/resize.py") == "passes/graph_to_linalg"
-    assert folder_of("compiler/driver/default_pipelines.py") == "compiler/driver/default_pipelines.py"
+    assert folder_of("compiler/backends/llvm_cpu/phases.py") == "compiler/backends/llvm_cpu/phases.py"
 
 
 def test_faults_that_are_called_harmless_exist_and_have_a_reason() -> None:

@@ -90,7 +90,7 @@ def serve(address: str, ready: int) -> None:
     listening.listen(64)
     if not prepare():
         return
-    import_module("stepwell.codegen.pool").work_alone()
+    import_module("stepwell.backends.llvm_cpu.pool").work_alone()
     os.write(ready, b"ready")
     os.close(ready)
     while True:

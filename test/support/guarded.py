@@ -5,12 +5,12 @@ from math import prod
 
 import numpy as np
 
+from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.target.host import runs_here
 from stepwell.dialects.target.registry import resolve, target_names
-from stepwell.runtime.buffers import aligned_empty
 from stepwell.runtime.executable import NativeExecutable
-from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
+from stepwell.signature import TensorInfo
 
 FILL = 0xFF  # makes NaN of every floating-point type
 MARGIN = 192  # bytes beside a buffer that are watched: three of the widest vectors

@@ -1,7 +1,7 @@
 """Small modules written by hand and lowered to the llvm dialect, for the tests of what comes below it."""
 
-from stepwell.codegen.objects import make_engine_context, split_module
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu.objects import make_engine_context, split_module
+from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.core.mlir import ir, passmanager
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import PassRunner

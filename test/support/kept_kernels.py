@@ -13,7 +13,7 @@ def switch_on_cache(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setenv("STEPWELL_CACHE_DIR", str(folder))
     for name in ("_modules", "_generating"):  # what other tests have registered by now
         patch.setattr(f"stepwell.dialects.support.extensions.{name}", set())
-    patch.setattr("stepwell.driver.plugins._loaded", {})
+    patch.setattr("stepwell.plugin_files._loaded", {})
 
 
 @contextmanager

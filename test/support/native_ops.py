@@ -20,10 +20,10 @@ from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.properties import cached_property
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
-from stepwell.driver.lowered import Lowered
-from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.framework.instrumentation import Instrumentation
 from stepwell.passes.graph.layout.use_winograd import ERRORS
+from stepwell.pipelines.lowered import Lowered
+from stepwell.pipelines.pipeline import Pipeline
 
 THREADS = (1, 2)
 RANKS = (0, 1, 2, 3, 4)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from stepwell.codegen import objects, pool
-from stepwell.codegen.objects import Unit
+from stepwell.backends.llvm_cpu import objects, pool
+from stepwell.backends.llvm_cpu.objects import Unit
 from stepwell.dialects.core.mlir import ExecutionEngine, ir
 from stepwell.dialects.support.extensions import extending_modules
-from stepwell.driver.plugins import of_code_generation
+from stepwell.plugin_files import of_code_generation
 
 _compile_units = pool.compile_units
 _objects: dict[object, bytes] = {}
@@ -20,7 +20,7 @@ _plain_objects: dict[object, bytes] = {}
 
 
 def compile_units(units: Sequence[Unit], **options: Any) -> dict[str, bytes]:
-    """As `stepwell.codegen.pool.compile_units`."""
+    """As `stepwell.backends.llvm_cpu.pool.compile_units`."""
     return _once(units, _objects, options)
 
 

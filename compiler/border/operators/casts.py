@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.border.registry import Kind, Prepared, border_operator
 from stepwell.dialects.core.dtypes import DTYPES, to_numpy
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
-from stepwell.runtime.infos import STRING, is_string
+from stepwell.signature import STRING, is_string
 
 _ELEMENTS = {
     1: "f32", 2: "ui8", 3: "i8", 4: "ui16", 5: "i16", 6: "i32", 7: "i64", 9: "i1", 10: "f16", 11: "f64", 12: "ui32", 13: "ui64", 16: "bf16",

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.border.registry import NUMBER, Kind, Prepared, border_operator
 from stepwell.dialects.support.errors import InputError, ModelError
-from stepwell.runtime.infos import STRING, is_string, type_name
+from stepwell.signature import STRING, is_string, type_name
 
 ML = "ai.onnx.ml"
 _NAN = "NaN"  # stands for every NaN in tables of floats, whose keys are no strings

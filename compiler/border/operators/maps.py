@@ -10,7 +10,7 @@ from stepwell.border.operators.labels import ML
 from stepwell.border.registry import Kind, Prepared, border_operator
 from stepwell.border.values import Map
 from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
-from stepwell.runtime.infos import MAP, SEQUENCE, STRING, is_string
+from stepwell.signature import MAP, SEQUENCE, STRING, is_string
 
 
 @border_operator("ZipMap", since=1, domain=ML, of_strings=True)

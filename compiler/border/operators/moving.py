@@ -9,7 +9,7 @@ from stepwell.border.operators.labels import ML, strings
 from stepwell.border.registry import Kind, Prepared, border_operator
 from stepwell.border.shapes import Size, broadcast, flattened, reshaped, total
 from stepwell.dialects.support.errors import InputError, ModelError
-from stepwell.runtime.infos import UNRANKED, is_string
+from stepwell.signature import UNRANKED, is_string
 
 I64, BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 

@@ -9,7 +9,7 @@ from stepwell.border.patterns import translated
 from stepwell.border.registry import Kind, Prepared, border_operator
 from stepwell.border.shapes import broadcast
 from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
-from stepwell.runtime.infos import STRING, UNRANKED
+from stepwell.signature import STRING, UNRANKED
 
 OWN_CASES = ("tr", "az", "lt")
 """Languages in which letters have other cases than in the rest of the world."""

@@ -8,7 +8,7 @@ from stepwell.border.operators.text import padded
 from stepwell.border.patterns import Pattern, translated
 from stepwell.border.registry import Kind, Prepared, border_operator
 from stepwell.dialects.support.errors import InputError, ModelError
-from stepwell.runtime.infos import STRING, UNRANKED
+from stepwell.signature import STRING, UNRANKED
 
 MARKS = ("\x02", "\x03")  # before the first token of a text, and behind its last
 

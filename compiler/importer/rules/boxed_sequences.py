@@ -13,7 +13,7 @@ from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, NotResolvedError, Value, dims_of, normalized_axis
 from stepwell.importer.rules.loops import loop_of
 from stepwell.importer.sequences import ListValue, SequenceValue
-from stepwell.runtime.infos import BOXES
+from stepwell.signature import BOXES
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, maximum
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import LoopOp
+from stepwell.dialects.graph.regions import captured_by
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.rules.counted_loops import counted
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes
-from stepwell.passes.graph.outline_regions import captured_by
 
 ENDLESS = np.iinfo(np.int64).max
 """The trip count of a loop that has none."""

@@ -13,10 +13,11 @@ from stepwell.dialects.core.sizes import product as sizes_product
 from stepwell.dialects.core.types import INTEGERS, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp, LoopOp
 from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.graph.regions import captured_by
 from stepwell.dialects.graph.symbolic import SymbolicValues
 from stepwell.passes.graph.bind_sizes import symbols_of
 from stepwell.passes.graph.matching import is_elementwise
-from stepwell.passes.graph.outline_regions import captured_by, is_outside
+from stepwell.passes.graph.outline_regions import is_outside
 
 _MOVED = frozenset({"graph.reshape", "graph.transpose", "graph.slice", "graph.expand"})
 _ANYWHERE = frozenset({"graph.constant", "graph.parameter", "graph.sizes", "graph.matmul", "graph.concat"})

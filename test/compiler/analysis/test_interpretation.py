@@ -18,10 +18,10 @@ from stepwell import IndexRangeError, InputError, StepwellError, compare_levels,
 from stepwell.analysis.interpretation import NATIVE, Step
 from stepwell.dialects.interpreter import MEANINGS
 from stepwell.driver import lowering
-from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.graph.simplification.simplify_algebra import SimplifyAlgebra
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
 from stepwell.passes.schedule.assign_schedules import AssignSchedules
+from stepwell.pipelines.routes import CPU_PATH
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits" / "digits.onnx"
 

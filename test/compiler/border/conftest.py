@@ -6,4 +6,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _plain_objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepwell.codegen.pool.compile_units", objects_once.compile_plainly)
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.pool.compile_units", objects_once.compile_plainly)

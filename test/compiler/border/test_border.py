@@ -16,7 +16,7 @@ import stepwell
 from stepwell import BorderModel, InputError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.core.mlir import make_context
 from stepwell.importer import import_model
-from stepwell.runtime.infos import arrays_of
+from stepwell.signature import arrays_of
 
 COLOURS, SIZES, LABELS = ["red", "green", "blue"], ["s", "m"], ["low", "middle", "high"]
 RNG = np.random.default_rng(5)

@@ -16,10 +16,10 @@ from kept_kernels import kept_kernels
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.backends.llvm_cpu import pool
 from stepwell.cache import disk
 from stepwell.cache.disk import Cache
 from stepwell.cli.main import main as command
-from stepwell.codegen import pool
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.runtime.model import CompiledModel
 
@@ -55,7 +55,7 @@ def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.extend(unit.name for unit in units)
         return compile_units(units, jobs=0)
 
-    monkeypatch.setattr("stepwell.codegen.pool.compile_units", watched)
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.pool.compile_units", watched)
     return names
 
 
@@ -244,8 +244,8 @@ def shift(b, x):
     script = f"""
 import numpy as np, sys
 sys.path.insert(0, {str(tmp_path)!r})
-import stepwell.driver.plugins
-stepwell.driver.plugins.load_file({str(plugin)!r})
+import stepwell.plugin_files
+stepwell.plugin_files.load_file({str(plugin)!r})
 model = stepwell.compile({str(model)!r})
 print(list(model.timings)[0], model(np.float32([1, -2, 3]))[0].tolist())
 """
@@ -325,8 +325,8 @@ def test_code_generation_imports_nothing_from_other_passes() -> None:
     """What its key covers (see `fingerprint._CODE_GENERATION`) is all that the last step runs."""
     script = """
 import sys
-from stepwell.codegen import objects
-from stepwell.codegen import worker
+from stepwell.backends.llvm_cpu import objects
+from stepwell.backends.llvm_cpu import worker
 from stepwell.passes import affine_to_llvm
 from stepwell.passes.framework import runner
 others = [name for name in sys.modules if name.startswith("stepwell.passes.") and name.count(".") > 1]

@@ -19,8 +19,8 @@ from command_server import started
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.backends.llvm_cpu.backend import LLVMOnCPU
 from stepwell.cache.fingerprint import _CODE_GENERATION
-from stepwell.codegen.llvm_cpu import LLVMOnCPU
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLD = Path("passes", "graph", "simplification", "fold_batch_norm.py")
@@ -51,7 +51,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from stepwell.cli.main import main
-from stepwell.codegen import pool
+from stepwell.backends.llvm_cpu import pool
 
 compiled, told = [], Path(sys.argv[1])
 make = pool.compile_units
@@ -68,7 +68,7 @@ sys.exit(status)
 # As a compiler process does it: prints which files of ours took part.
 COMPILE = """
 import json, pickle, sys
-from stepwell.codegen.objects import compile_unit, make_engine_context
+from stepwell.backends.llvm_cpu.objects import compile_unit, make_engine_context
 
 with open(sys.argv[1], "rb") as file:
     compile_unit(pickle.load(file), make_engine_context())
@@ -78,7 +78,7 @@ EDITED = """
 import sys
 import time
 import stepwell
-from stepwell.driver.plugins import load_file
+from stepwell.plugin_files import load_file
 
 load_file(sys.argv[2])
 time.sleep(0.1)
@@ -194,7 +194,7 @@ def test_an_edit_of_what_makes_objects_compiles_all(copied: tuple[Path, Commands
     checkout, commands = copied
     first = commands.run(source)
     assert len(kernels(first.compiled)) >= 3
-    for file in ("passes/affine_to_llvm/limit_unrolling.py", "compiler/codegen/objects.py", "dialects/core/locations.py"):
+    for file in ("passes/affine_to_llvm/limit_unrolling.py", "compiler/backends/llvm_cpu/objects.py", "dialects/core/locations.py"):
         edit(checkout / file, lambda text: text + "# who knows what this does\n")
         assert commands.run(source).compiled == first.compiled, file
 

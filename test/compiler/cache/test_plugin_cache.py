@@ -41,12 +41,12 @@ def shifted(x):
 SCRIPT = """
 import json, sys
 import numpy as np
-import stepwell.driver.build, stepwell.driver.plugins
-from stepwell.codegen import pool
+import stepwell.driver.build, stepwell.plugin_files
+from stepwell.backends.llvm_cpu import pool
 
 make = pool.compile_units
 for plugin in sys.argv[2:]:
-    stepwell.driver.plugins.load_file(plugin)
+    stepwell.plugin_files.load_file(plugin)
 compiled = []
 def compile_units(units, **options):
     compiled.extend(unit.name for unit in units)

@@ -12,7 +12,7 @@ from every import every
 from quantized_networks import Net
 
 import stepwell
-from stepwell.codegen.disassemble import disassemble
+from stepwell.backends.llvm_cpu.disassemble import disassemble
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.target.host import host, runs_here
 from stepwell.dialects.target.registry import resolve, target_names

@@ -16,7 +16,7 @@ from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
 from stepwell.cli.inputs import gather, load
 from stepwell.dialects.support.errors import InputError
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 random = np.random.default_rng(5)
 

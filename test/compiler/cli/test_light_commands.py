@@ -8,11 +8,12 @@ import sys
 import pytest
 from commands import Commands
 
+from stepwell.backends.llvm_cpu.phases import SWITCHES
+from stepwell.backends.registry import find_backend
 from stepwell.cli.compile import DEFAULT_EMITS, DEFAULT_FILES, emits
 from stepwell.cli.main import COMMANDS
-from stepwell.driver.backends import DEFAULT, find_backend
-from stepwell.driver.default_pipelines import SWITCHES
-from stepwell.driver.pipeline import Pipeline
+from stepwell.pipelines.pipeline import Pipeline
+from stepwell.pipelines.routes import DEFAULT
 
 HELP = ["stepwell --help", "stepwell --version", "stepwell-opt --help", "stepwell-opt --version", *(f"stepwell {name} --help" for name in COMMANDS)]
 WRONG = [

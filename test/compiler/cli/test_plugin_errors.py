@@ -66,7 +66,7 @@ def test_a_layout_rule_must_say_why_not(tmp_path: Path) -> None:
 
 def an_op(infer: str = "x", reference: str = "x", more: str = "") -> str:
     """A plugin with an op whose functions give these."""
-    head = "from stepwell.plugin import *\nfrom stepwell.plugin import Backend, Code, Fusion, LevelPath, Scalars, register_backend\n"
+    head = "from stepwell.plugin import *\nfrom stepwell.plugin import CPU, Backend, Code, Fusion, LevelPath, Scalars, register_backend\n"
     text = OPS.replace("        return x\n", f"        return {infer}\n\n    @staticmethod\n    def reference(x):\n        return {reference}\n")
     return head + text.replace("    x: Operand\n", f"    {more}\n    x: Operand\n" if more else "    x: Operand\n")
 
@@ -78,6 +78,9 @@ BACKEND = """
 class Odd(Backend):
     'Odd.'
     path = LevelPath('graph', 'graph-opt', 'linalg', 'scheduled', 'affine')
+
+    def phases(self, target):
+        return CPU
 
     def generate(self, lowered, store, reached):
         return {}

@@ -5,7 +5,7 @@ import pytest
 
 from stepwell.cli.common import UsageError
 from stepwell.cli.shapes import Range, fixed, free_sizes, parse_given, ranges_of, sized, sweep_points, usual_values
-from stepwell.runtime.infos import TensorInfo
+from stepwell.signature import TensorInfo
 
 FLOAT = np.dtype(np.float32)
 INPUTS = [TensorInfo("x", ("n", 3, "h", "w"), FLOAT), TensorInfo("y", ("n", "h + 1"), FLOAT), TensorInfo("z", (), FLOAT)]

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import stepwell
 from stepwell.cli.main import main as stepwell_command
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.pipelines.routes import CPU_PATH
 
 SHAPE = ("--shape", "image=1x1x8x8")
 

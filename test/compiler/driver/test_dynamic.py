@@ -15,9 +15,9 @@ from stepwell.driver.dynamic import DynamicModel, Shapes
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import NativeExecutable
-from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import unshared
+from stepwell.signature import TensorInfo
 
 F32 = np.dtype(np.float32)
 SUM = """func.func @main(%a: memref<{n}xf32>, %b: memref<{n}xf32>, %c: memref<f32>, %y: memref<{n}xf32>, %w: memref<1xi8>, %ws: memref<1xi8>) {{

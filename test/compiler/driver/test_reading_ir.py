@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
-from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.pipelines.routes import CPU_PATH
 
 
 def lowered(level: str) -> stepwell.Lowered:

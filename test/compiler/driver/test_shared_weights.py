@@ -10,15 +10,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.driver.background import Job
 from stepwell.driver.dynamic import LEAST_BYTES, DynamicModel, Made, Shapes
 from stepwell.runtime.about import About
-from stepwell.runtime.buffers import aligned_empty, arena_places, can_give_back, pack_arena
+from stepwell.runtime.buffers import arena_places, can_give_back, pack_arena
 from stepwell.runtime.executable import NativeExecutable
-from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import WeightPool, Weights
+from stepwell.signature import TensorInfo
 
 pytestmark = pytest.mark.skipif(not can_give_back(aligned_empty(4 << 20)), reason="this system takes no pages back")
 F32 = np.dtype(np.float32)

@@ -10,9 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.dialects.support.errors import InputError
-from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.framework import registry
 from stepwell.passes.framework.registry import Pass, register_pass
+from stepwell.pipelines.pipeline import Pipeline
 
 SWITCHES = Pipeline.default().switches()
 RANDOM = np.random.default_rng(3)

@@ -22,4 +22,4 @@ def network(images: np.ndarray) -> Quantized:
 
 @pytest.fixture(autouse=True)
 def _objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepwell.codegen.pool.compile_units", objects_once.compile_units)
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.pool.compile_units", objects_once.compile_units)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from stepwell.dialects.core.segments import BOX_ELEMENTS
+from stepwell.dialects.support.buffers import address
 from stepwell.runtime.boxes import Boxes
-from stepwell.runtime.buffers import address
 
 BASE = 1 << 20
 """Where the workspace lies that boxes count from."""

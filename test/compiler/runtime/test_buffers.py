@@ -7,8 +7,9 @@ import pytest
 from every import every
 
 from stepwell.dialects.core.weights import Deferred, WeightTable
+from stepwell.dialects.support.buffers import ALIGNMENT, address, aligned_empty
 from stepwell.dialects.support.errors import ModelError
-from stepwell.runtime.buffers import ALIGNMENT, address, aligned_empty, arena_chunks, dense, pack_arena
+from stepwell.runtime.buffers import arena_chunks, dense, pack_arena
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 1000, 1 << 20])

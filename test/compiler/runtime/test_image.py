@@ -8,9 +8,9 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from stepwell.dialects.support.buffers import address
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.runtime import elf, jit
-from stepwell.runtime.buffers import address
 from stepwell.runtime.image import Image
 from stepwell.runtime.loader import LoadedCode, load
 

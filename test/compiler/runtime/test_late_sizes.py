@@ -10,9 +10,9 @@ import pytest
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Assumption, symbol
+from stepwell.dialects.support.buffers import address
 from stepwell.dialects.support.errors import IndexRangeError, LimitError
 from stepwell.runtime import late_sizes as module
-from stepwell.runtime.buffers import address
 from stepwell.runtime.late_sizes import CALLBACKS, LateSizes, Run, running
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")

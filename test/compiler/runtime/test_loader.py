@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from handmade import compile_and_load, llvm_module, lower
 
-from stepwell.codegen.objects import split_module
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu.objects import split_module
+from stepwell.backends.llvm_cpu.pool import compile_units
+from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.dialects.target.host import host
-from stepwell.runtime.buffers import address, aligned_empty
 from stepwell.runtime.loader import LoadedCode, load
 
 TABLE = np.array([1.5, -2.0, 3.25, 4.0] * 2, np.float32)

@@ -17,10 +17,10 @@ from stepwell.dialects.support.errors import InputError
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import NativeExecutable
-from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.openmp import openmp
 from stepwell.runtime.weights import unshared
+from stepwell.signature import TensorInfo
 
 F32 = np.dtype(np.float32)
 BIAS = np.random.default_rng(9).standard_normal(8, np.float32)

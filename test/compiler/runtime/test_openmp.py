@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from handmade import compile_and_load
 
-from stepwell.runtime.buffers import address
+from stepwell.dialects.support.buffers import address
 from stepwell.runtime.openmp import find_libomp, openmp
 
 # Every iteration notes the thread that ran it.

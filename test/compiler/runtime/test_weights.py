@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.runtime.buffers import address, aligned_empty, arena_places, can_give_back, give_back, pack_arena
+from stepwell.dialects.support.buffers import address, aligned_empty
+from stepwell.runtime.buffers import arena_places, can_give_back, give_back, pack_arena
 from stepwell.runtime.weights import WeightPool, Weights, beyond, unshared
 
 LARGE, SMALL = 300 << 10, 600  # elements of i32, and bytes

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from together import together
 
+from stepwell.dialects.support.buffers import address
 from stepwell.runtime import workspaces as module
-from stepwell.runtime.buffers import address
 from stepwell.runtime.workspaces import IDLE_CALLS, IDLE_SECONDS, KEPT, RESERVED, ROOM, Workspaces
 
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.graph import BlockedConvOp, WinogradConvOp
 from stepwell.dialects.graph.winograd import PARTS, POINTS, error_bound, growth, matrices, transformed_filters
-from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.graph.layout.use_winograd import ERRORS, UseWinograd
+from stepwell.pipelines.pipeline import Pipeline
 
 RNG = np.random.default_rng(17)
 

@@ -14,7 +14,7 @@ from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.support.errors import IRError
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve, target_names
-from stepwell.driver.default_pipelines import CPU_PATH
+from stepwell.pipelines.routes import CPU_PATH
 
 NARROW_AND_WIDE = ("x86-64-v2", "x86-64-v4")
 

@@ -15,8 +15,8 @@ from every import every
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell.codegen.objects import split_module
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu.objects import split_module
+from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.target.registry import resolve
 from stepwell.options import LIBM
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS

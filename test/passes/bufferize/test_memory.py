@@ -12,10 +12,10 @@ import stepwell
 from stepwell.analysis.memory import MemoryPlan, memory_plan
 from stepwell.dialects.core.layout import ALIGNMENT
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.support.buffers import address
 from stepwell.dialects.support.errors import IRError
 from stepwell.passes.bufferize.buffers import Buffer
 from stepwell.passes.bufferize.packing import Piece
-from stepwell.runtime.buffers import address
 
 TARGET = "x86-64-v3"
 

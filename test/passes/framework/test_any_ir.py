@@ -15,9 +15,9 @@ from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.target.registry import resolve
-from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.framework.registry import PassState, passes
 from stepwell.passes.framework.runner import PassRunner
+from stepwell.pipelines.routes import CPU_PATH
 
 TARGET = "x86-64-v3"
 SMALL = {

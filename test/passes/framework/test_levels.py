@@ -3,10 +3,10 @@
 import pytest
 
 from stepwell.dialects.support.errors import InputError, PipelineError
-from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.passes.framework import levels
 from stepwell.passes.framework.levels import Level, LevelPath, find_level, level_names, register_level
 from stepwell.passes.framework.registry import Pass, register_pass
+from stepwell.pipelines.routes import CPU_PATH
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import IRError, PassError
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.lowering import descend
-from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.bufferize.kernels import _pack_chunks
 from stepwell.passes.bufferize.packing import Lifetime
 from stepwell.passes.framework.decisions import Decisions
@@ -28,6 +27,7 @@ from stepwell.passes.linalg.fused_loops import FusedLoops, Slice
 from stepwell.passes.linalg.stages import stages_on_memrefs, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.fuse_loops import FuseLoops
+from stepwell.pipelines.pipeline import Pipeline
 
 EPSILON = np.finfo(np.float32).eps
 

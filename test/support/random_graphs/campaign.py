@@ -17,8 +17,8 @@ from watchdog import Watchdog
 
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.files import write_atomically
-from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.framework.registry import passes
+from stepwell.pipelines.pipeline import Pipeline
 
 SECONDS = 120.0  # for one graph
 FINE = ("right", "refused")

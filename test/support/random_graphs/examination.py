@@ -17,8 +17,8 @@ from stepwell.analysis.interpretation import interpret
 from stepwell.dialects.support.errors import StepwellError, UnsupportedError
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
-from stepwell.driver.default_pipelines import CPU_PATH
 from stepwell.importer import import_model
+from stepwell.pipelines.routes import CPU_PATH
 
 THREADS = (1, 2)
 Finding = dict[str, str]

@@ -18,7 +18,7 @@ from random_models.matmuls import matmul_net
 
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
-from stepwell.driver.pipeline import Pipeline
+from stepwell.pipelines.pipeline import Pipeline
 
 NETS: dict[str, Callable[[Random], BoundedNet]] = {"convolutions": convolution_net, "matmuls": matmul_net}
 THREADS = (1, 2)

@@ -14,8 +14,8 @@ from quantized_networks import Net
 import stepwell
 from stepwell.dialects.graph import BlockedConvOp, IntegerWinogradConvOp
 from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS, MOST, integer_matrices, transformed_integers, transformed_range, with_depth
-from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.graph.layout.use_integer_winograd import is_exact
+from stepwell.pipelines.pipeline import Pipeline
 
 RNG = np.random.default_rng(41)
 BYTES = {np.uint8: (0, 255), np.int8: (-128, 127)}

@@ -5,14 +5,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from stepwell.codegen import pool
-from stepwell.codegen.disassemble import disassemble
-from stepwell.codegen.objects import make_engine_context, split_module
+from stepwell.backends.llvm_cpu import pool
+from stepwell.backends.llvm_cpu.disassemble import disassemble
+from stepwell.backends.llvm_cpu.objects import make_engine_context, split_module
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.support.errors import ModelError, PassError
 from stepwell.driver import build, lowering
-from stepwell.driver.pipeline import Pipeline
+from stepwell.pipelines.pipeline import Pipeline
 
 SHAPE = [1, 6, 12, 12]
 

@@ -3,7 +3,7 @@
 import pytest
 from handmade import llvm_module, lower
 
-from stepwell.codegen.objects import Unit, compile_unit, make_engine_context, split_module, whole_module
+from stepwell.backends.llvm_cpu.objects import Unit, compile_unit, make_engine_context, split_module, whole_module
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.runtime import elf
@@ -64,7 +64,7 @@ def test_object_defines_the_function_and_leaves_the_others() -> None:
 def test_without_proc_objects_go_through_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container need not have it."""
     unit = split_module(lower())[0]
-    monkeypatch.setattr("stepwell.codegen.objects._OPEN_FILES", "/nowhere/fd")
+    monkeypatch.setattr("stepwell.backends.llvm_cpu.objects._OPEN_FILES", "/nowhere/fd")
     assert unit.name in elf.read(compile_unit(unit, make_engine_context(), LIBRARIES)).defined
 
 

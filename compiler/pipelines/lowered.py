@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepwell.arguments import register_check, wrong
 from stepwell.border.border import Border
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
@@ -12,12 +13,11 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
 from stepwell.dialects.target.description import Target
-from stepwell.driver.arguments import register_check, wrong
-from stepwell.driver.pipeline import Pipeline
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.levels import LevelPath, find_level
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import find_function
+from stepwell.pipelines.pipeline import Pipeline
 
 
 @dataclass

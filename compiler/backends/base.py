@@ -1,4 +1,4 @@
-"""The interface of backends: pipeline, code generation, loading and execution. Subclass `Backend`, and register it."""
+"""The interface of backends: phases of passes, code generation, loading and execution. Subclass `Backend`, and register it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from stepwell.backends.artifact import Artifact
+from stepwell.backends.phases import COMMON
 from stepwell.dialects.target.description import Target
-from stepwell.driver.artifact import Artifact
-from stepwell.driver.default_pipelines import CPU
-from stepwell.driver.general import Sized
 from stepwell.passes.framework.levels import LevelPath
+from stepwell.pipelines.phases import Phase
 from stepwell.runtime.executable import Executable
+from stepwell.runtime.general import Sized
 
 if TYPE_CHECKING:
     from stepwell.cache.disk import Cache
-    from stepwell.driver.lowered import Lowered
+    from stepwell.pipelines.lowered import Lowered
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Code:
 
 
 class Backend:
-    """Pipeline, code generation, loading and execution. One instance serves all models, in several threads at once.
+    """Phases of passes, code generation, loading and execution. One instance serves all models, in several threads at once.
 
     A backend must be deterministic in model, options and machine, since its output is cached. Weights lie in one arena (on tensors, the
     last argument of `@main`), which the driver packs, stores and reads for every backend.
@@ -49,9 +50,9 @@ class Backend:
     description: ClassVar[str] = ""
     """A one-line description."""
 
-    def pipeline(self, target: "str | Target") -> str:
-        """The text of the default pipeline: a stage for each level of `path` but the first. Stages of other levels are left out."""
-        return CPU
+    def phases(self, target: "str | Target") -> Sequence[Phase]:
+        """The default pipeline: phases for each level of `path` but the first, by default those that all backends share."""
+        return COMMON
 
     def check_target(self, target: "str | Target") -> None:
         """Raise InputError for a machine that the backend does not support."""

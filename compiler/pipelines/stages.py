@@ -8,9 +8,7 @@ from stepwell.dialects.support.errors import PipelineError
 from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.framework.levels import find_level
 from stepwell.passes.framework.pipeline import Element, Step, flatten
-
-PER_FUNCTION = "per-function"
-"""The group in a stage's text whose passes run on each function separately."""
+from stepwell.pipelines.phases import PER_FUNCTION
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from typing import Protocol
 
-from stepwell.codegen.ir_text import portable
-from stepwell.codegen.objects import compile_unit, make_engine_context, whole_module
+from stepwell.backends.llvm_cpu.ir_text import portable
+from stepwell.backends.llvm_cpu.objects import compile_unit, make_engine_context, whole_module
 from stepwell.dialects.core.mlir import ir, llvm
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.dialects.support.names import printable
@@ -38,7 +38,7 @@ class TextEmitter:
         """See `Emitter`."""
         features = ",".join(f"+{name}" for name in sorted(target.features))
         request = {"text": portable(llvm_ir(module)), "triple": target.triple, "cpu": target.cpu, "features": features}
-        command = [sys.executable, "-c", "from stepwell.codegen.emit_object import main; main()"]
+        command = [sys.executable, "-c", "from stepwell.backends.llvm_cpu.emit_object import main; main()"]
         done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
         if done.returncode or not done.stdout:
             said = done.stderr.decode(errors="replace").strip().splitlines()

@@ -7,9 +7,9 @@ from processes import gone, run_script
 
 FORKED = """
 import os, threading
-from stepwell.codegen import forks, pool
-from stepwell.codegen.objects import Unit
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu import forks, pool
+from stepwell.backends.llvm_cpu.objects import Unit
+from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.support.errors import CodegenError
 
 units = [Unit(f"f{i}", f"llvm.func @f{i}() {{ llvm.return }}".encode()) for i in range(6)]
@@ -40,7 +40,7 @@ print("pids", *(worker._process.pid for worker in workers))
 
 KILLED = """
 import os, time
-from stepwell.codegen import forks, pool
+from stepwell.backends.llvm_cpu import forks, pool
 forks.allow_forks()
 pool._pool.start(2)
 print("pids", *(worker._process.pid for worker in pool._pool._workers), flush=True)

@@ -13,16 +13,16 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import IO, Any, BinaryIO, cast
 
-from stepwell.codegen.forks import Forked, may_fork
-from stepwell.codegen.lifetime import from_lasting_thread
-from stepwell.codegen.objects import Unit, compile_unit, make_engine_context
-from stepwell.codegen.worker import receive, send
+from stepwell.backends.llvm_cpu.forks import Forked, may_fork
+from stepwell.backends.llvm_cpu.lifetime import from_lasting_thread
+from stepwell.backends.llvm_cpu.objects import Unit, compile_unit, make_engine_context
+from stepwell.backends.llvm_cpu.worker import receive, send
 from stepwell.dialects.support.errors import CodegenError, StepwellError
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.files import nameless_file
 from stepwell.dialects.support.processes import Lock
 from stepwell.dialects.target.cores import available_cores
-from stepwell.driver.plugins import of_code_generation
+from stepwell.plugin_files import of_code_generation
 from stepwell.runtime.openmp import openmp
 
 # A process imports for 0.5 s before it compiles units of 0.05 to 0.2 s each; a forked one starts at once.
@@ -30,7 +30,7 @@ _WORTH_A_PROCESS = 12
 _WORTH_A_FORK = 4
 _IDLE_SECONDS = 60.0
 # The worker sees the modules of this process, wherever they come from, and not those of the current folder; __main__ is left alone.
-_START = "import sys; sys.path[:] = {path!r}; from stepwell.codegen.worker import main; main({parent})"
+_START = "import sys; sys.path[:] = {path!r}; from stepwell.backends.llvm_cpu.worker import main; main({parent})"
 
 Progress = Callable[[str], None]
 

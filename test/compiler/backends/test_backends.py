@@ -11,15 +11,16 @@ from command_server import started
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.backends.base import Backend
+from stepwell.backends.registry import find_backend, register_backend
 from stepwell.cli.main import main as command
 from stepwell.dialects.support.errors import IndexRangeError, InputError, PipelineError
-from stepwell.driver import backends
-from stepwell.driver.backend import Backend
-from stepwell.driver.plugins import load_file
 from stepwell.options import CompileOptions
 from stepwell.passes.framework import levels, registry
 from stepwell.passes.framework.levels import LevelPath
 from stepwell.passes.framework.registry import Pass, register_pass
+from stepwell.pipelines import routes
+from stepwell.plugin_files import load_file
 
 PLUGIN = Path(__file__).resolve().parents[3] / "examples" / "plugins" / "numpy_backend.py"
 RANDOM = np.random.default_rng(5)
@@ -49,12 +50,12 @@ def gather() -> onnx.ModelProto:
 
 @pytest.fixture(autouse=True)
 def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    backends.find_backend("llvm")  # registers itself, for the tests to come too
-    monkeypatch.setattr(backends, "_REGISTERED", dict(backends._REGISTERED))
+    find_backend("llvm")  # registers itself, for the tests to come too
+    monkeypatch.setattr(routes, "_REGISTERED", dict(routes._REGISTERED))
     load_file(PLUGIN)
-    if "numpy" not in backends._REGISTERED:  # the file was loaded by the test before
+    if "numpy" not in routes._REGISTERED:  # the file was loaded by the test before
         [cls] = [cls for cls in Backend.__subclasses__() if cls.__name__ == "NumpyBackend"]
-        backends.register_backend("numpy")(cls)
+        register_backend("numpy")(cls)
 
 
 def test_one_model_by_both() -> None:
@@ -116,7 +117,7 @@ def test_the_cache_tells_backends_apart() -> None:
 
 def run_in_process(backend: str) -> str:
     text = (
-        "import sys, numpy as np, stepwell; from stepwell.driver.plugins import load_file; load_file(sys.argv[1])\n"
+        "import sys, numpy as np, stepwell; from stepwell.plugin_files import load_file; load_file(sys.argv[1])\n"
         f"model = stepwell.compile(sys.stdin.buffer.read(), backend={backend!r}, shapes={{'x': (1, 3, 9, 9)}})\n"
         "print(list(model.timings)[0], model.run({'x': np.ones((1, 3, 9, 9), np.float32)})['y'].sum(), model.kernels)"
     )
@@ -157,7 +158,7 @@ def test_passes_that_have_a_place_on_another_path_are_left_out(monkeypatch: pyte
     monkeypatch.setattr(registry, "_PASSES", registry.passes())
     for name, after in (("there", "assign-schedules"), ("beside", "there"), ("here", "pack-weights")):
         register_pass(name, level="linalg", after=after)(type("Own", (Pass,), {"__qualname__": name}))
-    backends.register_backend("part")(Part)
+    register_backend("part")(Part)
     assert [name for name in ("there", "beside", "here") if name in stepwell.Pipeline.default().text] == ["there", "beside", "here"]
     assert [name for name in ("there", "beside", "here") if name in stepwell.Pipeline.default(backend="part").text] == ["here"]
 
@@ -165,7 +166,7 @@ def test_passes_that_have_a_place_on_another_path_are_left_out(monkeypatch: pyte
 def test_a_backend_must_lead_to_each_of_its_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "_REGISTERED", dict(levels._REGISTERED))
     levels.register_level(levels.Level("own", outlined=True, arena=True))
-    backends.register_backend("own")(type("Own", (Backend,), {"path": LevelPath("graph", "graph-opt", "linalg", "own")}))
+    register_backend("own")(type("Own", (Backend,), {"path": LevelPath("graph", "graph-opt", "linalg", "own")}))
     text = "default pipeline: backend 'own' goes through graph, graph-opt, linalg, own, and there is no stage for own"
     with pytest.raises(PipelineError, match=text):
         stepwell.Pipeline.default(backend="own")
@@ -181,19 +182,19 @@ class Part(Backend):
 
 def test_registering() -> None:
     with pytest.raises(InputError, match="backend 'llvm' is already there"):
-        backends.register_backend("llvm")(Part)
-    backends.register_backend("part")(Part)
+        register_backend("llvm")(Part)
+    register_backend("part")(Part)
     with pytest.raises(InputError, match="backend 'part' is already there"):
-        backends.register_backend("part")(type("Other", (Part,), {}))
+        register_backend("part")(type("Other", (Part,), {}))
     assert Part.code_levels == ("linalg",)
     path = LevelPath("graph", "graph-opt", "linalg", "scheduled")
     for given in (("graph-opt", "scheduled"), ("scheduled", "linalg"), ("linalg",), ("asm",)):
         with pytest.raises(InputError, match=r"expected code_levels among .* with an arena \(linalg, scheduled\), down to the last, highest first"):
-            backends.register_backend("wrong")(type("Wrong", (Backend,), {"path": path, "code_levels": given}))
+            register_backend("wrong")(type("Wrong", (Backend,), {"path": path, "code_levels": given}))
     with pytest.raises(InputError, match=r"expected code_levels among .* with an arena \(none\), down to the last, highest first; got graph-opt"):
-        backends.register_backend("wrong")(type("Wrong", (Backend,), {"path": LevelPath("graph", "graph-opt")}))
+        register_backend("wrong")(type("Wrong", (Backend,), {"path": LevelPath("graph", "graph-opt")}))
     for wrong in ({}, {"path": ("graph", "graph-opt", "linalg")}):
         with pytest.raises(InputError, match="backend 'wrong': expected a LevelPath as path, got "):
-            backends.register_backend("wrong")(type("Wrong", (Backend,), wrong))
+            register_backend("wrong")(type("Wrong", (Backend,), wrong))
     with pytest.raises(InputError, match="this backend makes code for the host"):
         CompileOptions(backend="part", target="x86-64-v2")

@@ -9,7 +9,7 @@ import struct
 import sys
 from typing import Any, BinaryIO
 
-from stepwell.codegen.lifetime import end_with_parent
+from stepwell.backends.llvm_cpu.lifetime import end_with_parent
 
 # Every message: its length in 8 bytes, then a pickle. Both ends are processes of the same program and user.
 _LENGTH = struct.Struct("<Q")
@@ -52,7 +52,7 @@ def main(parent: int) -> None:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until the other end closes the pipe or is gone."""
-    from stepwell.codegen.objects import compile_unit, make_engine_context
+    from stepwell.backends.llvm_cpu.objects import compile_unit, make_engine_context
     from stepwell.dialects.support.errors import StepwellError
     from stepwell.passes import affine_to_llvm  # noqa: F401  (units will need it, and now there is time)
     from stepwell.passes.framework import runner  # noqa: F401  (and this)

@@ -5,27 +5,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepwell.cache.disk import Cache, key_of
+from stepwell.backends.artifact import Artifact
+from stepwell.backends.base import Backend, Code
+from stepwell.backends.llvm_cpu.phases import CPU, SEQUENTIAL
+from stepwell.backends.registry import register_backend
+from stepwell.cache.disk import Cache
 from stepwell.cache.fingerprint import code_generation
 from stepwell.dialects.core.index_checks import widths
+from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.host import runs_here
-from stepwell.driver.artifact import Artifact
-from stepwell.driver.backend import Backend, Code
-from stepwell.driver.backends import DEFAULT, register_backend
-from stepwell.driver.default_pipelines import CPU, CPU_PATH, WITH_OPENMP
-from stepwell.driver.general import Sized
-from stepwell.driver.plugins import of_code_generation
+from stepwell.pipelines.phases import Phase
+from stepwell.pipelines.routes import CPU_PATH, DEFAULT
+from stepwell.plugin_files import of_code_generation
 from stepwell.runtime.executable import Executable, NativeExecutable
-from stepwell.runtime.infos import boxed_results
+from stepwell.runtime.general import Sized
 from stepwell.runtime.loader import load
 from stepwell.runtime.openmp import openmp
 from stepwell.runtime.workspaces import SMALL, Workspaces
+from stepwell.signature import boxed_results
 
 if TYPE_CHECKING:
-    from stepwell.codegen.objects import Unit
-    from stepwell.driver.lowered import Lowered
+    from stepwell.backends.llvm_cpu.objects import Unit
+    from stepwell.pipelines.lowered import Lowered
 
 
 @register_backend(DEFAULT)
@@ -36,16 +39,13 @@ class LLVMOnCPU(Backend):
     code_levels = ("affine", "llvm")
     description = "machine code by LLVM for the CPU"
 
-    def pipeline(self, target: "str | Target") -> str:
+    def phases(self, target: "str | Target") -> Sequence[Phase]:
         """Without an OpenMP runtime, parallel loops become sequential ones."""
-        text = CPU
-        for name in () if openmp() is not None else WITH_OPENMP:
-            text = text.replace(f"{name}, ", "").replace(f"{name},", "")
-        return text
+        return CPU if openmp() is not None else SEQUENTIAL
 
     def prepare(self, kernels: int) -> None:
         """Start the compiler's processes if there is enough work for them."""
-        from stepwell.codegen.pool import prestart
+        from stepwell.backends.llvm_cpu.pool import prestart
 
         prestart(kernels)
 
@@ -57,9 +57,9 @@ class LLVMOnCPU(Backend):
 
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
         """What the objects of a model are compiled from, one for each function."""
-        from stepwell.codegen.objects import split_module
-        from stepwell.driver.stages import grouped
+        from stepwell.backends.llvm_cpu.objects import split_module
         from stepwell.passes.framework.runner import PassRunner
+        from stepwell.pipelines.stages import grouped
 
         pipeline, level = "", self.path.last
         runner = PassRunner(lowered.state, optimistic=True)
@@ -101,7 +101,7 @@ class LLVMOnCPU(Backend):
         """LLVM IR."""
 
         def llvm_ir(lowered: "Lowered") -> str:
-            from stepwell.codegen.emitters import llvm_ir as text_of  # here and below, because the bindings take long to load
+            from stepwell.backends.llvm_cpu.emitters import llvm_ir as text_of  # here and below, because the bindings take long to load
 
             return text_of(lowered.module)
 
@@ -111,7 +111,7 @@ class LLVMOnCPU(Backend):
         """The disassembly of the objects."""
 
         def disassembled(artifact: Artifact) -> str:
-            from stepwell.codegen.disassemble import disassemble
+            from stepwell.backends.llvm_cpu.disassemble import disassemble
 
             return disassemble(artifact.objects, artifact.nodes, artifact.lines)
 
@@ -121,7 +121,7 @@ class LLVMOnCPU(Backend):
         """One object of all functions, for the target."""
 
         def whole_object(lowered: "Lowered") -> bytes:
-            from stepwell.codegen.emitters import emitter_for
+            from stepwell.backends.llvm_cpu.emitters import emitter_for
             from stepwell.passes.affine_to_llvm.set_target import confine_all
 
             target = lowered.target
@@ -134,7 +134,7 @@ class LLVMOnCPU(Backend):
 
 def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:
     """The object of each unit by its name, and its key in the cache if it is there."""
-    from stepwell.codegen.pool import compile_units
+    from stepwell.backends.llvm_cpu.pool import compile_units
 
     generation = code_generation(target) if store is not None else None
     if store is None or generation is None:

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from stepwell.arguments import checked
 from stepwell.dialects.support.errors import InputError, PipelineError, shown
 from stepwell.dialects.support.files import read_utf8, write_atomically
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.numbers import whole_number
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import Target
-from stepwell.driver.arguments import checked
-from stepwell.driver.backends import DEFAULT, backend_names, find_backend, path_of
-from stepwell.driver.default_pipelines import CPU_PATH
-from stepwell.driver.stages import PER_FUNCTION, Stage, parsed_stage
 from stepwell.passes.framework.levels import IMPORTED, LevelPath, level_names
 from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, find_pass, passes
 from stepwell.passes.framework.upstream import close_names, did_you_mean, upstream_passes
+from stepwell.pipelines.phases import PER_FUNCTION, pipeline_text
+from stepwell.pipelines.routes import CPU_PATH, DEFAULT, backend_names, find_route, path_of
+from stepwell.pipelines.stages import Stage, parsed_stage
 
 _PLACE = re.compile(r"(?:(?P<stage>[\w-]+)/)?(?P<name>[^/#{}(),\s]+)(?:#(?P<number>\d+))?")
 
@@ -79,11 +79,11 @@ class Pipeline:
 
         Raises PipelineError if the backend has no stage for one of its levels, or if one of these passes cannot be placed.
         """
-        made = find_backend(backend)
-        given = _parsed(made.pipeline(target), "default pipeline")
-        classes = {name: cls for name, cls in passes().items() if cls.level in made.path}
-        elsewhere = _placed_elsewhere(classes, given, made.path)
-        return given._along(made.path, backend).with_placed({name: cls for name, cls in classes.items() if name not in elsewhere})
+        route = find_route(backend)
+        given = _default(backend, target)
+        classes = {name: cls for name, cls in passes().items() if cls.level in route.path}
+        elsewhere = _placed_elsewhere(classes, given, _default(DEFAULT, target))
+        return given._along(route.path, backend).with_placed({name: cls for name, cls in classes.items() if name not in elsewhere})
 
     @staticmethod
     @checked
@@ -94,7 +94,7 @@ class Pipeline:
         """
         if isinstance(given, Pipeline):
             return given.for_backend(backend)
-        text, name = pipeline_text(given)
+        text, name = given_text(given)
         return Pipeline.parse(text, base=Pipeline.default(target, backend), name=name)
 
     @staticmethod
@@ -328,30 +328,37 @@ def _default_stage(level: str, target: "str | Target") -> Stage:
     return Pipeline.default(target, backend).stage(level)
 
 
-def _placed_elsewhere(classes: Mapping[str, type[Pass]], given: Pipeline, path: LevelPath) -> set[str]:
-    """The names of the passes whose place, directly or next to another of them, is in a stage that `path` does not have."""
+def _placed_elsewhere(classes: Mapping[str, type[Pass]], given: Pipeline, usual: Pipeline) -> set[str]:
+    """The names of the passes whose place, directly or next to another of them, is in the `usual` pipeline and not in the one `given`."""
 
-    def is_elsewhere(neighbour: str) -> bool:
+    def has(pipeline: Pipeline, neighbour: str) -> bool:
         try:
-            return given.stages[given.find(neighbour).stage].name not in path
+            pipeline.find(neighbour)
         except PipelineError:
             return False
+        return True
 
     found: set[str] = set()
     while True:
-        more = {n for n, cls in classes.items() for place in (cls.after, cls.before) if place is not None and (place in found or is_elsewhere(place))}
+        places = {name: [place for place in (cls.after, cls.before) if place is not None] for name, cls in classes.items()}
+        more = {name for name, near in places.items() if any(p in found or (has(usual, p) and not has(given, p)) for p in near)}
         if more <= found:
             return found
         found |= more
 
 
-def pipeline_text(source: "str | os.PathLike[str]") -> tuple[str, str]:
+def given_text(source: "str | os.PathLike[str]") -> tuple[str, str]:
     """The text of a pipeline, given directly or as a file name, and its name for messages. Raises PipelineError and InputError."""
     if not isinstance(source, (str, os.PathLike)):
         raise InputError(f"pipeline: expected a Pipeline, its text or the path of a file, got {shown(source)}")
     if isinstance(source, str) and "(" in source:
         return source, "pipeline"
     return read_utf8(source, "pipeline", "the text of a pipeline", PipelineError), str(source)
+
+
+def _default(backend: str, target: "str | Target") -> Pipeline:
+    """The phases of a backend as a pipeline, without plugins' passes."""
+    return _parsed(pipeline_text(find_route(backend).phases(target)), "default pipeline")
 
 
 @cache

@@ -15,8 +15,8 @@ from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.cores import thread_count
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.registry import check_name
-from stepwell.driver.backends import check_backend
 from stepwell.passes.framework.levels import find_level
+from stepwell.pipelines.routes import check_backend
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,17 +9,17 @@ from elftools.elf.elffile import ELFFile
 from onnx import ModelProto, numpy_helper, parser
 
 import stepwell
-from stepwell.codegen.disassemble import disassemble
-from stepwell.codegen.emitters import EngineEmitter, TextEmitter, emitter_for
-from stepwell.codegen.ir_text import portable
+from stepwell.backends.llvm_cpu.disassemble import disassemble
+from stepwell.backends.llvm_cpu.emitters import EngineEmitter, TextEmitter, emitter_for
+from stepwell.backends.llvm_cpu.ir_text import portable
+from stepwell.backends.registry import find_backend
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.dialects.target.description import Target, describe
 from stepwell.dialects.target.host import host
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver import build
 from stepwell.driver.artifact import assemble
-from stepwell.driver.backends import find_backend
-from stepwell.driver.lowered import Lowered
+from stepwell.pipelines.lowered import Lowered
 
 RANDOM = np.random.default_rng(9)
 FLOATS = """

@@ -13,9 +13,9 @@ from stepwell.dialects.core.sizes import Assumption, Size, compare, evaluated_if
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.about import About
 from stepwell.runtime.executable import Executable
-from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import Weights
+from stepwell.signature import TensorInfo
 
 Sized = Callable[[np.ndarray, int], Executable]
 """What a backend loads of such a program: from the table of sizes and offsets, and the bytes of workspace, it makes what runs for them."""

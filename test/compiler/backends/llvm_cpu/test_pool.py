@@ -9,9 +9,9 @@ from every import every
 from handmade import llvm_module, lower
 from processes import gone, run_script
 
-from stepwell.codegen import pool
-from stepwell.codegen.objects import Unit, split_module
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu import pool
+from stepwell.backends.llvm_cpu.objects import Unit, split_module
+from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.support.errors import CodegenError
 
 # Selecting instructions of another CPU is a fatal error inside of LLVM: it aborts.
@@ -124,9 +124,9 @@ def test_worker_imports_only_what_it_needs() -> None:
 def test_script_without_main_guard_runs_once(tmp_path: Path) -> None:
     script = """
 print("start")
-from stepwell.codegen import pool
-from stepwell.codegen.objects import Unit
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu import pool
+from stepwell.backends.llvm_cpu.objects import Unit
+from stepwell.backends.llvm_cpu.pool import compile_units
 unit = Unit("f", b"llvm.func @f() { llvm.return }")
 print(len(compile_units([unit], jobs=2)), pool._pool._workers[0]._process.pid)
 """
@@ -142,7 +142,7 @@ print(len(compile_units([unit], jobs=2)), pool._pool._workers[0]._process.pid)
 def test_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script = """
 import os
-from stepwell.codegen import pool
+from stepwell.backends.llvm_cpu import pool
 pool._pool.start(1)
 print(pool._pool._workers[0]._process.pid, flush=True)
 os.kill(os.getpid(), 9)
@@ -163,7 +163,7 @@ class Endless:
 BUSY = """
 import os, threading, time
 from endless import Endless, Quick
-from stepwell.codegen import forks, pool
+from stepwell.backends.llvm_cpu import forks, pool
 """
 
 
@@ -203,7 +203,8 @@ def test_a_closed_pipe_ends_a_process(tmp_path: Path) -> None:
     """As it does where the system does not: what may be read from the pipe is left to others."""
     script = """
 import os, subprocess, sys
-code = "import sys, time; from stepwell.codegen.lifetime import watch; watch(0); print(sys.stdin.readline(), end='', flush=True); time.sleep(100)"
+watch = "from stepwell.backends.llvm_cpu.lifetime import watch; watch(0)"
+code = f"import sys, time; {watch}; print(sys.stdin.readline(), end='', flush=True); time.sleep(100)"
 child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 child.stdin.write("read\\n")
 child.stdin.flush()
@@ -217,9 +218,9 @@ print(child.wait(60))
 def test_forked_child_has_processes_and_a_lock_of_its_own(tmp_path: Path) -> None:
     script = """
 import os, signal, threading
-from stepwell.codegen import pool
-from stepwell.codegen.objects import Unit
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu import pool
+from stepwell.backends.llvm_cpu.objects import Unit
+from stepwell.backends.llvm_cpu.pool import compile_units
 unit = Unit("f", b"llvm.func @f() { llvm.return }")
 first = compile_units([unit], jobs=1)
 worker = pool._pool._workers[0]._process.pid

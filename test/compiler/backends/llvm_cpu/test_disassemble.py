@@ -6,9 +6,9 @@ import llvmlite.binding as llvm
 import pytest
 from handmade import NODES, lower
 
-from stepwell.codegen.disassemble import disassemble
-from stepwell.codegen.objects import split_module, whole_module
-from stepwell.codegen.pool import compile_units
+from stepwell.backends.llvm_cpu.disassemble import disassemble
+from stepwell.backends.llvm_cpu.objects import split_module, whole_module
+from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.support.errors import CodegenError
 
 

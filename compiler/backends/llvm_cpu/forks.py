@@ -6,8 +6,8 @@ import sys
 import threading
 from typing import IO, NoReturn
 
-from stepwell.codegen.lifetime import end_with_parent
-from stepwell.codegen.worker import serve
+from stepwell.backends.llvm_cpu.lifetime import end_with_parent
+from stepwell.backends.llvm_cpu.worker import serve
 from stepwell.runtime.openmp import openmp
 
 _allowed = False

@@ -1,0 +1,57 @@
+"""The artifact of a compiled model: what a backend loads to run it, and what the cache keeps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from stepwell.cache.disk import Kept
+from stepwell.dialects.core.index_checks import IndexCheck
+from stepwell.pipelines.routes import DEFAULT
+from stepwell.runtime.general import General
+from stepwell.runtime.late_sizes import LateSizes
+from stepwell.runtime.weights import Places
+from stepwell.signature import OutputGroup, TensorInfo
+
+if TYPE_CHECKING:
+    from stepwell.border.border import Border
+
+Infos: TypeAlias = Sequence[TensorInfo]
+
+
+@dataclass
+class Artifact:
+    """Everything needed to run a model. The keys locate its code (by name) and weights in the cache, if they are there."""
+
+    inputs: Infos
+    outputs: Infos
+    objects: dict[str, bytes]
+    weights: np.ndarray | Kept
+    """The arena, or the cache entry with it, to be read once the original weights have been freed."""
+    workspace_bytes: int
+    nodes: list[str]
+    object_keys: dict[str, str]
+    weights_key: str | None
+    kernels: int
+    checks: Sequence[IndexCheck] = ()
+    backend: str = DEFAULT
+    lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """As in `Code`."""
+    warnings: Sequence[str] = ()
+    general: General | None = None
+    """Set if the code is for all sizes."""
+    late: LateSizes | None = None
+    """Set if sizes become known while it runs."""
+    groups: Sequence[OutputGroup] = ()
+    """The outputs that `outputs`, the results of the code, form, where some are sequences or optionals."""
+    places: Places = ()
+    """Where weights lie in the arena, if the code reads from a table where each one does."""
+    border: "Border | None" = None
+    """What of the model runs in Python, before and behind this."""
+
+    @property
+    def described(self) -> Infos:
+        """The outputs as calls return them."""
+        rest = iter(self.outputs)
+        return [group.described(rest) for group in self.groups] if self.groups else self.outputs

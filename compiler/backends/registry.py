@@ -1,0 +1,69 @@
+"""The registry of backends: the built-in one, and those of plugins."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from stepwell.backends.base import Backend
+from stepwell.dialects.support.errors import CodegenError, InputError, StepwellError, shown
+from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.origins import plugin_line
+from stepwell.passes.framework.levels import LevelPath
+from stepwell.pipelines.routes import add_route, check_new, find_route
+
+B = TypeVar("B", bound=Backend)
+T = TypeVar("T")
+
+
+def register_backend(name: str) -> Callable[[type[B]], type[B]]:
+    """Register a subclass of `Backend` as the backend that `--backend NAME` and `backend="NAME"` choose.
+
+    Raises InputError if the name is taken, or if code cannot be generated from its `code_levels`.
+    """
+
+    def add(cls: type[B]) -> type[B]:
+        check_new(name, cls)
+        if not (isinstance(cls, type) and issubclass(cls, Backend)):
+            raise InputError(f"backend '{name}': expected a subclass of Backend, got {shown(cls)}")
+        cls.code_levels = _code_levels(name, getattr(cls, "path", None), cls.code_levels)
+        cls.name = name
+        add_route(name, cls())
+        extension(cls)  # it does not affect cached code of other backends
+        return cls
+
+    return add
+
+
+def _code_levels(name: str, path: object, given: Sequence[str]) -> tuple[str, ...]:
+    """The levels that code can be generated from, by default the last of the path. Raises InputError unless that is possible."""
+    if not isinstance(path, LevelPath):
+        raise InputError(f"backend '{name}': expected a LevelPath as path, got {shown(path)}")
+    levels = tuple(given) or (path.last,)
+    able = [level.name for level in path.levels if level.arena]
+    if list(levels) != [level for level in able if level in levels] or levels[-1] != path.last:
+        among = f"among those of its path with an arena ({', '.join(able) or 'none'}), down to the last"
+        raise InputError(f"backend '{name}': expected code_levels {among}, highest first; got {', '.join(map(str, levels))}")
+    return levels
+
+
+def find_backend(name: str) -> Backend:
+    """The backend of that name. Raises InputError for another name."""
+    found = find_route(name)
+    if not isinstance(found, Backend):
+        raise InputError(f"backend '{name}': expected a Backend, got {shown(found)}")
+    return found
+
+
+def made_by(name: str, what: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
+    """What a method of a backend, `what`, gives. Raises CodegenError, naming backend and line, where it fails or gives something else."""
+    try:
+        made = action()
+    except (StepwellError, OSError, MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        line = plugin_line(error)
+        if not line:
+            raise  # ours
+        raise CodegenError(f"backend '{name}': {what}: {type(error).__name__}: {error}{line}") from error
+    if not fits(made):
+        raise CodegenError(f"backend '{name}': {what} must give {expected}, got {shown(made)}")
+    return made

@@ -1,1 +1,0 @@
-"""Machine code: compiles llvm-dialect modules to objects in separate processes, and disassembles them."""
