@@ -8,6 +8,7 @@ import numpy as np
 
 from stepwell.backends.artifact import Artifact
 from stepwell.backends.phases import COMMON
+from stepwell.dialects.support.errors import CodegenError
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.levels import LevelPath
 from stepwell.pipelines.phases import Phase
@@ -67,6 +68,13 @@ class Backend:
         itself calls `reached` at the last level. Raises CodegenError, naming the function, for what it cannot translate.
         """
         raise NotImplementedError
+
+    def cross_compile(self, lowered: "Lowered") -> dict[str, bytes]:
+        """The objects of a model at the last level for the machine that it is for, which need not be this one. Its module may be used up.
+
+        Raises CodegenError where there can be none.
+        """
+        raise CodegenError(f"backend '{self.name}' makes no code for other machines than this one")
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """Load the code of `artifact`, which may come from the cache, to run with the arena `weights` on at most `threads` threads.

@@ -19,7 +19,7 @@ from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.dialects.target.registry import check_name
-from stepwell.driver import backends
+from stepwell.pipelines import routes
 
 OK, FAULT, USAGE = 0, 1, 2
 
@@ -69,7 +69,7 @@ def check_target(name: str | None) -> None:
 def check_backend(name: str) -> None:
     """Raise UsageError unless `--backend` names a backend; called after plugins, which may register some, are loaded."""
     try:
-        backends.check_backend(name)
+        routes.check_backend(name)
     except InputError as error:
         raise UsageError(f"--backend: {error.args[0]}") from None
 

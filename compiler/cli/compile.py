@@ -12,10 +12,11 @@ from stepwell.cli.compile_options import OTHERS, add_model_options
 from stepwell.cli.display import level_times, plural, quantity, say, seconds
 from stepwell.cli.session import Session, save_ir
 from stepwell.dialects.support.files import write_atomically
-from stepwell.dialects.target.host import host, runs_here
+from stepwell.dialects.target.host import runs_here
 from stepwell.pipelines.routes import CPU_PATH, DEFAULT
 
 if TYPE_CHECKING:
+    from stepwell.backends.artifact import Artifact
     from stepwell.backends.base import Backend
     from stepwell.pipelines.lowered import Lowered
 
@@ -86,12 +87,17 @@ def _artifact(session: Session, lowered: "Lowered", backend: "Backend", kind: st
         return str(_made(backend, kind, lambda: backend.translations()[kind](lowered), str))
     if kind in backend.files():
         return bytes(_made(backend, kind, lambda: backend.files()[kind](lowered), bytes))
-    artifact = session.artifact(lowered)
-    listed = str(_made(backend, kind, lambda: backend.listings()[kind](artifact), str))
-    target = lowered.target
-    if runs_here(target):
-        return listed
-    return f"# This machine's code ({host().family}), as scheduled for {target.name}; what only that has instructions for uses them.\n{listed}"
+    artifact = session.artifact(lowered) if runs_here(lowered.target) else _foreign(lowered, backend, kind)
+    return str(_made(backend, kind, lambda: backend.listings()[kind](artifact), str))
+
+
+def _foreign(lowered: "Lowered", backend: "Backend", kind: str) -> "Artifact":
+    """The artifact of a model for another machine, without its weights: it is only listed."""
+    from stepwell.driver.build import without_code
+
+    artifact = without_code(lowered)
+    artifact.objects = dict(_made(backend, kind, lambda: backend.cross_compile(lowered), dict))
+    return artifact
 
 
 def _made(backend: "Backend", kind: str, action: Callable[[], object], cls: type) -> Any:

@@ -102,18 +102,18 @@ def add_common_options(parser: Parser) -> None:
 
 def are_there_plugins(options: argparse.Namespace) -> bool:
     """Whether there are plugins to load, which may add targets and backends."""
-    from stepwell.driver import plugins
+    from stepwell import plugin_files
 
-    return bool(options.load or plugins.installed())
+    return bool(options.load or plugin_files.installed())
 
 
 def load_plugins(options: argparse.Namespace) -> None:
     """Load installed plugins and those that were asked for."""
-    from stepwell.driver import plugins
+    from stepwell import plugin_files
 
-    plugins.load_installed()
+    plugin_files.load_installed()
     for file in options.load:
-        plugins.load_file(file)
+        plugin_files.load_file(file)
 
 
 def check_compile_options(options: argparse.Namespace) -> None:

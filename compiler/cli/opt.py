@@ -105,11 +105,11 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
 
         watch_for_crashes("stepwell-opt")
     import stepwell.passes  # noqa: F401  (registers the built-in passes)
-    from stepwell.driver import plugins
+    from stepwell import plugin_files
 
-    plugins.load_installed()
+    plugin_files.load_installed()
     for file in options.load:
-        plugins.load_file(file)
+        plugin_files.load_file(file)
     check_target(options.target)
     if options.list_passes or options.show_dialects:
         from stepwell.cli import listing

@@ -91,14 +91,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         reached(lowered, backend.path.last, clock(), on_level)
         clock = stopwatch()
 
-    info, places = lowered.info, arena_places(lowered.weights, lowered.info.arena)
-    artifact = Artifact(
-        inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],
-        outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
-        objects={}, weights=np.empty(0, np.uint8), workspace_bytes=info.workspace_bytes,
-        nodes=list(info.nodes), object_keys={}, weights_key=None, kernels=0, checks=list(info.checks),
-        backend=lowered.options.backend,
-    )  # fmt: skip
+    info, places, artifact = lowered.info, arena_places(lowered.weights, lowered.info.arena), without_code(lowered)
     most = lowered.options.limits.workspace_bytes
     if info.table_entries:
         shapes = [(output.shape, output.dtype) for output in artifact.outputs]
@@ -119,6 +112,18 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         artifact.object_keys = {**_kept(store, code), **code.keys}
     reached(lowered, "obj", clock(), on_level)
     return artifact
+
+
+def without_code(lowered: Lowered) -> Artifact:
+    """The artifact of a model at level linalg or below, as far as it is known before there are code and weights."""
+    info = lowered.info
+    return Artifact(
+        inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],
+        outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
+        objects={}, weights=np.empty(0, np.uint8), workspace_bytes=info.workspace_bytes,
+        nodes=list(info.nodes), object_keys={}, weights_key=None, kernels=0, checks=list(info.checks),
+        backend=lowered.options.backend,
+    )  # fmt: skip
 
 
 def _kept(store: Cache, code: Code) -> dict[str, str]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from stepwell.backends.llvm_cpu.objects import Unit
     from stepwell.pipelines.lowered import Lowered
 
+_WHOLE = "main"  # the name of an object of all functions
+
 
 @register_backend(DEFAULT)
 class LLVMOnCPU(Backend):
@@ -73,6 +75,16 @@ class LLVMOnCPU(Backend):
         if pipeline:  # the rest of this level is part of making the objects
             reached()
         return units
+
+    def cross_compile(self, lowered: "Lowered") -> dict[str, bytes]:
+        """One object of all functions."""
+        from stepwell.backends.llvm_cpu.emitters import emitter_for
+        from stepwell.passes.affine_to_llvm.set_target import confine_all
+
+        target = lowered.target
+        if not runs_here(target):
+            confine_all(lowered.module.operation, target)
+        return {_WHOLE: emitter_for(target).emit(lowered.module, target)}
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """Objects that are linked into this process."""
@@ -119,17 +131,7 @@ class LLVMOnCPU(Backend):
 
     def files(self) -> "Mapping[str, Callable[[Lowered], bytes]]":
         """One object of all functions, for the target."""
-
-        def whole_object(lowered: "Lowered") -> bytes:
-            from stepwell.backends.llvm_cpu.emitters import emitter_for
-            from stepwell.passes.affine_to_llvm.set_target import confine_all
-
-            target = lowered.target
-            if not runs_here(target):
-                confine_all(lowered.module.operation, target)
-            return emitter_for(target).emit(lowered.module, target)
-
-        return {"obj": whole_object}
+        return {"obj": lambda lowered: self.cross_compile(lowered)[_WHOLE]}
 
 
 def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:

@@ -152,11 +152,10 @@ def test_kernels_depend_on_plugins_of_code_generation(tmp_path: Path) -> None:
 
 
 def test_who_may_declare_files(tmp_path: Path) -> None:
-    from stepwell import InputError
-    from stepwell.driver import plugins
+    from stepwell import InputError, plugin_files
 
     with pytest.raises(InputError, match="expected to be called by a plugin"):
-        plugins.depends_on("x")
+        plugin_files.depends_on("x")
     for path in (None, 5, b"x", ["x.py"]):
         with pytest.raises(InputError, match="plugin: expected the path of a Python file, got"):
-            plugins.load_file(path)  # type: ignore[arg-type]
+            plugin_files.load_file(path)  # type: ignore[arg-type]

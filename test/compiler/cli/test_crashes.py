@@ -97,7 +97,7 @@ def test_a_pass_that_dies_in_the_compilation_of_a_model_is_named_and_reproduced(
 @pytest.mark.nightly
 def test_the_library_leaves_a_traceback_that_names_the_pass(plugin: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; import stepwell.passes; from stepwell.driver import plugins; plugins.load_file(sys.argv[1])\n"
+        "import sys; from pathlib import Path; import stepwell.passes; from stepwell import plugin_files; plugin_files.load_file(sys.argv[1])\n"
         "from stepwell.dialects.core.mlir import make_context, parse_module\n"
         "from stepwell.passes.framework.registry import PassState\n"
         "from stepwell.passes.framework.runner import PassRunner\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from commands import INPUTS, Commands, process
 
+from stepwell import plugin_files
 from stepwell.dialects.support.errors import InputError
-from stepwell.driver import plugins
 from stepwell.passes.framework import registry
 
 
@@ -14,7 +14,7 @@ from stepwell.passes.framework import registry
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the registries as they were."""
     monkeypatch.setattr(registry, "_PASSES", registry.passes())
-    monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
+    monkeypatch.setattr(plugin_files, "_loaded", dict(plugin_files._loaded))
 
 
 @pytest.mark.parametrize(
@@ -33,20 +33,20 @@ def test_a_failing_file_is_named_with_its_line(tmp_path: Path, code: str, line: 
     file.write_text(code)
     for _ in range(2):  # it is not taken for loaded
         with pytest.raises(InputError, match=message) as caught:
-            plugins.load_file(str(file))
+            plugin_files.load_file(str(file))
         assert f"{file}, line {line}:" in str(caught.value)
 
 
 def test_a_missing_file() -> None:
     with pytest.raises(InputError, match="no such file"):
-        plugins.load_file("nowhere.py")
+        plugin_files.load_file("nowhere.py")
 
 
 def test_a_file_is_loaded_once(tmp_path: Path) -> None:
     file = tmp_path / "count.py"
     file.write_text("with open(__file__ + '.log', 'a') as log:\n    log.write('x')\n")
     for _ in range(3):
-        plugins.load_file(str(file))
+        plugin_files.load_file(str(file))
     assert Path(f"{file}.log").read_text() == "x"
 
 

@@ -38,7 +38,7 @@ passes()[os.environ["MISTAKE_IN"]].run = run
 # As many runs as there are levels, in one process: the passes are mended in between.
 FAILING = """
 import os, sys
-from stepwell.driver import plugins
+from stepwell import plugin_files
 from stepwell.cli.main import main
 from stepwell.passes.framework.registry import passes
 
@@ -46,7 +46,7 @@ model, shape, mistake, folder, *failing = sys.argv[1:]
 for name in failing:
     os.environ["MISTAKE_IN"] = name
     right = passes()[name].run
-    plugins._loaded.clear()
+    plugin_files._loaded.clear()
     status = main(["run", model, "--shape", shape, "--target", "x86-64-v3", "--load", mistake, "--dump-ir", os.path.join(folder, name)])
     assert status == 1, status
     passes()[name].run = right
