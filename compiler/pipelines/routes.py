@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.dialects.support.processes import uninterrupted
@@ -20,9 +20,9 @@ _BUILT_IN = {DEFAULT: "stepwell.backends.llvm_cpu.backend"}  # importing the mod
 class Route(Protocol):
     """What leads a model to code; `stepwell.backends.base.Backend` is the whole interface."""
 
-    name: str
-    path: LevelPath
-    code_levels: Sequence[str]
+    name: ClassVar[str]
+    path: ClassVar[LevelPath]
+    code_levels: ClassVar[Sequence[str]]
 
     def phases(self, target: "str | Target") -> Sequence[Phase]:
         """The default pipeline."""
