@@ -19,8 +19,10 @@ SCHEDULES = Phase("schedules", "scheduled", "func.func(assign-schedules)")
 BUFFERS = Phase("memory and loops", "affine", "bufferize, func.func(lower-to-affine), merge-versions, skip-joined, canonicalize, cse")
 PLACES = Phase("places of weights", "llvm", "locate-weights, bare-arguments")
 CODE = Phase(
-    "code of loops", "llvm", "expand-math, select-bounds, round-in-conversion, lower-affine, boolean-vectors, select-bf16, bf16-as-integers", True
-)
+    "code of loops", "llvm",
+    "expand-math, select-bounds, round-in-conversion, lower-affine, fit-tiles, boolean-vectors, select-bf16, bf16-as-integers",
+    True,
+)  # fmt: skip
 THREADS = Phase("threads", "llvm", "convert-scf-to-openmp", True)
 CALLS = Phase(
     "conversion to llvm", "llvm",

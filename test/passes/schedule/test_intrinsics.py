@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from stepwell.dialects.target import dot_products
 from stepwell.dialects.target.host import host
 
 RNG = np.random.default_rng(17)
-BUILT_IN = tuple(dot_products.all_dot_products())
+OF_VECTORS, OF_TILES = (tuple(i for i in dot_products.all_dot_products() if (i.tile is None) is without) for without in (True, False))
 TYPES = {"s8": (-128, 128, "si"), "u8": (0, 256, "ui"), "s16": (-(1 << 15), 1 << 15, "si"), "u16": (0, 1 << 16, "ui"), "b16": (-256, 257, "f")}
 
 
@@ -79,9 +80,9 @@ def _here(chosen: dot_products.Intrinsic) -> None:
         pytest.skip(f"this machine has no {', '.join(sorted(missing))}")
 
 
-def of_each_intrinsic(test: Callable[..., None]) -> Any:
+def of_each_intrinsic(test: Callable[..., None], among: tuple[dot_products.Intrinsic, ...] = OF_VECTORS) -> Any:
     """Run a test with each intrinsic that this machine has; it is skipped with the others, so that all machines have the same tests."""
-    return pytest.mark.usefixtures("_here")(pytest.mark.parametrize("chosen", BUILT_IN, ids=[i.name for i in BUILT_IN])(test))
+    return pytest.mark.usefixtures("_here")(pytest.mark.parametrize("chosen", among, ids=[i.name for i in among])(test))
 
 
 def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transposed: bool, sched: str = "") -> None:
@@ -112,6 +113,42 @@ def test_lanes_along_the_sum(chosen: dot_products.Intrinsic, calls: int) -> None
 def test_operands_in_the_other_order(chosen: dot_products.Intrinsic) -> None:
     kinds = (chosen.operands[1], chosen.operands[0])
     check_product(kinds, (3, chosen.lanes + 1, 4 * chosen.depth), transposed=False, sched=attribute((2, 1, 1), 1, chosen.lanes, chosen.name))
+
+
+def tiles_body(chosen: dot_products.Intrinsic, m: int, n: int, k: int) -> str:
+    """A product whose right-hand side has `depth` neighbours of each column side by side, as tiles read it."""
+    depth, number, letter = chosen.depth, chosen.result, chosen.result[0]
+    a, b = ("bf16" if kind == "b16" else f"i{kind[1:]}" for kind in chosen.operands)
+    result, start = f"tensor<{m}x{n}x{number}>", "3.0" if letter == "f" else "3"
+    return f"""
+      %zero = arith.constant {start} : {number}
+      %e = tensor.empty() : {result}
+      %f = linalg.fill ins(%zero : {number}) outs(%e : {result}) -> {result}
+      %1 = linalg.generic {{indexing_maps = [affine_map<(i, j, k, l) -> (i, k * {depth} + l)>, affine_map<(i, j, k, l) -> (k, j, l)>,
+        affine_map<(i, j, k, l) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}}
+        ins(%x0, %x1 : tensor<{m}x{k}x{a}>, tensor<{k // depth}x{n}x{depth}x{b}>) outs(%f : {result}) {{
+      ^bb0(%p: {a}, %q: {b}, %acc: {number}):
+        %pw = arith.ext{TYPES[chosen.operands[0]][2]} %p : {a} to {number}
+        %qw = arith.ext{TYPES[chosen.operands[1]][2]} %q : {b} to {number}
+        %m = arith.mul{letter} %pw, %qw : {number}
+        %s = arith.add{letter} %acc, %m : {number}
+        linalg.yield %s : {number}
+      }} -> {result}
+      return %1 : {result}"""
+
+
+@partial(of_each_intrinsic, among=OF_TILES)
+def test_tiles_of_all_numbers_of_rows_and_steps(chosen: dot_products.Intrinsic) -> None:
+    """Whole tiles, and those of what is left over of rows and of the sum."""
+    for m, steps in ((16, 16), (33, 17), (47, 40), (40, 5), (70, 35), (24, 16)):
+        n, k = 64, steps * chosen.depth
+        a, b = draw(chosen.operands[0], (m, k)), draw(chosen.operands[1], (k, n))
+        grouped = np.ascontiguousarray(b.reshape(steps, chosen.depth, n).transpose(0, 2, 1))
+        inputs = [stored(a, chosen.operands[0]), stored(grouped, chosen.operands[1])]
+        text = kernel_text(tiles_body(chosen, m, n, k), inputs, TensorType(chosen.result, (m, n)))
+        model = stepwell.compile_ir(text, "linalg", WeightTable(), threads=2)
+        assert f'intrinsic = "{chosen.name}"' in model.ir("scheduled"), (m, steps)
+        np.testing.assert_array_equal(model.run({"x0": inputs[0], "x1": inputs[1]})["y"], (a @ b + 3).astype(to_numpy(chosen.result)))
 
 
 @pytest.mark.parametrize("kinds", [("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8"), ("s16", "s16"), ("s8", "s16"), ("u16", "s8")])

@@ -1,0 +1,241 @@
+"""The pass that keeps the shapes of tile registers in a function within what LLVM's allocator can give them."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stepwell.dialects.core.mlir import arith, ir, memref, ops_below, vector, x86
+from stepwell.passes.affine_to_llvm.carry_tiles import is_tile
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions
+
+REGISTERS = 8
+"""Tile registers of AMX."""
+ROWS, BYTES = 16, 64
+"""What a whole one holds."""
+GROUP = 4
+"""Bytes of the left operand that meet one row of the right operand."""
+_PRODUCTS = ("x86.amx.tile_muli", "x86.amx.tile_mulf")
+_TYPE = re.compile(r"!x86\.amx\.tile<(\d+)x(\d+)x(\w+)>")
+
+
+class Shape(NamedTuple):
+    """What a register is configured to."""
+
+    rows: int
+    bytes: int
+
+
+@register_pass("fit-tiles", level="affine")
+@dataclass
+class FitTiles(Pass):
+    """Make tiles whole, by way of memory, where a function has tiles of more shapes than LLVM's register allocator has registers for.
+
+    rewrite: tile_load %x : tile<3x64xi8>         ->  three rows copied to a buffer; tile_load %buffer : tile<16x64xi8>
+    rewrite: tile_store %t, %x : tile<3x16xi32>   ->  tile_store %t, %buffer : tile<16x16xi32>; three rows copied to %x
+
+    LLVM configures each tile register once in a function, so that all values that it ever holds have one shape. A function that needs more of
+    them, such as a product of rows that only the run counts, with a tile for each number of rows that may be left over, gets wrong registers:
+    operands that share one, which the processor refuses (#UD). Of each shape as many registers are needed as values of it are live at once.
+    While that is more than there are, the tiles of the fewest rows become whole, then those that sum the fewest products.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if not state.machine.capabilities.tile_registers:
+            return
+        for function in functions(op):
+            tiles = Tiles.of_function(function.operation)
+            if tiles is None or not tiles.fit():
+                continue
+            tiles.rewrite()
+            state.count(self.name)
+
+
+@dataclass
+class Tiles:
+    """The tile values of a function."""
+
+    function: ir.Operation
+    sums: set[ir.Value]
+    left: set[ir.Value]
+    right: set[ir.Value]
+    few_rows: set[int] = field(default_factory=set)
+    """The numbers of rows of sums, and of left operands, that become `ROWS`."""
+    few_steps: set[int] = field(default_factory=set)
+    """The numbers of rows of right operands that become `ROWS`."""
+
+    @staticmethod
+    def of_function(function: ir.Operation) -> "Tiles | None":
+        """Those of a function; None if it has none."""
+        products = [op for name in _PRODUCTS for op in ops_below(function, name)]
+        left, right = ({op.operands[side] for op in products} for side in (0, 1))
+        values = {value for region in function.regions for block in region.blocks for value in _inside(block) if is_tile(value.type)}
+        return Tiles(function, values - left - right, left, right) if products else None
+
+    def fit(self) -> bool:
+        """Choose which tiles become whole; whether there are any."""
+        rows = sorted({_given(value).rows for value in self.sums} - {ROWS})
+        steps = sorted({_given(value).rows for value in self.right} - {ROWS})
+        while sum(self.needed().values()) > REGISTERS and (rows or steps):
+            (self.few_rows if rows else self.few_steps).add((rows or steps).pop(0))
+        return bool(self.few_rows or self.few_steps)
+
+    def shape(self, value: ir.Value) -> Shape:
+        """The shape that a value is to have."""
+        given = _given(value)
+        if value in self.right:
+            return Shape(ROWS if given.rows in self.few_steps else given.rows, given.bytes)
+        is_short = value in self.left and given.bytes // GROUP in self.few_steps
+        return Shape(ROWS if given.rows in self.few_rows else given.rows, BYTES if is_short else given.bytes)
+
+    def needed(self) -> Counter[Shape]:
+        """For each shape, how many values of it are live at once somewhere."""
+        most: Counter[Shape] = Counter()
+        for block in _blocks(self.function):
+            last = _last_uses(block)
+            around = last.keys() - {*_inside(block)}  # in the rounds of a loop to the end of each
+            alive: set[ir.Value] = {value for value in block.arguments if value in last}
+            for place, op in enumerate(block.operations):
+                most |= Counter(map(self.shape, alive | around))
+                alive = {value for value in alive if last.get(value, -1) > place}  # a product leaves its sums in the register that it had them in
+                alive |= {result for result in op.operation.results if result in last}
+        return most
+
+    def rewrite(self) -> None:
+        """Give all values their shapes."""
+        changed = {value for value in self.sums | self.left | self.right if self.shape(value) != _given(value)}
+        loads = [(op, _given(op.results[0])) for op in ops_below(self.function, "x86.amx.tile_load") if op.results[0] in changed]
+        stores = [(op, _given(op.opview.val)) for op in ops_below(self.function, "x86.amx.tile_store") if op.opview.val in changed]
+        for value in changed:
+            value.set_type(_type(value, self.shape(value)))
+        rooms: dict[tuple[ir.Block, str, Shape], ir.Value] = {}
+        for op, given in loads:
+            block, kind = _around(op), str(op.results[0].type)
+            if (block, kind, given) not in rooms:
+                rooms[block, kind, given] = _filled_room(block, op.results[0])
+            with ir.InsertionPoint(op), op.location:
+                _load(op, given, rooms[block, kind, given])
+        for op, given in stores:
+            with ir.InsertionPoint(op), op.location:
+                _store(op, given)
+
+
+def _around(op: ir.Operation) -> ir.Block:
+    """The block of the function, or of the innermost parallel loop, that an op is in: what is allocated there is freed behind it."""
+    block = op.block
+    while block.owner.operation.name not in ("func.func", "scf.parallel"):
+        block = block.owner.operation.block
+    return block
+
+
+def _filled_room(block: ir.Block, tile: ir.Value) -> ir.Value:
+    """A buffer for a tile, filled with zeros where a block begins."""
+    with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+        room, element = _room(tile)
+        rows, columns = ir.MemRefType(room.type).shape
+        kind = ir.VectorType.get([columns], element)
+        number = ir.IntegerAttr.get(element, 0) if isinstance(element, ir.IntegerType) else ir.FloatAttr.get(element, 0.0)
+        zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number))
+        for row in range(rows):
+            vector.store(zeros, room, [_index(row), _index(0)])
+    return room
+
+
+def _load(op: ir.Operation, given: Shape, room: ir.Value) -> None:
+    """Load a tile, of which `given` is there, by way of a buffer that holds zeros beside it."""
+    memory = ir.MemRefType(room.type)
+    kind = ir.VectorType.get([given.bytes // _bytes(memory.element_type)], memory.element_type)
+    for row, (source, place) in enumerate(_rows(op.opview, memory.element_type, given)):
+        vector.store(vector.load(kind, source, [place]), room, [_index(row), _index(0)])
+    loaded = x86.amx_tile_load(op.results[0].type, room, [_index(0), _index(0)], stride=_index(memory.shape[1]))
+    op.results[0].replace_all_uses_with(loaded)
+    op.erase()
+
+
+def _store(op: ir.Operation, given: Shape) -> None:
+    """Store what is `given` of a tile, by way of a buffer in the scope around all stores of the sums of a register tile."""
+    tile = op.opview.val
+    room, element = _room(tile)
+    x86.amx_tile_store(room, [_index(0), _index(0)], tile, stride=_index(ir.MemRefType(room.type).shape[1]))
+    kind = ir.VectorType.get([given.bytes // _bytes(element)], element)
+    for row, (memory, place) in enumerate(_rows(op.opview, element, given)):
+        vector.store(vector.load(kind, room, [_index(row), _index(0)]), memory, [place])
+    op.erase()
+
+
+def _room(tile: ir.Value) -> tuple[ir.Value, ir.Type]:
+    """A buffer for a tile, and the type of its elements."""
+    rows, columns, name = _parsed(tile.type)
+    element = ir.Type.parse(name)
+    return memref.AllocaOp(ir.MemRefType.get([rows, columns], element), [], [], alignment=BYTES).result, element
+
+
+def _rows(view: x86.TileLoadOp | x86.TileStoreOp, element: ir.Type, given: Shape) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """Where each row of a tile lies in the memory that an op names: a buffer of one dimension, and the place in it."""
+    source = ir.MemRefType(view.base.type)
+    metadata = memref.ExtractStridedMetadataOp(view.base)
+    strides = list(metadata.results)[2 + source.rank :]
+    first = metadata.results[1]
+    for index, stride in zip(view.indices, strides, strict=True):
+        first = arith.addi(first, arith.muli(index, stride))
+    apart = view.stride if view.stride is not None else strides[-2]
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    columns = given.bytes // _bytes(element)
+    layout = ir.StridedLayoutAttr.get(dynamic, [1])
+    for row in range(given.rows):
+        offset = arith.addi(first, arith.muli(apart, _index(row)))
+        kind = ir.MemRefType.get([columns], element, layout, source.memory_space)
+        yield memref.reinterpret_cast(kind, metadata.results[0], [offset], [], [], [dynamic], [columns], [1]), _index(0)
+
+
+def _blocks(function: ir.Operation) -> Iterator[ir.Block]:
+    for op in (function, *ops_below(function)):
+        for region in op.regions:
+            yield from region.blocks
+
+
+def _inside(block: ir.Block) -> Iterator[ir.Value]:
+    """The values that are defined in a block, and in the regions of its ops."""
+    yield from block.arguments
+    for op in block.operations:
+        yield from op.operation.results
+        for region in op.operation.regions:
+            for inner in region.blocks:
+                yield from _inside(inner)
+
+
+def _last_uses(block: ir.Block) -> dict[ir.Value, int]:
+    """For each tile that is defined in a block or above it, the place of the last op in the block that uses it, itself or inside."""
+    last: dict[ir.Value, int] = {}
+    for place, op in enumerate(block.operations):
+        for inner in (op.operation, *ops_below(op.operation)):
+            last.update({value: place for value in inner.operands if is_tile(value.type)})
+    return last
+
+
+def _parsed(kind: ir.Type) -> tuple[int, int, str]:
+    found = _TYPE.fullmatch(str(kind))
+    assert found is not None, kind
+    return int(found[1]), int(found[2]), found[3]
+
+
+def _given(value: ir.Value) -> Shape:
+    """The shape that a value's type says."""
+    rows, columns, name = _parsed(value.type)
+    return Shape(rows, columns * _bytes(ir.Type.parse(name)))
+
+
+def _type(value: ir.Value, shape: Shape) -> ir.Type:
+    name = _parsed(value.type)[2]
+    return ir.Type.parse(f"!x86.amx.tile<{shape.rows}x{shape.bytes // _bytes(ir.Type.parse(name))}x{name}>")
+
+
+def _bytes(element: ir.Type) -> int:
+    width: int = ir.IntegerType(element).width if isinstance(element, ir.IntegerType) else {"bf16": 2, "f16": 2, "f32": 4}[str(element)]
+    return width // 8 if isinstance(element, ir.IntegerType) else width
+
+
+def _index(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number)
