@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -34,8 +34,9 @@ from stepwell.dialects.core.sizes import Dim, Size, differ, evaluated, holds
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.callbacks import inferred_types, referred
 from stepwell.dialects.graph.index_operand import IndexOperand
-from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsChannels, KeepsFinite, MovesData, Trait
-from stepwell.dialects.graph.value_range import ANY, Range
+from stepwell.dialects.graph.products import SumOfProducts
+from stepwell.dialects.graph.traits import Elementwise, Fusion, JoinsData, KeepsChannels, KeepsFinite, MovesData, SumsProducts, Trait
+from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import InferenceError, StepwellError
 from stepwell.dialects.support.extensions import extension
 
@@ -105,6 +106,8 @@ class GraphOp(Operation, dialect=Graph):
                 raise StepwellError(f"op '{cls.__qualname__}': {unknown}; put @register_dialect above it")
             cls._dialect_obj = dialect  # in the place of the inherited one, which the bindings refuse to replace
         super().__init_subclass__(**kwargs)
+        if name is not None and cls.has_trait(SumsProducts) and cls.sum_of_products is GraphOp.sum_of_products:
+            raise StepwellError(f"op '{cls.__qualname__}' states SumsProducts, so it must define sum_of_products")
         define_group_accessors(cls)
         extension(cls)
 
@@ -115,8 +118,10 @@ class GraphOp(Operation, dialect=Graph):
 
     @classmethod
     def has_trait(cls, trait_cls: type, context: ir.Context | None = None) -> bool:
-        """Whether the class, or one that it derives from, states the trait; of MLIR's traits, whether the op has it in a context."""
-        return trait_cls in cls._traits if issubclass(trait_cls, Trait) else bool(super().has_trait(trait_cls, context))
+        """Whether the class, or one that it derives from, states the trait or one that implies it; of MLIR's, whether the op has it in a context."""
+        if issubclass(trait_cls, Trait):
+            return any(issubclass(stated, trait_cls) for stated in cls._traits)
+        return bool(super().has_trait(trait_cls, context))
 
     def fusion_category(self) -> Fusion:
         """How this op may be fused with others."""
@@ -131,12 +136,38 @@ class GraphOp(Operation, dialect=Graph):
 
         It is said as if numbers had no end: results that would leave an integer type may be anything in it.
         """
-        known = operands[0] if self.has_trait(MovesData) else ANY
+        known = union(_flat(operands)) if self.has_trait(JoinsData) else operands[0] if self.has_trait(MovesData) else ANY
         return known if len(self.operation.results) == 1 else (known,) * len(self.operation.results)
 
     def index_operand(self) -> IndexOperand | None:
         """The operand that holds indices into the first one, which must be in range; None for an op without."""
         return None
+
+    def sum_of_products(self) -> SumOfProducts | None:
+        """Which elements of the two operands meet in the result; None unless the class states `SumsProducts`, which must override it."""
+        return None
+
+    def copied_operands(self) -> Sequence[ir.Value]:
+        """The operands that the op copies to where they belong in the result before all else: what computes one may write it there."""
+        return list(self.operation.operands) if self.has_trait(JoinsData) else ()
+
+    def batched_attributes(self, count: int | Size) -> dict[str, Any] | None:
+        """The attributes with which an op that moves or joins data does so for `count` tensors at once, along a new first dimension.
+
+        None if there are none; passes then leave the op in the loop that it is in.
+        """
+        return None
+
+    def contiguous_run(self) -> Dim:
+        """How many elements of the result in a row are such a row of the first operand, for an op that only says where elements are read.
+
+        Its lowering is one structured op, so that consumers read through it. 0 for other ops.
+        """
+        return 0
+
+    def repeats_cheaply(self) -> bool:
+        """Whether the op only makes floats of what is stored in fewer bits, so that each reader computes it for itself."""
+        return False
 
     def operand_groups(self) -> list[Any]:
         """The operand values by field: a value, None for an absent optional one, a list for a variadic one."""
@@ -274,6 +305,11 @@ def fits_kind(attribute: ir.Attribute, kind: Any) -> bool:
     if kind is ir.DenseElementsAttr:
         return isinstance(attribute, kind) and isinstance(attribute.type, ir.RankedTensorType)
     return kind not in KIND_NAMES or isinstance(attribute, kind)
+
+
+def _flat(groups: Iterable[Any]) -> list[Any]:
+    """The entries of a list by field, without the absent ones; ranges are pairs."""
+    return [entry for group in groups if group is not None for entry in (group if isinstance(group, list) else [group])]
 
 
 def map_groups(function: Callable[[Any], Any], groups: Sequence[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import holds, known, known_sizes
+from stepwell.dialects.core.sizes import holds, known, known_sizes, product
 from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
@@ -23,6 +23,8 @@ from stepwell.dialects.graph.inference import (
 )
 from stepwell.dialects.graph.normalization import LrnOp
 from stepwell.dialects.graph.numerics import contract, narrow, wide
+from stepwell.dialects.graph.products import SumOfProducts
+from stepwell.dialects.graph.traits import ComputesRows, KeepsChannels, SumsProducts
 from stepwell.dialects.graph.windows import expect_window, window_counts, window_sizes, windows
 from stepwell.dialects.support.errors import InferenceError
 
@@ -38,7 +40,7 @@ def blocked(x: np.ndarray, block: int) -> np.ndarray:
     return np.moveaxis(x.reshape(x.shape[0], x.shape[1] // max(block, 1), block, *x.shape[2:]), 2, -1)
 
 
-class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
+class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure, SumsProducts, ComputesRows]):
     """The convolution of `x` with filters `w`, to a blocked result (N, M / b, spatial…, b).
 
     `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), such as an input image
@@ -104,6 +106,14 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:]) // result.static_shape[-1]
 
+    def sum_of_products(self) -> SumOfProducts:
+        """Blocks of filters, and the filters of a block, are the second and the last dimension of the result."""
+        (x, w), rank = self.operand_types(), self.result_types()[0].rank
+        column = w.rank - (2 if are_in_groups(x.rank, w.rank) else 1)
+        summed = [size for dim, size in enumerate(w.shape) if dim not in (0, column)]
+        rhs = tuple(1 if dim == 0 else rank - 1 if dim == column else None for dim in range(w.rank))
+        return SumOfProducts((0, *(None,) * (x.rank - 1)), rhs, rank, product(summed))
+
 
 def are_in_groups(x: int, w: int) -> bool:
     """Whether filters of rank `w` for an image of rank `x` have neighbouring lanes side by side."""
@@ -143,8 +153,8 @@ def _convolved(image: np.ndarray, w: np.ndarray, strides: Sequence[int], dilatio
     counts = window_counts(image.shape[2:], taps, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
     view = windows(wide(image), taps, counts, strides=strides, dilations=dilations)
     axes = [*range(2, 2 + spatial)]
-    product = contract(view, filters, axes=([1, *(t + spatial for t in axes)], [1, *axes]))
-    return narrow(np.ascontiguousarray(blocked(np.moveaxis(product, -1, 1), block)), image.dtype)
+    sums = contract(view, filters, axes=([1, *(t + spatial for t in axes)], [1, *axes]))
+    return narrow(np.ascontiguousarray(blocked(np.moveaxis(sums, -1, 1), block)), image.dtype)
 
 
 class RelayoutOp(GraphOp, name="relayout", traits=[Pure]):
@@ -239,7 +249,7 @@ class BlockedLrnOp(GraphOp, name="blocked_lrn", traits=[Pure]):
         return LrnOp.flops(x, result=result, size=size, **{name: attributes[name] for name in ("alpha", "beta", "bias")})
 
 
-class BlockedDepthwiseConvOp(GraphOp, name="blocked_depthwise_conv", traits=[Pure]):
+class BlockedDepthwiseConvOp(GraphOp, name="blocked_depthwise_conv", traits=[Pure, SumsProducts, ComputesRows, KeepsChannels]):
     """The convolution of each channel of blocked `x` (N, C / b, spatial…, b) with a filter of its own in `w` (C / b, taps…, b)."""
 
     fusion = Fusion.COMPLEX
@@ -271,9 +281,15 @@ class BlockedDepthwiseConvOp(GraphOp, name="blocked_depthwise_conv", traits=[Pur
         counts = window_counts(image.shape[2:], taps, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
         view = windows(image, taps, counts, strides=strides, dilations=dilations)
         filters = filters.reshape(1, filters.shape[0], *[1] * spatial, *taps)
-        product = np.sum(view * filters, axis=tuple(range(2 + spatial, 2 + 2 * spatial)))
-        return narrow(np.ascontiguousarray(blocked(product, x.shape[-1])), x.dtype)
+        sums = np.sum(view * filters, axis=tuple(range(2 + spatial, 2 + 2 * spatial)))
+        return narrow(np.ascontiguousarray(blocked(sums, x.shape[-1])), x.dtype)
 
     @staticmethod
     def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:-1])
+
+    def sum_of_products(self) -> SumOfProducts:
+        """Blocks and lanes are the same in the image, in the filters and in the result."""
+        x, w = self.operand_types()
+        taps, last = (None,) * len(w.shape[1:-1]), x.rank - 1
+        return SumOfProducts((0, 1, *taps, last), (1, *taps, last), x.rank, product(w.shape[1:-1]), by_channel=True)

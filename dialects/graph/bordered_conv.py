@@ -13,6 +13,7 @@ from stepwell.dialects.core.types import TensorType, from_numpy
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.blocked import BlockedConvOp
 from stepwell.dialects.graph.inference import expect_at_least, expect_length
+from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.dialects.support.errors import InferenceError
 
 STRETCH_START = 1  # more positions that a stretch of them costs, for loops of its own
@@ -100,7 +101,7 @@ class Border:
         return [self.reaching(low, high) for low, high in pairwise(best[-1][1])]
 
 
-class BorderedConvOp(GraphOp, name="bordered_conv", traits=[Pure]):
+class BorderedConvOp(GraphOp, name="bordered_conv", traits=[Pure, SumsProducts]):
     """As `blocked_conv`, of an image `x` whose first and last elements along each spatial dimension, as many as `zeros` says, are zeros.
 
     `zeros` gives those before each spatial dimension, then those after each. The positions of each dimension are cut into stretches, and taps that
@@ -148,6 +149,8 @@ class BorderedConvOp(GraphOp, name="bordered_conv", traits=[Pure]):
     @staticmethod
     def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
         return BlockedConvOp.flops(x, w, result=result)
+
+    sum_of_products = BlockedConvOp.sum_of_products
 
 
 def borders(

@@ -6,9 +6,10 @@ from stepwell.dialects.core.attributes import to_python
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, from_numpy
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Pure, Result
+from stepwell.dialects.graph.traits import Speculatable
 
 
-class ConstantOp(GraphOp, name="constant", traits=[Pure]):
+class ConstantOp(GraphOp, name="constant", traits=[Pure, Speculatable]):
     """A small literal tensor."""
 
     fusion = Fusion.FREE
@@ -29,7 +30,7 @@ class ConstantOp(GraphOp, name="constant", traits=[Pure]):
         return 0
 
 
-class ParameterOp(GraphOp, name="parameter", traits=[Pure]):
+class ParameterOp(GraphOp, name="parameter", traits=[Pure, Speculatable]):
     """The entry `id` of the weight table; its type is the entry's."""
 
     fusion = Fusion.FREE

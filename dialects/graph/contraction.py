@@ -19,11 +19,13 @@ from stepwell.dialects.graph.inference import (
     expect_same_dtype,
 )
 from stepwell.dialects.graph.numerics import contract, narrow, wide
+from stepwell.dialects.graph.products import SumOfProducts
+from stepwell.dialects.graph.traits import Convolves, Speculatable, SumsProducts
 from stepwell.dialects.graph.windows import expect_window, padded, window_counts, window_sizes, windows
 from stepwell.dialects.support.errors import InferenceError
 
 
-class MatmulOp(GraphOp, name="matmul", traits=[Pure]):
+class MatmulOp(GraphOp, name="matmul", traits=[Pure, SumsProducts, Speculatable]):
     """The matrix product of the last two dimensions; the ones before are batch dimensions, which broadcast."""
 
     fusion = Fusion.COMPLEX
@@ -53,8 +55,14 @@ class MatmulOp(GraphOp, name="matmul", traits=[Pure]):
     def flops(lhs: TensorType, rhs: TensorType, *, result: TensorType) -> int:
         return 2 * result.elements * lhs.static_shape[-1]
 
+    def sum_of_products(self) -> SumOfProducts:
+        """Rows of `lhs` and columns of `rhs`; batch dimensions run along the result's, counted from the last."""
+        (lhs, rhs), rank = self.operand_types(), self.result_types()[0].rank
+        left, right = range(rank - lhs.rank, rank - 1), range(rank - rhs.rank, rank - 2)
+        return SumOfProducts((*left, None), (*right, None, rank - 1), rank, lhs.shape[-1])
 
-class ConvOp(GraphOp, name="conv", traits=[Pure]):
+
+class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
     """Cross-correlation of `x` (N, C, spatial…) with the filters `w` (M, C / group, spatial…); zeros pad `x`."""
 
     fusion = Fusion.COMPLEX
@@ -88,8 +96,8 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
         taps = range(2, 2 + spatial)
         parts = []
         for inputs, kernels in zip(np.split(view, group, axis=1), np.split(filters, group, axis=0), strict=True):
-            product = contract(inputs, kernels, axes=([1, *(t + spatial for t in taps)], [1, *taps]))
-            parts.append(np.moveaxis(product, -1, 1))
+            sums = contract(inputs, kernels, axes=([1, *(t + spatial for t in taps)], [1, *taps]))
+            parts.append(np.moveaxis(sums, -1, 1))
         return narrow(np.concatenate(parts, axis=1), x.dtype)
 
     @staticmethod
@@ -102,8 +110,14 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
         """Zeros add nothing."""
         return 0.0
 
+    def sum_of_products(self) -> SumOfProducts:
+        """Filters are the channels of the result; windows lie along the spatial dimensions."""
+        x, w = self.operand_types()
+        summed = (None,) * (x.rank - 1)
+        return SumOfProducts((0, *summed), (1, *summed), x.rank, product(w.shape[1:]), by_channel=w.shape[1] == 1)
 
-class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
+
+class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure, Convolves]):
     """The transpose of a convolution: each element of `x` (N, C, spatial…) adds a multiple of the filters `w` (C, M / group, spatial…).
 
     `pads` is cut off the result, `output_padding` is added after it. The filters are assumed to be finite: compiled code may multiply them
@@ -159,8 +173,8 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
             out = np.zeros((x.shape[0], w.shape[1], *whole), dtype=image.dtype)
             for tap in np.ndindex(*w.shape[2:]):
                 where = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in zip(tap, dilations, strides, x.shape[2:], strict=True))
-                product = contract(image, filters[(..., *tap)], axes=([1], [0]))
-                out[(slice(None), slice(None), *where)] += np.moveaxis(product, -1, 1)
+                sums = contract(image, filters[(..., *tap)], axes=([1], [0]))
+                out[(slice(None), slice(None), *where)] += np.moveaxis(sums, -1, 1)
             parts.append(out)
         full = np.concatenate(parts, axis=1)
         kept = tuple(slice(low, size - high) for low, high, size in zip(pads[:spatial], pads[spatial:], full.shape[2:], strict=True))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, holds
+from stepwell.dialects.core.sizes import Dim, Size, holds
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import (
@@ -84,6 +84,10 @@ class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
         return x[tuple(slice(None if size == -1 else size) for size in sizes)]
 
     flops = staticmethod(no_arithmetic)
+
+    def contiguous_run(self) -> Dim:
+        """The last dimension, if all of it is taken."""
+        return self.result_types()[0].shape[-1] if self.attribute_values()["sizes"][-1:] == (-1,) else 0
 
 
 class NonZeroPlacesOp(GraphOp, name="non_zero_places", traits=[Pure]):

@@ -9,6 +9,7 @@ from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, is
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result
 from stepwell.dialects.graph.inference import binary, expect_dtype, unary
 from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, power, truncating_divide, widened
+from stepwell.dialects.graph.traits import Exact
 from stepwell.dialects.graph.value_range import ANY, Range, clamped, of_integers
 from stepwell.dialects.support.errors import InferenceError
 
@@ -40,27 +41,27 @@ class NumericBinary(Binary):
     infer = binary(NUMERIC)
 
 
-class AddOp(NumericBinary, name="add", traits=[KeepsFinite]):
+class AddOp(NumericBinary, name="add", traits=[KeepsFinite, Exact]):
     """`lhs + rhs`; integers wrap."""
 
     reference = pointwise(np.add)
     value_range = of_integers(lambda a, b: (a[0] + b[0], a[1] + b[1]))
 
 
-class SubOp(NumericBinary, name="sub", traits=[KeepsFinite]):
+class SubOp(NumericBinary, name="sub", traits=[KeepsFinite, Exact]):
     """`lhs - rhs`; integers wrap."""
 
     reference = pointwise(np.subtract)
     value_range = of_integers(lambda a, b: (a[0] - b[1], a[1] - b[0]))
 
 
-class MulOp(NumericBinary, name="mul", traits=[KeepsFinite]):
+class MulOp(NumericBinary, name="mul", traits=[KeepsFinite, Exact]):
     """`lhs * rhs`; integers wrap."""
 
     reference = pointwise(np.multiply)
 
 
-class DivOp(NumericBinary, name="div"):
+class DivOp(NumericBinary, name="div", traits=[Exact]):
     """`lhs / rhs`; integers truncate toward zero, and their division by zero has no meaning."""
 
     @staticmethod
@@ -94,32 +95,37 @@ class PowOp(NumericBinary, name="pow"):
         return widened(power)(lhs, rhs) if is_floating(lhs.dtype) else integer_power(lhs, rhs)
 
 
-class MaximumOp(NumericBinary, name="maximum", traits=[KeepsFinite]):
+class MaximumOp(NumericBinary, name="maximum", traits=[KeepsFinite, Exact]):
     """The greater of `lhs` and `rhs`; NaN if either is."""
 
     reference = pointwise(np.maximum)
     value_range = of_integers(lambda a, b: (max(a[0], b[0]), max(a[1], b[1])))
 
 
-class MinimumOp(NumericBinary, name="minimum", traits=[KeepsFinite]):
+class MinimumOp(NumericBinary, name="minimum", traits=[KeepsFinite, Exact]):
     """The lesser of `lhs` and `rhs`; NaN if either is."""
 
     reference = pointwise(np.minimum)
     value_range = of_integers(lambda a, b: (min(a[0], b[0]), min(a[1], b[1])))
 
 
-class NegOp(Unary, name="neg"):
+class NegOp(Unary, name="neg", traits=[Exact]):
     """`-x`; integers wrap."""
 
     infer = unary((*SIGNED, *FLOATS))
     reference = pointwise(np.negative)
 
 
-class AbsOp(Unary, name="abs"):
+class AbsOp(Unary, name="abs", traits=[Exact]):
     """`|x|`; the least integer stays."""
 
     infer = unary(NUMERIC)
     reference = pointwise(np.abs)
+
+    def value_range(self, x: Range) -> Range:
+        """From 0 on, or from the bound that is nearer to it."""
+        low, high = x
+        return (max(low, -high, 0), max(-low, high))
 
 
 class SignOp(Unary, name="sign"):
@@ -147,13 +153,13 @@ class CeilOp(FloatUnary, name="ceil", traits=[KeepsFinite]):
     reference = pointwise(np.ceil)
 
 
-class RoundOp(FloatUnary, name="round", traits=[KeepsFinite]):
+class RoundOp(FloatUnary, name="round", traits=[KeepsFinite, Exact]):
     """The nearest integer, halves to even."""
 
     reference = pointwise(np.rint)
 
 
-class ReluOp(Unary, name="relu", traits=[KeepsFinite]):
+class ReluOp(Unary, name="relu", traits=[KeepsFinite, Exact]):
     """`max(x, 0)`; NaN stays."""
 
     infer = unary(NUMERIC)
@@ -189,7 +195,7 @@ class EluOp(FloatUnary, name="elu"):
         return np.where(x < 0, x.dtype.type(alpha) * np.expm1(x), x)
 
 
-class ClampOp(Unary, name="clamp", traits=[KeepsFinite]):
+class ClampOp(Unary, name="clamp", traits=[KeepsFinite, Exact]):
     """`min(max(x, min), max)`; NaN stays, and infinite bounds bound nothing."""
 
     min: ir.FloatAttr

@@ -20,6 +20,8 @@ class IndexOperand:
     vectors: bool = False
     from_start: bool = False
     """Whether an index below 0 is out of range."""
+    guarded: bool = False
+    """Whether the op's lowering asks if there are elements, where only data tell, before it reads or writes one (`LinalgBuilder.has_elements`)."""
 
     @property
     def reads(self) -> Dim:

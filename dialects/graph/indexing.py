@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, holds, maximum
+from stepwell.dialects.core.sizes import Dim, Size, holds, known, maximum
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
 from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import (
@@ -24,12 +24,13 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
+from stepwell.dialects.graph.traits import Speculatable
 from stepwell.dialects.support.errors import InferenceError, StepwellError
 
 _REDUCTIONS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
+class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData, Speculatable]):
     """`sizes[i]` elements along each dimension `i`, from `starts[i]` on, `steps[i]` apart (backwards if negative).
 
     A size of -1 with a positive step means all there are.
@@ -58,6 +59,16 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
         return x[tuple(picked)]
 
     flops = staticmethod(no_arithmetic)
+
+    def batched_attributes(self, count: int | Size) -> dict[str, Any]:
+        """All along the new dimension."""
+        values = self.attribute_values()
+        return {"starts": (0, *values["starts"]), "sizes": (-1, *values["sizes"]), "steps": (1, *values["steps"])}
+
+    def contiguous_run(self) -> Dim:
+        """The part of the last dimension, if it has no gaps. 0 where the slice begins is known only at run time: that is no part of an affine map."""
+        values = self.attribute_values()
+        return self.result_types()[0].shape[-1] if known(values["starts"]) and values["steps"][-1:] == (1,) else 0
 
 
 def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, step: int) -> Dim:
@@ -124,7 +135,7 @@ class GatherOp(GraphOp, name="gather", traits=[Pure, MovesData]):
     axis: ir.IntegerAttr
 
     def index_operand(self) -> IndexOperand:
-        return IndexOperand(self.indices, (self.attribute_values()["axis"],))
+        return IndexOperand(self.indices, (self.attribute_values()["axis"],), guarded=True)
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, axis: int) -> InferredTypes:
@@ -148,7 +159,7 @@ class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure, MovesData]
     axis: ir.IntegerAttr
 
     def index_operand(self) -> IndexOperand:
-        return IndexOperand(self.indices, (self.attribute_values()["axis"],))
+        return IndexOperand(self.indices, (self.attribute_values()["axis"],), guarded=True)
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, axis: int) -> InferredTypes:
@@ -172,7 +183,7 @@ class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
 
     def index_operand(self) -> IndexOperand:
         first = self.attribute_values()["batch_dims"]
-        return IndexOperand(self.indices, tuple(range(first, first + index_depth(type_of(self.indices)))), vectors=True)
+        return IndexOperand(self.indices, tuple(range(first, first + index_depth(type_of(self.indices)))), vectors=True, guarded=True)
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, batch_dims: int) -> InferredTypes:
@@ -210,9 +221,13 @@ class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
     reduction: ir.StringAttr
     from_start: ir.BoolAttr
 
+    def copied_operands(self) -> list[ir.Value]:
+        """`x`, some of whose elements are changed then."""
+        return [self.x]
+
     def index_operand(self) -> IndexOperand:
         attributes = self.attribute_values()
-        return IndexOperand(self.indices, (attributes["axis"],), from_start=attributes["from_start"])
+        return IndexOperand(self.indices, (attributes["axis"],), from_start=attributes["from_start"], guarded=type_of(self.updates).rank > 0)
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str, from_start: bool) -> InferredTypes:
@@ -238,8 +253,12 @@ class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
     result: Result
     reduction: ir.StringAttr
 
+    def copied_operands(self) -> list[ir.Value]:
+        """`x`, some of whose elements are changed then."""
+        return [self.x]
+
     def index_operand(self) -> IndexOperand:
-        return IndexOperand(self.indices, tuple(range(index_depth(type_of(self.indices)))), vectors=True)
+        return IndexOperand(self.indices, tuple(range(index_depth(type_of(self.indices)))), vectors=True, guarded=type_of(self.updates).rank > 0)
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str) -> InferredTypes:

@@ -4,10 +4,9 @@ from stepwell.dialects.core.mlir import ir, users
 from stepwell.dialects.core.types import is_float, is_integer, to_numpy, type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.logic import CastOp
-from stepwell.dialects.graph.traits import Elementwise, Fusion, MovesData
+from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsAll, MovesData
 
 ARITHMETIC = (Fusion.REDUCTION, Fusion.COMPLEX)
-JOINING = ("graph.concat", "graph.select", "graph.pad", "graph.quantize", "graph.dequantize")
 LARGE = 4  # bytes of an integer: larger ones that become floats are flags or counts in models, and would drown what they are added to
 
 
@@ -42,5 +41,5 @@ def _computes(op: GraphOp, value: ir.Value) -> bool:
         return not (is_float(type_of(op.result).dtype) and to_numpy(type_of(value).dtype).itemsize >= LARGE)
     if op.has_trait(MovesData):
         return bool(op.operation.operands[0] == value)
-    name = op.operation.name
-    return op.has_trait(Elementwise) or name in JOINING or name.startswith("graph.scatter") or op.fusion in ARITHMETIC
+    copies = op.has_trait(KeepsAll) or bool(op.copied_operands())
+    return op.has_trait(Elementwise) or copies or op.fusion in ARITHMETIC

@@ -12,6 +12,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dtype
+from stepwell.dialects.graph.traits import ComputesRows
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.graph.winograd import TAPS, along_both, block_axes, both_signs, by_tiles, constructed, result_shape
 from stepwell.dialects.support.errors import InferenceError
@@ -88,7 +89,7 @@ def with_depth(w: np.ndarray, depth: int) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(w, -1, -2))
 
 
-class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure]):
+class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure, ComputesRows]):
     """The 3x3 convolution with stride 1 of blocked integers `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b) of i32, by F(tile, 3) along
     both axes; H and W are multiples of `tile`.
 

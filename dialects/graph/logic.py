@@ -12,6 +12,7 @@ from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Ke
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
+from stepwell.dialects.graph.traits import Converts, Exact
 from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import InferenceError
 
@@ -171,7 +172,7 @@ class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
         return union([a, b])
 
 
-class CastOp(Unary, name="cast", traits=[KeepsFinite]):
+class CastOp(Unary, name="cast", traits=[KeepsFinite, Exact, Converts]):
     """`x` converted to the element type `to`: rounded once, to nearest even, to floats, truncated to integers, compared with 0 to i1.
 
     Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`. Else they wrap too, with a limit:
@@ -198,6 +199,10 @@ class CastOp(Unary, name="cast", traits=[KeepsFinite]):
         if is_floating(x.dtype):
             return saturated(wide(x), dtype) if saturate else wrapped(wide(x).astype(np.float64), dtype)
         return x.astype(dtype)
+
+    def repeats_cheaply(self) -> bool:
+        """Halves as f32."""
+        return self.operand_types()[0].dtype in HALVES and self.result_types()[0].dtype == "f32"
 
     def value_range(self, x: Range) -> Range:
         """Truncated towards zero for integers; floats of every type hold integers up to 256. NaN becomes 0, or the least of wide integers."""

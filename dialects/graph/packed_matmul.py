@@ -9,6 +9,8 @@ from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import contract, narrow, wide
+from stepwell.dialects.graph.products import SumOfProducts
+from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.dialects.support.errors import InferenceError
 
 ROWS_AT_ONCE = 1024  # copied at a time, so that the pieces of a transposed matrix fit a cache
@@ -41,7 +43,7 @@ def in_groups(matrix: np.ndarray, depth: int, width: int) -> np.ndarray:
     return np.stack([panel.reshape(-1, width, depth) for panel in in_panels(grouped, width * depth)])
 
 
-class PackedMatmulOp(GraphOp, name="packed_matmul", traits=[Pure]):
+class PackedMatmulOp(GraphOp, name="packed_matmul", traits=[Pure, SumsProducts]):
     """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b), giving (…, M, N / b, b): columns stay in order.
 
     Or panels are (N / b, K / d, b, d), as all of integers, i32, are: each d neighbours of a column lie side by side.
@@ -75,6 +77,11 @@ class PackedMatmulOp(GraphOp, name="packed_matmul", traits=[Pure]):
     @staticmethod
     def flops(x: TensorType, w: TensorType, *, result: TensorType) -> int:
         return 2 * result.elements * x.static_shape[-1]
+
+    def sum_of_products(self) -> SumOfProducts:
+        """Panels and their columns are the last dimensions of the result."""
+        (x, w), rank = self.operand_types(), self.result_types()[0].rank
+        return SumOfProducts((*range(x.rank - 1), None), (rank - 2, None, rank - 1, None)[: w.rank], rank, x.shape[-1])
 
 
 class PackedMatmulOfBitsOp(GraphOp, name="packed_matmul_of_bits", traits=[Pure]):

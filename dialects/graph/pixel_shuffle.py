@@ -10,10 +10,11 @@ from stepwell.dialects.core.sizes import Size, divides, holds
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least, no_arithmetic
+from stepwell.dialects.graph.traits import KeepsEach
 from stepwell.dialects.support.errors import InferenceError
 
 
-class PixelShuffleOp(GraphOp, name="pixel_shuffle", traits=[Pure, MovesData]):
+class PixelShuffleOp(GraphOp, name="pixel_shuffle", traits=[Pure, MovesData, KeepsEach]):
     """The larger image (N, C, sizes…) of which `x` (N, group * phases * C / group, spatial…) holds every `strides`-th position in each phase.
 
     Position `p` of the result is position `(p + offsets) // strides` of phase `(p + offsets) % strides`. The phases of all dimensions count

@@ -12,6 +12,7 @@ from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsCh
 from stepwell.dialects.graph.blocked import blocked, unblocked
 from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_rank_at_least
 from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
+from stepwell.dialects.graph.traits import ChoosesData, Pools
 from stepwell.dialects.graph.windows import expect_window, overhang, padded, window_counts, window_sizes, windows
 from stepwell.dialects.support.errors import InferenceError
 
@@ -49,7 +50,7 @@ def pooling_windows(
     return windows(padded(x, pads[: len(kernel)], high, value), kernel, counts, strides=strides, dilations=dilations)
 
 
-class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure, KeepsChannels]):
+class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure, KeepsChannels, Pools, ChoosesData]):
     """The greatest element of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b); padding never wins, NaN does.
 
     `ceil_mode` lets a last window hang over the end.
@@ -95,7 +96,7 @@ def separable(kernel: Sequence[int]) -> bool:
     return outer * last > outer + last + 1
 
 
-class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels]):
+class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels, Pools]):
     """The mean of each window over `x`: of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
 
     `x` is (N, C, spatial…), or channel-blocked (N, C / b, spatial…, b). What hangs over the end with `ceil_mode` is never counted; the

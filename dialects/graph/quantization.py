@@ -6,6 +6,7 @@ from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast, compatible
 from stepwell.dialects.graph.inference import expect_dtype, expect_same_dtype
 from stepwell.dialects.graph.logic import saturated
+from stepwell.dialects.graph.traits import Converts, Exact
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.support.errors import InferenceError
 
@@ -14,7 +15,7 @@ STORED = ("i8", "ui8", "i16", "ui16")
 BYTES = ("i8", "ui8")
 
 
-class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinite]):
+class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinite, Exact]):
     """`x / scale`, rounded to even, plus the zero point: the nearest integer of the zero point's type, and 0 for NaN.
 
     Scale and zero point broadcast to `x`: one number, or one for each index of some axes. The affine scheme of Jacob et al., "Quantization and
@@ -43,7 +44,7 @@ class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinit
         return (int(limits.min), int(limits.max))
 
 
-class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsFinite]):
+class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsFinite, Exact, Converts]):
     """`(x - zero_point) * scale`: the floats that quantised integers stand for. The difference wraps in i32, and is exact for narrower ones.
 
     Scale and zero point broadcast to `x`, as those of `quantize`; ONNX's DequantizeLinear.
@@ -64,6 +65,10 @@ class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsF
     @staticmethod
     def reference(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
         return (x.astype(np.int32) - zero_point.astype(np.int32)).astype(np.float32) * scale
+
+    def repeats_cheaply(self) -> bool:
+        """Integers as floats."""
+        return True
 
 
 class FakeQuantizeOp(GraphOp, name="fake_quantize", traits=[Pure, Elementwise, KeepsFinite]):

@@ -1,5 +1,6 @@
 """Reductions, scans and orderings along axes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
+from stepwell.dialects.graph.traits import ChoosesData
 from stepwell.dialects.graph.value_range import ANY, Range
 
 
@@ -77,7 +79,7 @@ class OrderReduction(Reduction):
         return x.with_shape(without_axes(x.shape, axes, keepdims))
 
 
-class ReduceMaxOp(OrderReduction, name="reduce_max"):
+class ReduceMaxOp(OrderReduction, name="reduce_max", traits=[ChoosesData]):
     """The greatest along `axes`, NaN if one is; of nothing it is the type's least value."""
 
     @staticmethod
@@ -86,7 +88,7 @@ class ReduceMaxOp(OrderReduction, name="reduce_max"):
         return narrow(np.asarray(np.max(w, axis=tuple(axes), keepdims=keepdims, initial=lowest(w.dtype))), x.dtype)
 
 
-class ReduceMinOp(OrderReduction, name="reduce_min"):
+class ReduceMinOp(OrderReduction, name="reduce_min", traits=[ChoosesData]):
     """The least along `axes`, NaN if one is; of nothing it is the type's greatest value."""
 
     @staticmethod
@@ -210,6 +212,10 @@ class SoftmaxOp(NormalisedPowers, name="softmax"):
         w = wide(x)
         powers = np.exp(w - np.max(w, axis=axis, keepdims=True, initial=-np.inf))
         return narrow(powers / np.sum(powers, axis=axis, keepdims=True, dtype=np.float64).astype(w.dtype), x.dtype)
+
+    def value_range(self, x: Range) -> Range:
+        """From 0 on: a quotient may be rounded to above 1."""
+        return (0, math.inf)
 
 
 class LogSoftmaxOp(NormalisedPowers, name="log_softmax"):

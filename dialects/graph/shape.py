@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, divides, holds, known, product
+from stepwell.dialects.core.sizes import Dim, Size, divides, holds, known, product
 from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, is_compact
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, Sizes, VariadicOperand
 from stepwell.dialects.graph.inference import (
@@ -22,13 +23,14 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.traits import JoinsData, KeepsAll, KeepsEach, Speculatable
 from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
 
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
-class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData]):
+class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData, KeepsEach, Speculatable]):
     """The elements of `x` in row-major order in another shape; one entry may be -1: what is left over."""
 
     fusion = Fusion.FREE
@@ -58,8 +60,12 @@ class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData]):
 
     flops = staticmethod(no_arithmetic)
 
+    def batched_attributes(self, count: int | Size) -> dict[str, Any]:
+        """The whole shape, no entry of which is left over."""
+        return {"shape": (count, *self.result_types()[0].shape)}
 
-class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData]):
+
+class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData, KeepsEach]):
     """As `reshape`, to the shape that the operand `shape` holds."""
 
     x: Operand
@@ -77,7 +83,7 @@ class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData]
     flops = staticmethod(no_arithmetic)
 
 
-class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData]):
+class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach, Speculatable]):
     """The dimensions of `x` in another order: dimension `i` of the result is dimension `perm[i]` of `x`."""
 
     x: Operand
@@ -96,8 +102,17 @@ class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData]):
 
     flops = staticmethod(no_arithmetic)
 
+    def batched_attributes(self, count: int | Size) -> dict[str, Any]:
+        """The first dimension stays the first."""
+        return {"perm": (0, *(axis + 1 for axis in self.attribute_values()["perm"]))}
 
-class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData]):
+    def contiguous_run(self) -> Dim:
+        """The last dimension, if it stays the last."""
+        perm, shape = self.attribute_values()["perm"], self.result_types()[0].shape
+        return shape[-1] if perm[-1:] == (len(shape) - 1,) else 0
+
+
+class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData, KeepsAll, Speculatable]):
     """`x` broadcast to `shape`, of its rank or a higher one; -1 keeps the size of `x`."""
 
     x: Operand
@@ -122,8 +137,12 @@ class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData]):
 
     flops = staticmethod(no_arithmetic)
 
+    def batched_attributes(self, count: int | Size) -> dict[str, Any]:
+        """The whole shape, for tensors that have its rank."""
+        return {"shape": (count, *self.result_types()[0].shape)}
 
-class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure, MovesData]):
+
+class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure, MovesData, KeepsAll]):
     """`x` and the shape that the operand `shape` holds, broadcast against each other."""
 
     x: Operand
@@ -143,7 +162,7 @@ class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure, MovesData]):
     flops = staticmethod(no_arithmetic)
 
 
-class TileOp(GraphOp, name="tile", traits=[Pure, MovesData]):
+class TileOp(GraphOp, name="tile", traits=[Pure, MovesData, KeepsAll]):
     """`x` repeated `repeats[i]` times along each dimension `i`."""
 
     x: Operand
@@ -163,7 +182,7 @@ class TileOp(GraphOp, name="tile", traits=[Pure, MovesData]):
     flops = staticmethod(no_arithmetic)
 
 
-class ConcatOp(GraphOp, name="concat", traits=[Pure]):
+class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
     """The operands one after the other along `axis`."""
 
     inputs: VariadicOperand
@@ -201,16 +220,16 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure]):
         """Whether the operands lie one after the other in the result's memory: all dimensions before the axis are 1."""
         return all(size == 1 for size in self.result_types()[0].shape[: self.attribute_values()["axis"]])
 
+    def batched_attributes(self, count: int | Size) -> dict[str, Any]:
+        """The axis moves behind the new one."""
+        return {"axis": self.attribute_values()["axis"] + 1}
+
     def fusion_category(self) -> Fusion:
         """Operands that lie one after the other are computed where they belong."""
         return Fusion.FREE if self.is_contiguous else Fusion.OPAQUE
 
-    def value_range(self, inputs: Sequence[Range]) -> Range:
-        """Those of all operands."""
-        return union(inputs)
 
-
-class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels]):
+class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
     """`x` with `low[i]` elements before and `high[i]` after each dimension: `value`, or as `mode` says copies from `x`.
 
     "edge" repeats the outermost element, "reflect" mirrors about it without repeating it, "wrap" goes on at the other end.
@@ -274,7 +293,7 @@ class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class SizesOp(GraphOp, name="sizes", traits=[Pure]):
+class SizesOp(GraphOp, name="sizes", traits=[Pure, Speculatable]):
     """Sizes as numbers: what arithmetic on the sizes of operands comes to."""
 
     result: Result

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, Sizes
@@ -40,3 +41,7 @@ class OverwriteOp(GraphOp, name="overwrite", traits=[Pure]):
         return written
 
     flops = staticmethod(no_arithmetic)
+
+    def copied_operands(self) -> list[ir.Value]:
+        """`part`: memory that is kept from call to call holds the rest already."""
+        return [self.part]

@@ -11,6 +11,7 @@ from stepwell.dialects.core.sizes import Size, UndecidedError, always, maximum, 
 from stepwell.dialects.core.types import INTEGERS, type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.graph.traits import JoinsData, MovesData
 from stepwell.dialects.support.errors import StepwellError
 
 MOST = 1024  # elements of a tensor that is taken for one of sizes
@@ -56,11 +57,6 @@ _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "graph.not": lambda a: not a,
 }  # fmt: skip
 _OTHERS = frozenset({"graph.cast", "graph.mod", "graph.reduce_prod", "graph.reduce_sum"})
-# Ops whose references only move elements, whatever these are.
-_MOVES = frozenset({
-    "graph.reshape", "graph.transpose", "graph.slice", "graph.dynamic_slice", "graph.concat", "graph.gather", "graph.expand", "graph.tile",
-    "graph.gather_elements",
-})  # fmt: skip
 
 
 class SymbolicValues:
@@ -99,8 +95,10 @@ class SymbolicValues:
         if not tensor.is_static or tensor.elements > MOST or self.known.value(value) is not None:
             return None
         op = defining_op(value)
-        small = op is not None and (op.name in _ARITHMETIC or op.name in _MOVES or op.name in _OTHERS)
-        return op if small and isinstance(op.opview, GraphOp) else None  # type: ignore[union-attr]
+        if op is None or not isinstance(op.opview, GraphOp):
+            return None
+        moves = op.opview.has_trait(MovesData) or op.opview.has_trait(JoinsData)  # whose references take elements whatever these are
+        return op if moves or op.name in _ARITHMETIC or op.name in _OTHERS else None
 
     def _leaf(self, value: ir.Value) -> np.ndarray | None:
         tensor = type_of(value)

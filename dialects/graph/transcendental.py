@@ -1,9 +1,12 @@
 """Element-wise functions of calculus: roots, exponentials, trigonometry and what activations need of them."""
 
+import math
+
 import numpy as np
 
 from stepwell.dialects.graph.elementwise import FloatUnary
 from stepwell.dialects.graph.numerics import erf, pointwise, widened
+from stepwell.dialects.graph.value_range import Range
 
 
 class SqrtOp(FloatUnary, name="sqrt"):
@@ -22,6 +25,10 @@ class ExpOp(FloatUnary, name="exp"):
     """`e` to the power of `x`."""
 
     reference = pointwise(np.exp)
+
+    def value_range(self, x: Range) -> Range:
+        """From 0 on: small powers vanish."""
+        return (0, math.inf)
 
 
 class LogOp(FloatUnary, name="log"):
@@ -116,6 +123,10 @@ class SigmoidOp(FloatUnary, name="sigmoid"):
     def reference(x: np.ndarray) -> np.ndarray:
         small = np.exp(-np.abs(x))  # never overflows
         return np.where(x < 0, small, x.dtype.type(1)) / (1 + small)
+
+    def value_range(self, x: Range) -> Range:
+        """From 0 to 1, both of which it rounds to."""
+        return (0, 1)
 
 
 class SoftplusOp(FloatUnary, name="softplus"):

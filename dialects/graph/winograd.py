@@ -13,6 +13,7 @@ from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
 from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.traits import ComputesRows
 from stepwell.dialects.support.errors import InferenceError
 
 TAPS = 3
@@ -101,7 +102,7 @@ def error_bound(tile: int) -> float:
     return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PARTS[tile] / 6 + 8 + 1))
 
 
-class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
+class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure, ComputesRows]):
     """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b), by F(tile, 3) along both
     axes; H and W are multiples of `tile`.
 
@@ -140,7 +141,7 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
         return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4]
 
 
-class VersionedWinogradConvOp(GraphOp, name="versioned_winograd_conv", traits=[Pure]):
+class VersionedWinogradConvOp(GraphOp, name="versioned_winograd_conv", traits=[Pure, ComputesRows]):
     """The convolution that `winograd_conv` computes of `x` and transformed filters: by F(few_tile, 3) with those in `few` for at most `most` images,
     by F(tile, 3) with those in `u`, which are the same ones, for more.
     """

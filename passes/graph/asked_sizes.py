@@ -1,28 +1,47 @@
 """The sizes that operands ask of a result whose type was declared: what the op's own inference would give, computed at run time."""
 
 import math
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, cast
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph import DynamicExpandOp, DynamicReshapeOp, DynamicSliceOp, GraphBuilder, GraphOp
+from stepwell.dialects.support.extensions import extension
 
-SIZED = ("graph.dynamic_reshape", "graph.dynamic_expand", "graph.dynamic_slice")
+Shape: TypeAlias = Sequence[int | Size]
+Rule: TypeAlias = Callable[[GraphBuilder, Shape, Sequence[ir.Value], Shape], ir.Value]
+_RULES: dict[str, Rule] = {}
+
+
+def asks_sizes(*classes: type[GraphOp]) -> Callable[[Rule], Rule]:
+    """Register how the operands of ops of these classes ask for the sizes of their result.
+
+    The function takes a builder, the shape of the first operand, the others, which are vectors, in i64, and the declared shape of the result. It
+    returns the sizes as a vector of i64; -1 for one that fits no data.
+    """
+
+    def add(rule: Rule) -> Rule:
+        for cls in classes:
+            _RULES[cls.OPERATION_NAME] = rule
+        extension(rule)
+        return rule
+
+    return add
+
+
+def asks(op: ir.Operation) -> bool:
+    """Whether operands of an op ask for the sizes of its result, whose type may declare others."""
+    return op.name in _RULES
 
 
 def asked_sizes(op: ir.Operation, b: GraphBuilder) -> ir.Value:
-    """The sizes as a vector of i64, built at the insertion point, for an op of `SIZED` whose operand and result have known sizes."""
-    name, result = op.name, declared_shape(op.results[0])
-    x, vectors = declared_shape(op.operands[0]), [_wide(b, v) for v in list(op.operands)[1:]]
-    if name == "graph.dynamic_reshape":
-        return _reshaped(b, x, vectors[0], result)
-    if name == "graph.dynamic_expand":
-        return _expanded(b, x, vectors[0], len(result))
-    return _sliced(b, x, *vectors)
+    """The sizes as a vector of i64, built at the insertion point, for an op that asks for some; its operand and result have known sizes."""
+    vectors = [_wide(b, v) for v in list(op.operands)[1:]]
+    return _RULES[op.name](b, declared_shape(op.operands[0]), vectors, declared_shape(op.results[0]))
 
 
 def declared_shape(value: ir.Value) -> tuple[int | Size, ...]:
@@ -45,8 +64,10 @@ def _ints(b: GraphBuilder, *numbers: int) -> ir.Value:
     return b.literal(np.array(numbers, np.int64))
 
 
-def _reshaped(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, result: Sequence[int | Size]) -> ir.Value:
+@asks_sizes(DynamicReshapeOp)
+def _reshaped(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Shape) -> ir.Value:
     """The shape, with one -1 standing for whatever the result has there: what the others leave of the elements."""
+    [shape] = vectors
     left_out = b.equal(shape, _ints(b, -1))
     count = b.reduce_sum(b.cast(left_out, to="i64", saturate=True), axes=[0], keepdims=True)
     clear = b.and_(left_out, b.equal(count, _ints(b, 1)))
@@ -59,8 +80,10 @@ def _reshaped(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, result:
     return b.select(clear, b.select(fits, rest, _ints(b, -1)), shape)
 
 
-def _expanded(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, rank: int) -> ir.Value:
+@asks_sizes(DynamicExpandOp)
+def _expanded(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Shape) -> ir.Value:
     """The shape, or the size of `x` where it is 1; sizes of `x` alone before it."""
+    [shape], rank = vectors, len(result)
     sizes = (*[1] * (rank - len(x)), *x)
     [entries] = type_of(shape).shape
     first = rank - entries if isinstance(entries, int) else 0  # the importer has taken a shape of free length to have as many as the result
@@ -68,8 +91,11 @@ def _expanded(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, rank: i
     return b.concat([size_vector(b, sizes[:first]), asked], axis=0) if first else asked
 
 
-def _sliced(b: GraphBuilder, x: Sequence[int | Size], starts: ir.Value, ends: ir.Value, axes: ir.Value, steps: ir.Value) -> ir.Value:
+@asks_sizes(DynamicSliceOp)
+def _sliced(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Shape) -> ir.Value:
     """The sizes of `x`, and along `axes` how many steps lead from start to end, by the rules of `slice_bounds`; -1 for a step of 0."""
+    del result
+    starts, ends, axes, steps = vectors
     sizes, zero, one = size_vector(b, x), _ints(b, 0), _ints(b, 1)
     have = b.gather(sizes, axes, axis=0)
     back = b.less(steps, zero)

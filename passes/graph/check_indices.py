@@ -10,7 +10,7 @@ import numpy as np
 from stepwell.dialects.core.index_checks import IndexCheck, out_of_range, widths
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import nodes_text
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Dim, Size, always, holds, known_sizes, product
 from stepwell.dialects.core.types import type_of
@@ -19,19 +19,17 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.base import GraphOp, IndexOperand
 from stepwell.dialects.graph.control import RequireOp
 from stepwell.dialects.graph.numerics import first_out_of_range
+from stepwell.dialects.graph.traits import KeepsAll, MovesData
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import ModelError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import innermost_first, main_function, program_functions, retyped
-from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes, declared_shape, size_vector
+from stepwell.passes.graph.asked_sizes import asked_sizes, asks, declared_shape, size_vector
 from stepwell.passes.graph.bind_sizes import bound_sizes, symbols_of
-from stepwell.passes.graph.matching import is_used, producer, stored
+from stepwell.passes.graph.matching import is_used, producer, states, stored
 from stepwell.passes.graph.ranges import ranges
 from stepwell.passes.graph.region_results import with_more_results
-
-# Their results hold the same elements as their operands, if they hold any.
-_SAME_ELEMENTS = ("reshape", "transpose", "expand", "tile")
 
 
 @register_pass("check-indices", level="graph", switches={"check-indices": "at-run-time=false"})
@@ -82,7 +80,7 @@ class CheckIndices(Pass):
         """Look for indices in a function, and have those checked that may be wrong."""
         if self.at_run_time:
             for inner in [o.operation for o in block.operations]:
-                if inner.name in SIZED and is_used(inner.results[0]) and _is_declared(inner):
+                if asks(inner) and is_used(inner.results[0]) and _is_declared(inner):
                     checks.add_sizes(inner)
                     state.count(f"{self.name}.sizes")
         for inner in [o.operation for o in block.operations if isinstance(o, RequireOp)]:
@@ -118,7 +116,7 @@ class CheckIndices(Pass):
 
 
 def _is_declared(op: ir.Operation) -> bool:
-    """Whether the sizes of an op of `SIZED` depend on operands and yet are known, as numbers or expressions of the sizes of inputs."""
+    """Whether the sizes that an op asks for depend on operands and yet are known, as numbers or expressions of the sizes of inputs."""
     x, result = type_of(op.operands[0]), type_of(op.results[0])
     return None not in (*x.shape, *result.shape) and result.rank > 0
 
@@ -298,8 +296,8 @@ def unsigned(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
 
 def same_elements(value: ir.Value) -> ir.Value:
     """A value, perhaps smaller, with the same elements as `value`, which is not empty if its size is a number."""
-    while (op := producer(value, *_SAME_ELEMENTS)) is not None:
-        source = op.operation.operands[0]
+    while (op := defining_op(value)) is not None and states(op, MovesData, KeepsAll):
+        source = op.operands[0]
         if not type_of(value).is_static and product(type_of(value).shape) != product(type_of(source).shape):
             break  # it may be empty where its operand is not
         value = source

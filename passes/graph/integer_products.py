@@ -8,7 +8,9 @@ import numpy as np
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
-from stepwell.dialects.graph import BlockedConvOp, BorderedConvOp, ConvOp, MatmulOp, PackedMatmulOp
+from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.graph.products import SumOfProducts
+from stepwell.dialects.graph.traits import KeepsChannels
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.dialects.target.dot_products import Intrinsic, dot_products
@@ -18,7 +20,6 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.matching import erase_unused, producer
 from stepwell.passes.graph.ranges import ranges
 
-PRODUCTS = (MatmulOp, PackedMatmulOp, ConvOp, BlockedConvOp, BorderedConvOp)
 NARROW = ("i8", "ui8", "i16", "ui16")
 """The element types that products may read, smallest first."""
 BYTES = ("ui8", "i8")
@@ -70,16 +71,21 @@ class IntegerProductPass(Pass):
             erase_unused(dict.fromkeys(rewriting.replaced))
 
 
+def sum_of_products(view: Any) -> SumOfProducts | None:
+    """How an op sums products of its two operands; None for any other op."""
+    return view.sum_of_products() if isinstance(view, GraphOp) else None
+
+
 def is_integer_product(view: Any) -> bool:
     """Whether an op sums products of integers."""
-    return isinstance(view, PRODUCTS) and is_integer(type_of(view.result).dtype)
+    return sum_of_products(view) is not None and is_integer(type_of(view.operation.results[0]).dtype)
 
 
 def multiplies_narrow(view: Any) -> bool:
-    """Whether an op sums products of integers, or of bf16 in f32."""
-    if is_integer_product(view):
-        return True
-    return isinstance(view, PRODUCTS) and all(_of_half(value) for value in view.operation.operands)
+    """Whether an op sums products of integers, or of bf16 in f32. Filters of a channel each, blocked, are multiplied in f32."""
+    if sum_of_products(view) is None or view.has_trait(KeepsChannels):
+        return False
+    return is_integer_product(view) or all(_of_half(value) for value in view.operation.operands)
 
 
 def _of_half(value: ir.Value) -> bool:
@@ -88,8 +94,9 @@ def _of_half(value: ir.Value) -> bool:
 
 
 def one_channel(view: Any) -> bool:
-    """Whether a product is a convolution each of whose filters reads one channel."""
-    return isinstance(view, ConvOp) and type_of(view.w).shape[1] == 1
+    """Whether each sum of an op takes elements of one channel, as a filter of a convolution by channel does."""
+    found = sum_of_products(view)
+    return found is not None and found.by_channel
 
 
 def sums_integers(view: Any) -> bool:

@@ -11,8 +11,9 @@ from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.graph import GraphBuilder, GraphOp
+from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
-from stepwell.dialects.graph.traits import Elementwise
+from stepwell.dialects.graph.traits import Elementwise, KeepsEach, MovesData, Trait
 from stepwell.passes.framework.rewriting import Pattern, Rewriter
 
 SPLAT_ELEMENTS = 1 << 16
@@ -167,6 +168,30 @@ def is_float_op(op: Any) -> bool:
 def is_elementwise(op: Any) -> bool:
     """Whether the op view is an element-wise op: each element of the result from one element of each (broadcast) operand."""
     return isinstance(op, GraphOp) and op.has_trait(Elementwise)
+
+
+def states(op: ir.Operation | None, *traits: type[Trait]) -> bool:
+    """Whether an op is one of the graph levels that states all of these traits."""
+    return op is not None and isinstance(op.opview, GraphOp) and all(map(op.opview.has_trait, traits))
+
+
+def keeps_each(op: ir.Operation | None) -> bool:
+    """Whether an op has each element of its only operand once in its result, at a place that is known: reshape, transpose, pad."""
+    return states(op, KeepsEach) and op is not None and len(op.operands) == 1
+
+
+def moves_by_place(op: ir.Operation | None) -> bool:
+    """Whether an op only moves the elements of its one operand, to places that are known."""
+    return states(op, MovesData) and op is not None and len(op.operands) == 1
+
+
+def with_operands(b: GraphBuilder, op: ir.Operation, values: Sequence[ir.Value]) -> ir.Value:
+    """The result of the same op with other values for its first operands, as many as there are, of any element type that it takes."""
+    view: Any = op.opview
+    flat = iter([*values, *list(op.operands)[len(values) :]])
+    groups = map_groups(lambda _: next(flat), view.operand_groups())
+    value: ir.Value = b.create(type(view), groups, view.attribute_values()).operation.results[0]
+    return value
 
 
 def for_each(roots: Iterable[Any]) -> Callable[[Callable[[Any, Rewriter], Any]], tuple[Pattern, ...]]:

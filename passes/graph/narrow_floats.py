@@ -2,22 +2,20 @@
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.traits import ChoosesData, JoinsData, Pools
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
-from stepwell.passes.graph.integer_products import HALF, SINGLE, kind_of, one_channel, rate, widened
-from stepwell.passes.graph.matching import derived_name, producer, stored
-
-MOVING = ("concat", "max_pool", "pad", "reshape", "slice", "transpose")  # they give what they are given, rounded before or after
+from stepwell.passes.graph.integer_products import HALF, SINGLE, kind_of, one_channel, rate, sum_of_products, widened
+from stepwell.passes.graph.matching import derived_name, keeps_each, moves_by_place, states, stored, with_operands
 
 
 @register_pass("narrow-floats", level="graph")
@@ -47,7 +45,7 @@ class NarrowFloats(Pass):
         for function in functions(op):
             if not KernelInfo(function).is_kernel:
                 rounding = _Rounding(state, kept, self.always)
-                for product in [o for o in ops_below(function) if isinstance(o.opview, (ConvOp, MatmulOp))]:
+                for product in [o for o in ops_below(function) if sum_of_products(o.opview) is not None]:
                     declined = rounding.rewrite(product)
                     if declined is None:
                         state.count(self.name)
@@ -95,8 +93,10 @@ class _Rounding:
         products = rate(kind_of(HALF), kind_of(HALF), machine, SINGLE)
         if products > machine.lanes(32):
             return None
-        most, shape = machine.costs.conversion_rows, type_of(op.operands[0]).shape
-        few = isinstance(op.opview, MatmulOp) and likely_elements(shape[:-1], hints_around(op)) <= most
+        found = sum_of_products(op.opview)
+        assert found is not None
+        rows = found.rows(type_of(op.operands[0]).shape)
+        few = rows is not None and likely_elements(rows, hints_around(op)) <= machine.costs.conversion_rows
         return None if few and products else NoMatch(f"the target multiplies f32 as fast as {HALF}, and the weights are read more than once")
 
     def is_kept(self, op: ir.Operation) -> bool:
@@ -124,10 +124,14 @@ class _Rounding:
 
     def narrow(self, value: ir.Value, reader: ir.Location, b: GraphBuilder) -> ir.Value:
         """`value` in bf16: moved as it is stored."""
-        moved: Any = producer(value, *MOVING)
-        if moved is None:
+        moved = defining_op(value)
+        if moved is None or not gives_what_it_takes(moved):
             cast = widened(value)
             return b.cast(value, to=HALF, saturate=True) if cast is None else cast.x
-        given = [widened(self.round(operand, reader, b)).x for operand in moved.operation.operands]
-        return b.build(type(moved), given if moved.operation.name == "graph.concat" else given[0], **moved.attribute_values())
+        return with_operands(b, moved, [widened(self.round(operand, reader, b)).x for operand in moved.operands])
+
+
+def gives_what_it_takes(op: ir.Operation) -> bool:
+    """Whether an op gives the same, be its operands rounded or its result: what moves, joins or pads data, or takes the greatest of a window."""
+    return moves_by_place(op) or keeps_each(op) or states(op, JoinsData) or states(op, Pools, ChoosesData)
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from math import prod
 from typing import ClassVar
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
-from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import BlockedDepthwiseConvOp, ConvOp, GraphBuilder, MatmulOp
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.traits import KeepsChannels
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dot_products import Intrinsic
@@ -28,11 +27,11 @@ from stepwell.passes.graph.integer_products import (
     multiplies_narrow,
     one_channel,
     rate,
+    sum_of_products,
     widened,
 )
-from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
+from stepwell.passes.graph.matching import derived_name, has_one_use, keeps_each, producer, stored, with_operands
 
-MOVING = ("pad", "reshape", "transpose")  # ops before products, which end a kernel
 OFTEN = 32
 """Reads of an element from which on it is stored in the type that it is multiplied in."""
 
@@ -66,9 +65,9 @@ def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> 
     bits = int(chosen.operands[order.index(0)][1:])
     hints = hints_around(op)
     read, columns = (likely_elements(type_of(v).shape, hints) for v in (op.operands[0], op.results[0]))
-    weights = list(type_of(op.operands[1]).shape)
-    del weights[0 if isinstance(op.opview, ConvOp) else -1]
-    summed = prod(known_sizes(weights[-2:] if isinstance(op.opview, MatmulOp) else weights)) if known(weights) else 1
+    products = sum_of_products(op.opview)
+    assert products is not None
+    summed = products.depth if isinstance(products.depth, int) else 1
     return left if bits <= 8 * to_numpy(left).itemsize or columns * summed < OFTEN * read else f"i{bits}"
 
 
@@ -77,7 +76,7 @@ def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]
 
     And those of a convolution by channel, whose sums of integers are floats.
     """
-    if isinstance(root.opview, BlockedDepthwiseConvOp):
+    if one_channel(root.opview) and root.opview.has_trait(KeepsChannels):
         made = [cast for value in root.operands if has_one_use(value) and (cast := producer(value, "cast")) is not None]
         return [cast.operation for cast in made if type_of(cast.x).dtype in (*NARROW, HALF) and cast.operation.block == root.block]
     if not multiplies_narrow(root.opview) or one_channel(root.opview):
@@ -147,7 +146,7 @@ class _Narrowing(ProductRewriting):
         """Whether an op is a product, or moves or pads what products read, or makes a value narrow for a product that was rewritten before."""
         if is_integer_product(user.opview) or any(result == made for result in user.results for made in self.made.values()):
             return True
-        return user.name.removeprefix("graph.") in MOVING and all(map(self.reads_for_a_product, users(user.results[0])))
+        return keeps_each(user) and all(map(self.reads_for_a_product, users(user.results[0])))
 
     def narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
         """`value`, all of whose elements fit `dtype`, in that type."""
@@ -167,9 +166,8 @@ class _Narrowing(ProductRewriting):
         op = defining_op(value)
         assert op is not None  # its range is known
         with ir.InsertionPoint.after(op), op.location:  # beside what computes it, in whose kernel it then is
-            moved = producer(value, *MOVING)
-            if moved is None or defining_op(moved.x) is None:
+            if not keeps_each(op) or defining_op(op.operands[0]) is None:
                 narrow: ir.Value = b.cast(value, to=dtype, saturate=True)
             else:  # the cast goes before it, into the kernel of what computes that
-                narrow = b.build(type(moved), self.narrow(moved.x, dtype, b), **moved.attribute_values())
+                narrow = with_operands(b, op, [self.narrow(op.operands[0], dtype, b)])
         return narrow

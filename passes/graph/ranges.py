@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphOp
@@ -30,6 +30,15 @@ def ranges(ops: Iterable[ir.Operation], weights: WeightTable) -> "dict[ir.Value,
         for result, of_result in zip(op.results, [known] if len(op.results) == 1 else known, strict=True):
             found[result] = _within(of_result, result)
     return found
+
+
+def range_of_result(value: ir.Value) -> Range:
+    """The range that the op which makes a value says of its result, for any operands of their types."""
+    op = defining_op(value)
+    if op is None or not isinstance(op.opview, GraphOp) or len(op.results) != 1:
+        return _within(ANY, value)
+    known = op.opview.value_range(*map_groups(lambda operand: range_of(operand, {}), op.opview.operand_groups()))
+    return _within(known, value)  # type: ignore[arg-type]  # one range for one result
 
 
 def range_of(value: ir.Value, found: dict[ir.Value, Range]) -> Range:

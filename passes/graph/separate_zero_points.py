@@ -7,14 +7,15 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.products import SumOfProducts, changes_along_sum
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.centred import centred, known_numbers
-from stepwell.passes.graph.integer_products import BYTES, WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest
-from stepwell.passes.graph.matching import new_weight, producer
+from stepwell.passes.graph.integer_products import BYTES, WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest, sum_of_products
+from stepwell.passes.graph.matching import new_weight, producer, with_operands
 
 HALF = 128
 """The difference between an unsigned byte and the signed one whose highest bit is the other."""
@@ -48,14 +49,15 @@ class _Separating(ProductRewriting):
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
         """Take the zero point out of a product; None if done, else why not."""
-        if not isinstance(op.opview, (MatmulOp, ConvOp)) or type_of(op.results[0]).dtype != WIDE:
+        products = sum_of_products(op.opview)
+        if products is None or type_of(op.results[0]).dtype != WIDE:
             return NoMatch(f"it is not a product in {WIDE}")
         lhs, rhs = op.operands
-        pad = producer(lhs, "pad") if isinstance(op.opview, ConvOp) else None
+        pad = producer(lhs, "pad") if products.has_windows else None
         found, weight = centred(lhs if pad is None else pad.x, self.state.weights), known_numbers(rhs, self.state.weights)
         if found is None:
             return NoMatch("its left operand is not made of bytes")
-        refused = _refused(op, found.zero, pad)
+        refused = _refused(op, products, found.zero, pad)
         if refused is not None:
             return refused
         source, zero = found.source, found.zero
@@ -74,13 +76,8 @@ class _Separating(ProductRewriting):
             if pad is not None:  # its zeros are the zero point in bytes
                 assert isinstance(zero, np.ndarray)
                 turned = b.pad(turned, **{**pad.attribute_values(), "value": float(zero.item() + shift)})
-            widened = b.cast(turned, to=WIDE, saturate=True)
-            if isinstance(op.opview, MatmulOp):
-                product, sums = b.matmul(widened, rhs), wide.sum(axis=-2, keepdims=True)
-            else:
-                product = b.conv(widened, rhs, **op.opview.attribute_values())
-                sums = wide.sum(axis=tuple(range(1, wide.ndim))).reshape(-1, *(1,) * (wide.ndim - 2))
-            taken = self.taken(b, zero, shift, sums, rhs)
+            product = with_operands(b, op, [b.cast(turned, to=WIDE, saturate=True)])
+            taken = self.taken(b, zero, shift, products.column_sums(wide), rhs)
             replace_results(op, [product if taken is None else b.sub(product, taken)], b)
         self.replaced.append(op)
         return None
@@ -103,15 +100,14 @@ class _Separating(ProductRewriting):
         return b.mul(moved, new_weight(b, weight, sums.astype(np.int32)))
 
 
-def _refused(op: ir.Operation, zero: "np.ndarray | ir.Value", pad: Any) -> NoMatch | None:
+def _refused(op: Any, products: SumOfProducts, zero: "np.ndarray | ir.Value", pad: Any) -> NoMatch | None:
     """Why a zero point cannot be taken out of a product; None if it can."""
     sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
-    if isinstance(op.opview, MatmulOp):
-        several = bool(sizes) and sizes[-1] != 1
-        return NoMatch("its zero point has another value for each of the numbers that are summed") if several else None
-    if any(size != 1 for size in sizes):
+    if changes_along_sum(sizes, products.lhs):
+        return NoMatch("its zero point has another value for each of the numbers that are summed")
+    if products.along_result(sizes, products.lhs) is not None or (pad is not None and any(size != 1 for size in sizes)):
         return NoMatch("its image has several zero points")
-    if any(op.opview.attribute_values()["pads"]):
+    if op.opview.padding_value() is not None and any(op.opview.attribute_values()["pads"]):
         return NoMatch("it pads its image itself (see make-padding-explicit)")
     if pad is None:
         return None

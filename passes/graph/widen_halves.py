@@ -8,17 +8,17 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.sizes import product
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import BatchNormOp, CastOp, ConvOp, ConvTransposeOp, GraphBuilder, GraphOp, MatmulOp
+from stepwell.dialects.graph import BatchNormOp, CastOp, GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.logic import rounds_result
-from stepwell.dialects.graph.traits import Fusion, MovesData
+from stepwell.dialects.graph.traits import Convolves, Fusion, JoinsData, MovesData, SumsProducts
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.target.costs import Costs
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.graph.integer_products import SINGLE, sum_of_products
 from stepwell.passes.graph.matching import erase_unused, is_elementwise, is_stored
 
-SINGLE = "f32"
 COMPUTING = (Fusion.REDUCTION, Fusion.COMPLEX)
 
 
@@ -112,14 +112,15 @@ class _Widening:
 
     def follows(self, view: Any, halves: list[ir.Value]) -> bool:
         """Whether an op computes in f32: a convolution, a product of many rows, or one all of whose halves are there in f32, or known."""
-        if isinstance(view, (ConvOp, ConvTransposeOp)) or view.operation in self.summed:
+        if view.has_trait(Convolves) or view.operation in self.summed:
             return True
         if self.products and is_large_product(view.operation, self.costs):
             return True
         together = is_elementwise(view) or view.fusion in COMPUTING or isinstance(view, BatchNormOp)  # which is yet to be taken apart
-        if not (together or view.has_trait(MovesData) or view.operation.name == "graph.concat"):
+        if not (together or view.has_trait(MovesData) or view.has_trait(JoinsData)):
             return False
-        return any(v in self.wide for v in halves) and all(v in self.wide or (is_known(v) and view.operation.name != "graph.matmul") for v in halves)
+        waits = view.has_trait(SumsProducts)  # for its weights
+        return any(v in self.wide for v in halves) and all(v in self.wide or (is_known(v) and not waits) for v in halves)
 
     def widened(self, value: ir.Value) -> ir.Value:
         """An operand in f32, if it is a half."""
@@ -146,9 +147,11 @@ def widens_operand(op: ir.Operation) -> bool:
 
 def is_large_product(op: ir.Operation, costs: Costs) -> bool:
     """Whether an op is the product of many rows of halves with known weights."""
-    if not isinstance(op.opview, MatmulOp) or type_of(op.operands[1]).dtype not in HALVES or not is_known(op.operands[1]):
+    products = sum_of_products(op.opview)
+    sizes = None if products is None else products.rows(type_of(op.operands[0]).shape)
+    if sizes is None or type_of(op.operands[1]).dtype not in HALVES or not is_known(op.operands[1]):
         return False
-    rows = product(type_of(op.operands[0]).shape[:-1])
+    rows = product(sizes)
     return isinstance(rows, int) and rows > costs.conversion_rows
 
 

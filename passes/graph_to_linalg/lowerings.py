@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import arith, defining_op, ir, tensor
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, always, has_elements
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph import GatherElementsOp, GatherNdOp, GatherOp, GraphOp, ScatterElementsOp, ScatterNdOp
+from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.support.errors import PassError, shown
 from stepwell.dialects.support.extensions import extension
@@ -24,8 +24,6 @@ Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Seque
 L = TypeVar("L", bound=Lowering)
 
 _CMP = arith.CmpIPredicate
-GUARDED = (GatherOp, GatherElementsOp, GatherNdOp, ScatterElementsOp, ScatterNdOp)
-"""What can ask whether there are elements to read, or to write to, while it runs."""
 _LOWERINGS: dict[str, Conversion] = {}
 _FUNCTIONS: dict[str, Any] = {}
 """The functions that these call, by the same names of ops."""
@@ -96,8 +94,7 @@ def _present(op: Any, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
     shape = type_of(op.operation.operands[0]).shape
     function: Any = function_around(op.operation)
     doubtful = {dim: size for dim in asked.dims if isinstance(size := shape[dim], Size) and not always(size, ">", 0)}
-    asks = isinstance(op, GUARDED[:3]) or (isinstance(op, GUARDED) and op.operand_types()[-1].rank > 0)  # that many rounds, or none
-    if asks and doubtful and function is not None and in_region(function):
+    if asked.guarded and doubtful and function is not None and in_region(function):
         given = ModuleInfo(function.parent.operation).symbols
         if not all(set(given).issuperset(size.symbols) for size in doubtful.values()):
             sizes = [b.index_of(b.size(operands[0], dim)) for dim in doubtful]

@@ -4,32 +4,25 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import create_operation, defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
+from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
-from stepwell.dialects.graph.indexing import ScatterElementsOp, ScatterNdOp
-from stepwell.dialects.graph.logic import CastOp
-from stepwell.dialects.graph.quantization import DequantizeOp
-from stepwell.dialects.graph.shape import ConcatOp, ExpandOp, TransposeOp
-from stepwell.dialects.graph.state import OverwriteOp
-from stepwell.dialects.graph.traits import Fusion
+from stepwell.dialects.graph.shape import ExpandOp, TransposeOp
+from stepwell.dialects.graph.traits import Converts, Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_from_start, read_in_slices, read_once, read_turned
-from stepwell.passes.graph.integer_products import SINGLE
-from stepwell.passes.graph.matching import has_one_use, is_used, widens_nothing
+from stepwell.passes.graph.matching import has_one_use, is_used, states, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow, read_shared
 
 NAME = "fuse-operators"
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
-COPYING = (ConcatOp, ScatterElementsOp, ScatterNdOp, OverwriteOp)  # ops that copy their operands, or one of them
-_COPIED = {ConcatOp: slice(None), OverwriteOp: slice(1, 2)}  # which ones; of others the first
 
 
 @dataclass(eq=False)
@@ -73,7 +66,7 @@ class Grouping:
                 self._absorb(group, read, type_of(group.tail.results[0]).shape, views=producers)
                 self._end_with_pad(group)
         for op in self.ops:
-            if producers and self.category[op] == Fusion.OPAQUE and isinstance(op.opview, COPYING):
+            if producers and self.category[op] == Fusion.OPAQUE and copied(op):
                 self._take_parts(self._new(op))
                 self._take_changes(self.group_of[op])
         for op in self.ops:
@@ -118,7 +111,7 @@ class Grouping:
         shape = type_of(group.tail.results[0]).shape
         for value in [value for member in group.members - {group.root} for value in member.operands]:
             op = defining_op(value)
-            if op is None or not widens(op) or op not in self.position or op in self.group_of:
+            if op is None or not repeats_cheaply(op) or op not in self.position or op in self.group_of:
                 continue
             if self._why_outside(group, op, value, shape) is None:
                 self._join(group, [op])
@@ -126,7 +119,7 @@ class Grouping:
     def _leave_wide(self, group: Group) -> None:
         """Leave the last op to a reduction that reads its result, if that has more bytes than what it takes: it is computed where it is read."""
         tail = group.tail
-        if tail == group.root or not isinstance(tail.opview, (CastOp, DequantizeOp)):
+        if tail == group.root or not states(tail, Converts):
             return
         reader = users(tail.results[0])
         wide, narrow = (to_numpy(type_of(v).dtype).itemsize for v in (tail.results[0], tail.operands[0]))
@@ -230,7 +223,7 @@ class Grouping:
 
     def _take_parts(self, group: Group) -> None:
         """Add the groups of element-wise ops that make what an op copies: they write it where it belongs."""
-        for value in list(group.root.operands)[_COPIED.get(type(group.root.opview), slice(1))]:
+        for value in copied(group.root):
             op = defining_op(value)
             maker = None if op is None or self._take_view(group, op) else self._repeats_or_computes(op)
             if maker is None:
@@ -293,9 +286,9 @@ class Grouping:
         """The group that makes what the root of another one reads slice by slice, if the two can be one kernel; or why not."""
         source = defining_op(sliced.operand)
         maker = None if source is None else self.group_of.get(source)
-        if maker is None or maker.root.name not in sliced.makers:
+        if maker is None or not sliced.takes(maker.root):
             made = "an argument" if source is None else f"'{(source if maker is None else maker.root).name}'"
-            return NoMatch(f"it is not fused with what makes its image: that is {made}, expected {' or '.join(sliced.makers)}")
+            return NoMatch(f"it is not fused with what makes its image: that is {made}, expected {sliced.makers}")
         if maker.tail != source:
             return NoMatch("it is not fused with what makes its image: that is read in the middle of a kernel")
         if not all(use.owner.operation == group.root for use in sliced.operand.uses):
@@ -331,11 +324,14 @@ def own_copy(op: ir.Operation, members: Sequence[ir.Operation]) -> ir.Operation:
     return copy
 
 
-def widens(op: ir.Operation) -> bool:
+def repeats_cheaply(op: ir.Operation) -> bool:
     """Whether an op makes floats of what is stored in fewer bits."""
-    if isinstance(op.opview, CastOp):
-        return type_of(op.operands[0]).dtype in HALVES and type_of(op.results[0]).dtype == SINGLE
-    return isinstance(op.opview, DequantizeOp)
+    return isinstance(op.opview, GraphOp) and op.opview.repeats_cheaply()
+
+
+def copied(op: ir.Operation) -> Sequence[ir.Value]:
+    """The operands that an op copies to where they belong in its result."""
+    return op.opview.copied_operands() if isinstance(op.opview, GraphOp) else ()
 
 
 def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
@@ -418,7 +414,7 @@ class FuseOperators(Pass):
         for op in [o.operation for o in block.operations] if self.producers else ():
             for shared in read_shared(op):  # to widen elements costs nothing where they are multiplied
                 own_copy(shared, [op])
-            if widens(op):  # and takes less than to hand on more bytes
+            if repeats_cheaply(op):  # and takes less than to hand on more bytes
                 for reader in list(dict.fromkeys(users(op.results[0])))[1:]:
                     own_copy(op, [reader])
         grouping = Grouping(block, self.max_ops, self.producers, state)

@@ -7,34 +7,39 @@ from stepwell.dialects.core.sizes import Dim, known
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.attention import AttentionOp, scores_of
+from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.blocked import BlockedConvOp
-from stepwell.dialects.graph.contraction import MatmulOp
-from stepwell.dialects.graph.data_sizes import FirstOp
 from stepwell.dialects.graph.indexing import SliceOp
-from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
-from stepwell.dialects.graph.shape import TransposeOp
 from stepwell.dialects.graph.state import OverwriteOp
-from stepwell.dialects.graph.traits import Fusion
+from stepwell.dialects.graph.traits import ComputesRows, Fusion, KeepsChannels, Pools, Trait
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.fusion.categories import category
-from stepwell.passes.graph.matching import has_one_use, producer
+from stepwell.passes.graph.integer_products import sum_of_products
+from stepwell.passes.graph.matching import has_one_use, producer, states
 
-DEPTHWISE = ("graph.blocked_depthwise_conv",)
 ROW = 16
 """Elements of a contiguous run from which on a consumer reads them in place: in shorter runs its arithmetic would be in short vectors, too."""
 PAIR = 2
 """Elements of a row that vectors across rows hold side by side in registers."""
 FEW_READS = 4
 """Reads of each element up to which a transposed matrix is read in place."""
-CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv", "graph.versioned_winograd_conv", "graph.integer_winograd_conv")
 
 
 @dataclass(frozen=True)
 class Sliced:
-    """An operand that can be computed a slice at a time, and by which ops."""
+    """An operand that can be computed a few rows at a time, by ops of these traits."""
 
     operand: ir.Value
-    makers: tuple[str, ...]
+    traits: tuple[type[Trait], ...]
+
+    @property
+    def makers(self) -> str:
+        """The ops that may compute it, in words."""
+        return f"an op that states {' and '.join(trait.__name__ for trait in self.traits)}"
+
+    def takes(self, op: ir.Operation) -> bool:
+        """Whether an op may compute it."""
+        return states(op, *self.traits)
 
 
 @dataclass(frozen=True)
@@ -48,17 +53,12 @@ class Changes:
 def is_view(op: ir.Operation) -> bool:
     """Whether an op only says where elements are read, and leaves whole rows of them together, or many pairs: a slice or a transposition."""
     view = op.opview
-    if not isinstance(view, (SliceOp, TransposeOp, FirstOp)) or None in type_of(view.result).shape:
+    if not isinstance(view, GraphOp) or len(op.results) != 1 or None in type_of(op.results[0]).shape:
         return False
-    shape, values = type_of(view.result).shape, view.attribute_values()
-    if isinstance(view, FirstOp):
-        return values["sizes"][-1:] == (-1,) and _is_long(shape[-1])
-    if isinstance(view, SliceOp) and not known(values["starts"]):
-        return False  # where it begins is no part of an affine map
+    run, shape = view.contiguous_run(), type_of(op.results[0]).shape
     if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
-        return _is_long(shape[-2:][0])
-    stays = values["steps"][-1:] == (1,) if isinstance(view, SliceOp) else values["perm"][-1:] == (len(shape) - 1,)
-    return stays and _is_long(shape[-1])
+        return known(view.attribute_values()["starts"]) and _is_long(shape[-2:][0])
+    return _is_long(run)
 
 
 def read_once(root: ir.Operation) -> ir.Value | NoMatch:
@@ -66,7 +66,7 @@ def read_once(root: ir.Operation) -> ir.Value | NoMatch:
     view = root.opview
     if category(root) == Fusion.REDUCTION:
         return root.operands[0]
-    if isinstance(view, (AvgPoolOp, MaxPoolOp)):
+    if states(root, Pools):
         values = view.attribute_values()
         apart = all(s >= d * (k - 1) + 1 for s, d, k in zip(values["strides"], values["dilations"], values["kernel"], strict=True))
         if any(values["pads"]) or values["ceil_mode"]:
@@ -87,13 +87,13 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     image again for each few, was slower together with its pooling than apart. A global pooling takes too little time to gain anything.
     """
     view = root.opview
-    if isinstance(view, (AvgPoolOp, MaxPoolOp)):
+    if states(root, Pools):
         image, strides = read_once(root), view.attribute_values()["strides"]
-        read = [-1 if n is None else s * n for s, n in zip(strides, type_of(view.result).shape[2:], strict=False)]
+        read = [-1 if n is None else s * n for s, n in zip(strides, type_of(root.results[0]).shape[2:], strict=False)]
         if isinstance(image, NoMatch):
             return image
         whole = list(type_of(image).shape[2 : 2 + len(strides)]) == read
-        return Sliced(image, CONVOLUTIONS) if whole else NoMatch("it is not fused with what makes its image: its windows leave part of that out")
+        return Sliced(image, (ComputesRows,)) if whole else NoMatch("it is not fused with what makes its image: its windows leave part of that out")
     if not isinstance(view, BlockedConvOp):
         kind = category(root)
         if kind == Fusion.REDUCTION:
@@ -105,7 +105,7 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     spatial = len(values["strides"])
     if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):
         return NoMatch("it is not fused with what makes its image: it is not pointwise, or has groups or strides, or reads a plain image")
-    return Sliced(root.operands[0], DEPTHWISE)
+    return Sliced(root.operands[0], (ComputesRows, KeepsChannels))
 
 
 def read_turned(root: ir.Operation) -> list[ir.Operation]:
@@ -115,10 +115,9 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
     less than to move each element as long as it is read only a few times. What is kept from call to call, a cache of keys, would be moved for
     each token: it always is read where it lies.
     """
-    view = root.opview
-    if not isinstance(view, (MatmulOp, AttentionOp)):
+    if not _multiplies_matrices(root):
         return []
-    rows, matrix = (view.lhs, view.rhs) if isinstance(view, MatmulOp) else (view.q, view.k)
+    rows, matrix = list(root.operands)[:2]
     turned = producer(matrix, "transpose")
     if turned is None or not has_one_use(matrix) or turned.operation.block != root.block:
         return []
@@ -129,7 +128,8 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
     if tuple(turned.attribute_values()["perm"]) != (*others, before, last) or not is_float(right.dtype) or None in (*left.shape, *right.shape):
         return []
     hints = hints_around(root)
-    products, elements = (likely_elements(shape, hints) for shape in ((*scores_of(left, right).shape, right.shape[-2]), right.shape))
+    result = scores_of(left, right) if isinstance(root.opview, AttentionOp) else type_of(root.results[0])
+    products, elements = (likely_elements(shape, hints) for shape in ((*result.shape, right.shape[-2]), right.shape))
     reads = products / max(elements, 1)
     return [turned.operation] if reads <= FEW_READS or is_kept(turned.x) else []
 
@@ -137,10 +137,16 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
 def read_from_start(root: ir.Operation, turned: list[ir.Operation]) -> list[ir.Operation]:
     """The ops that take the first elements of what a product reads, so that it reads them where they lie; `turned` is what `read_turned` gave."""
     view = root.opview
-    if not isinstance(view, (MatmulOp, AttentionOp)):
+    if not _multiplies_matrices(root):
         return []
     matrices = [turned[0].operands[0] if turned else root.operands[1], *([view.v] if isinstance(view, AttentionOp) else [])]
     return [first.operation for value in matrices if is_kept(value) and (first := producer(value, "first")) is not None]
+
+
+def _multiplies_matrices(root: ir.Operation) -> bool:
+    """Whether an op multiplies rows of its first operand with the columns of its second: a product of matrices, or attention."""
+    products = sum_of_products(root.opview)
+    return isinstance(root.opview, AttentionOp) or (products is not None and products.is_matrix_product)
 
 
 def is_kept(value: ir.Value) -> bool:

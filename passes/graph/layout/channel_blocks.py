@@ -10,11 +10,12 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, known_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.traits import Trait
 from stepwell.dialects.support.extensions import extension
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.graph.layout.channel_layouts import FILLING, in_order, stretches, used_lanes
-from stepwell.passes.graph.matching import new_weight, producer, stored
+from stepwell.passes.graph.matching import new_weight, producer, states, stored
 
 MOST_STRETCHES = 64
 """Pieces of a relayout: with more, its code is not worth it."""
@@ -140,18 +141,24 @@ def _only_around(*, low: Sequence[int], high: Sequence[int | Size], mode: str, v
 
 Rule = Callable[[Any, "Layout"], BlockedValue | NoMatch]
 _RULES: dict[str, Rule] = {}
+_BY_TRAIT: dict[type[Trait], Rule] = {}
 
 
 def layout_rule(*ops: Any) -> Callable[[Rule], Rule]:
     """Register how a layout goes through ops of these classes: `rule(op, layout)` builds the op on blocked data and gives its blocked result.
 
+    A rule of a trait is for all ops that state it and have no rule of their own.
+
     Where that cannot be done or does not pay, the rule gives NoMatch before it builds anything, and the op works on plain data.
-    Element-wise ops need no rule (see `Elementwise`).
+    Element-wise ops and poolings need no rule (see `Elementwise`, `Pools`).
     """
 
     def add(rule: Rule) -> Rule:
         for op in ops:
-            _RULES[op.OPERATION_NAME] = rule
+            if issubclass(op, Trait):
+                _BY_TRAIT[op] = rule
+            else:
+                _RULES[op.OPERATION_NAME] = rule
         extension(rule)
         return rule
 
@@ -159,5 +166,6 @@ def layout_rule(*ops: Any) -> Callable[[Rule], Rule]:
 
 
 def rule_of(op: Any) -> Rule | None:
-    """The rule that is registered for ops of this kind."""
-    return _RULES.get(op.operation.name)
+    """The rule that is registered for an op's class, or else for a trait that it states."""
+    own = _RULES.get(op.operation.name)
+    return own or next((rule for trait, rule in _BY_TRAIT.items() if states(op.operation, trait)), None)

@@ -10,11 +10,10 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
+from stepwell.passes.graph.layout import layout_rules  # noqa: F401  (registers them)
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, rule_of
 from stepwell.passes.graph.layout.channel_layouts import FILLING
 from stepwell.passes.graph.layout.channel_readers import readers
-from stepwell.passes.graph.layout.layout_rules import elementwise
-from stepwell.passes.graph.matching import is_elementwise
 
 
 @register_pass("convert-layout", level="graph", optional=True, switches={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
@@ -50,7 +49,7 @@ class ConvertLayout(Pass):
         found: dict[ir.Value, BlockedValue] = {}
         made: set[ir.Value] = set()
         for operation, read_by in zip(operations, readers(operations), strict=True):
-            rule = rule_of(operation) or (elementwise if is_elementwise(operation.opview) else None)
+            rule = rule_of(operation)
             if rule is None or len(operation.results) != 1:
                 continue
             [result] = operation.opview.result_types()

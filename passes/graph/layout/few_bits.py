@@ -10,14 +10,13 @@ import numpy as np
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph import DequantizeOp, GraphOp, MatmulOp
-from stepwell.dialects.graph.traits import MovesData
+from stepwell.dialects.graph import DequantizeOp, MatmulOp
+from stepwell.dialects.graph.quantization import BYTES
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
+from stepwell.passes.graph.matching import derived_name, has_one_use, moves_by_place, producer, stored
 
 LEAST_BLOCK = 16
 """The smallest scale block, in numbers, that is worth keeping in few bits; MatMulNBits has no smaller ones."""
-BYTES = ("i8", "ui8")
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,10 @@ class Stored:
         return self.moved(DequantizeOp.reference(self.numbers, self.scale, self.zero_point))
 
 
-def moves_one(op: ir.Operation) -> bool:
-    """Whether an op only moves the elements of its one operand."""
-    return isinstance(op.opview, GraphOp) and op.opview.has_trait(MovesData) and len(op.operands) == 1
-
-
 def stored_numbers(value: ir.Value, weights: WeightTable) -> Stored | None:
     """The known numbers that `value` is dequantised from; None if it is something else."""
     moves: list[tuple[Any, dict[str, Any]]] = []
-    while (op := defining_op(value)) is not None and moves_one(op):
+    while (op := defining_op(value)) is not None and moves_by_place(op):
         moves.insert(0, (type(op.opview), op.opview.attribute_values()))
         value = op.operands[0]
     found = producer(value, "dequantize")
@@ -85,7 +79,7 @@ def feeds_products(value: ir.Value) -> bool:
         if isinstance(reader.opview, MatmulOp):
             if reader.operands[1] != value or reader.operands[0] == value or type_of(value).rank != 2:
                 return False
-        elif not moves_one(reader) or not has_one_use(value) or not feeds_products(reader.results[0]):
+        elif not moves_by_place(reader) or not has_one_use(value) or not feeds_products(reader.results[0]):
             return False
     return True
 

@@ -10,11 +10,9 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph import (
-    AvgPoolOp,
     ConcatOp,
     ConvOp,
     LrnOp,
-    MaxPoolOp,
     PadOp,
     PixelShuffleOp,
     ReduceMaxOp,
@@ -22,13 +20,13 @@ from stepwell.dialects.graph import (
     ReduceSumOp,
     ReshapeOp,
 )
-from stepwell.dialects.graph.traits import KeepsFinite
+from stepwell.dialects.graph.traits import Elementwise, KeepsFinite, Pools
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.integer_products import fastest, holds, kind_of, widened
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, channels_of, layout_rule
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, take
 from stepwell.passes.graph.layout.channel_readers import channel_shuffle, is_depthwise
-from stepwell.passes.graph.matching import deferred_weight
+from stepwell.passes.graph.matching import deferred_weight, with_operands
 
 FEW_PLACES = 64
 """Positions of an image up to which depthwise filters in bytes stay bytes and are widened where they are read."""
@@ -182,10 +180,10 @@ def _pixel_shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return BlockedValue(b.pixel_shuffle(image.value, **values), in_order(channels, b.block, b.block))
 
 
-@layout_rule(MaxPoolOp, AvgPoolOp)
+@layout_rule(Pools)
 def _pool(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    image = b.packed(op.x)
-    return PLAIN if image is None else BlockedValue(b.build(type(op), image.value, **op.attribute_values()), image.lanes)
+    image = b.packed(op.operation.operands[0])
+    return PLAIN if image is None else BlockedValue(with_operands(b, op.operation, [image.value]), image.lanes)
 
 
 @layout_rule(LrnOp)
@@ -251,6 +249,7 @@ def _joined(images: Sequence[BlockedValue | None]) -> np.ndarray | NoMatch:
     return np.concatenate([np.where(s == FILLING, FILLING, s + offset) for s, offset in zip(lanes, offsets, strict=False)])
 
 
+@layout_rule(Elementwise)
 def elementwise(op: Any, b: Layout) -> BlockedValue | NoMatch:
     """The rule of element-wise ops: work on blocked data if an operand is blocked and the filling stays finite."""
     shape = type_of(op.operation.results[0]).shape

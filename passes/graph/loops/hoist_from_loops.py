@@ -7,12 +7,13 @@ from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.graph.loops.remainder import finish, with_stacked
 from stepwell.passes.graph.loops.rounds import Rounds
 from stepwell.passes.graph.loops.sums import products_of
-from stepwell.passes.graph.matching import is_elementwise, is_used
+from stepwell.passes.graph.matching import is_elementwise, is_used, states
 from stepwell.passes.graph.outline_regions import rounds_of
 
 
@@ -132,7 +133,7 @@ class HoistFromLoops(Pass):
             if current in seen or op is None or rounds.is_outside(current) or op.name in ("graph.gather", "graph.at_round"):
                 continue
             seen.add(current)
-            if op.name == "graph.matmul":
+            if states(op, SumsProducts):
                 return True
             waiting += op.operands
         return False
@@ -150,7 +151,7 @@ def bytes_of(kind: TensorType) -> "int | Size | None":
 
 def _computes(op: ir.Operation) -> bool:
     """Whether an op is arithmetic: moving data is often free where they are used."""
-    return op.name == "graph.matmul" or is_elementwise(op.opview)
+    return states(op, SumsProducts) or is_elementwise(op.opview)
 
 
 def _beside(values: list[ir.Value], b: GraphBuilder) -> ir.Value:

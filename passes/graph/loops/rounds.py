@@ -11,16 +11,15 @@ from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, always
 from stepwell.dialects.core.sizes import product as sizes_product
 from stepwell.dialects.core.types import INTEGERS, type_of
-from stepwell.dialects.graph import GraphBuilder, GraphOp, LoopOp
+from stepwell.dialects.graph import ExpandOp, GraphBuilder, GraphOp, LoopOp
+from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.known import KnownValues
 from stepwell.dialects.graph.regions import captured_by
 from stepwell.dialects.graph.symbolic import SymbolicValues
+from stepwell.dialects.graph.traits import JoinsData, Speculatable, SumsProducts
 from stepwell.passes.graph.bind_sizes import symbols_of
-from stepwell.passes.graph.matching import is_elementwise
+from stepwell.passes.graph.matching import is_elementwise, moves_by_place, states
 from stepwell.passes.graph.outline_regions import is_outside
-
-_MOVED = frozenset({"graph.reshape", "graph.transpose", "graph.slice", "graph.expand"})
-_ANYWHERE = frozenset({"graph.constant", "graph.parameter", "graph.sizes", "graph.matmul", "graph.concat"})
 
 
 class Rounds:
@@ -197,13 +196,17 @@ class Rounds:
             return None
         if is_elementwise(op):
             return lambda: b.create(type(op), [self._broadcast(v, kind.rank) for v in op.operation.operands], attributes).operation.results[0]
-        if name in _MOVED and list(parts) == [op.operation.operands[0]]:
-            return lambda: self._moved(op, attributes)
         if name == "graph.matmul" and list(parts) == [op.lhs] and type_of(op.rhs).rank == 2 and None not in type_of(op.lhs).shape:
             return lambda: product(b, self.stacked(op.lhs), self.lifted(op.rhs))
-        if name == "graph.concat" and len(parts) == len(op.operation.operands):
-            return lambda: b.concat([self.stacked(v) for v in parts], axis=attributes["axis"] + 1)
+        if states(op.operation, SumsProducts) and list(parts) == [op.operation.operands[0]] and has_row_dimension(op):
+            return lambda: self._product_of_rows(op)
+        if moves_by_place(op.operation) or (states(op.operation, JoinsData) and len(parts) == len(op.operation.operands)):
+            return None if self._batched(op) is None else lambda: self._moved(op)
         return None
+
+    def _batched(self, op: Any) -> dict[str, Any] | None:
+        """The attributes with which an op moves the data of all rounds; for an expansion, of data of its rank."""
+        return None if self.count is None else op.batched_attributes(self.count)
 
     def _broadcast(self, value: ir.Value, rank: int) -> ir.Value:
         """An operand of an element-wise op of a rank, for all rounds at once."""
@@ -214,17 +217,25 @@ class Rounds:
         short = rank + 1 - len(sizes)
         return self.b.reshape(rows, shape=(sizes[0], *(1,) * short, *sizes[1:])) if short else rows
 
-    def _moved(self, op: Any, attributes: dict[str, Any]) -> ir.Value:
-        rows = self.stacked(op.operation.operands[0])
-        name, shape = op.operation.name, (self.count, *type_of(op.operation.results[0]).shape)
-        more: dict[str, Any] = {"shape": shape}
-        if name == "graph.transpose":
-            more = {"perm": (0, *(axis + 1 for axis in attributes["perm"]))}
-        elif name == "graph.slice":
-            more = {"starts": (0, *attributes["starts"]), "sizes": (-1, *attributes["sizes"]), "steps": (1, *attributes["steps"])}
-        if op.operation.name == "graph.expand":
-            rows = self._broadcast(op.operation.operands[0], type_of(op.operation.results[0]).rank)
-        return typed(ir.Value, self.b.create(type(op), [rows], more).operation.results[0])
+    def _moved(self, op: Any) -> ir.Value:
+        """What moves or joins data, of all rounds at once."""
+        attributes = self._batched(op)
+        assert attributes is not None
+        rows = iter([self._aligned(op, v) for v in op.operation.operands])
+        groups = map_groups(lambda _: next(rows), op.operand_groups())
+        return typed(ir.Value, self.b.create(type(op), groups, attributes).operation.results[0])
+
+    def _aligned(self, op: Any, value: ir.Value) -> ir.Value:
+        """An operand in all rounds; of an expansion, whose operand may have fewer dimensions, of its rank."""
+        return self._broadcast(value, type_of(op.operation.results[0]).rank) if isinstance(op, ExpandOp) else self.stacked(value)
+
+    def _product_of_rows(self, op: Any) -> ir.Value:
+        """A product whose rows of all rounds are those of one."""
+        rows, kind = self.stacked(op.operation.operands[0]), type_of(op.operation.results[0])
+        count, first, *inner = type_of(rows).shape
+        flat = self.b.reshape(rows, shape=(sizes_product([count, first]), *inner))
+        made = self.b.create(type(op), [flat, self.lifted(op.operation.operands[1])], op.attribute_values()).operation.results[0]
+        return typed(ir.Value, self.b.reshape(made, shape=(count, *kind.shape)))
 
     def row_read(self, op: Any) -> tuple[int | Size, int] | None:
         """Which rows of its operand a `gather` or an `at_round` reads in turn, as `start` and `step` (1 or -1), if they certainly exist."""
@@ -265,14 +276,19 @@ class Rounds:
 
 def is_movable(op: ir.Operation) -> bool:
     """Whether an op may be computed in front of the loop whose body it is in, whether there is a round or not: it cannot fail, nor ask the run."""
-    view = op.opview
-    known = op.name in _MOVED or op.name in _ANYWHERE or is_elementwise(view)
-    return known and isinstance(view, GraphOp) and all(None not in type_of(v).shape for v in op.results)
+    return (states(op, Speculatable) or is_elementwise(op.opview)) and all(None not in type_of(v).shape for v in op.results)
 
 
 def _row_rule(op: ir.Operation) -> bool:
     """Whether an op may have a rule that needs its operands' rows."""
-    return op.name in _MOVED or op.name in ("graph.matmul", "graph.concat") or is_elementwise(op.opview)
+    return moves_by_place(op) or states(op, JoinsData) or states(op, SumsProducts) or is_elementwise(op.opview)
+
+
+def has_row_dimension(op: Any) -> bool:
+    """Whether the first dimension of a product's first operand is one of rows, which becomes the first of its result: there may be more of them."""
+    found, shape = op.sum_of_products(), type_of(op.operation.operands[0]).shape
+    rows = found.rows(shape)
+    return rows is not None and found.lhs[0] == 0 and 0 not in found.rhs and None not in shape
 
 
 def product(b: GraphBuilder, rows: ir.Value, weights: ir.Value, bias: ir.Value | None = None) -> ir.Value:

@@ -10,15 +10,14 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import FakeQuantizeOp
 from stepwell.dialects.graph.quantization import BYTES
-from stepwell.passes.graph.matching import is_elementwise
+from stepwell.dialects.graph.traits import Elementwise, Exact
+from stepwell.passes.graph.matching import states
 from stepwell.passes.graph.quantization.quantized import known
 
 OPS_BACK = 16
 """Ops on the way from bytes to a value, at most."""
 MOST = 1 << 20
 """Elements of an array of values, at most."""
-EXACT = ("abs", "add", "cast", "clamp", "dequantize", "div", "maximum", "minimum", "mul", "neg", "quantize", "relu", "round", "sub")
-"""Ops that give the same bits everywhere: IEEE 754 says how they round."""
 
 
 def few_values(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
@@ -35,7 +34,7 @@ def _values(value: ir.Value, weights: WeightTable, left: int) -> np.ndarray | No
     numbers, op = _from_byte(value, weights), defining_op(value)
     if numbers is not None:
         return numbers
-    if op is None or not left or not is_elementwise(op.opview) or op.opview.mnemonic() not in EXACT:
+    if op is None or not left or not states(op, Elementwise, Exact):
         return None
     operands = [known(v, weights) for v in op.operands]
     unknown = [n for n, array in enumerate(operands) if array is None]

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import ConcatOp, MaxPoolOp, PadOp, QuantizeOp, ReduceMaxOp, ReduceMinOp, TransposeOp
-from stepwell.dialects.graph.traits import MovesData
+from stepwell.dialects.graph import PadOp, QuantizeOp, TransposeOp
+from stepwell.dialects.graph.traits import ChoosesData, JoinsData, MovesData, Pools
 from stepwell.dialects.graph.windows import always_meets_image
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE
-from stepwell.passes.graph.matching import for_each, fused_location, has_one_use
+from stepwell.passes.graph.matching import fused_location, has_one_use, states, with_operands
 from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, known, quantized, same_parameters
 
 NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one zero point")
@@ -18,7 +18,7 @@ NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one z
 def on_integers(op: Any, source: Quantized, rw: Rewriter) -> ir.Value:
     """`op`, which takes `source` as its first operand, on the integers; and those as floats. Scale and zero point are one number each."""
     with fused_location(source.op, op):
-        moved = rw.create(type(op), [source.x, *list(op.operation.operands)[1:]], op.attribute_values()).operation.results[0]
+        moved = with_operands(rw, op.operation, [source.x])
         rank = type_of(moved).rank  # the result may have fewer dimensions than scale and zero point
         parameters = [v if type_of(v).rank <= rank else rw.reshape(v, shape=()) for v in source.parameters]
         value: ir.Value = rw.dequantize(moved, *parameters)
@@ -53,23 +53,24 @@ def transpose_integers(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-def meets_image(op: MaxPoolOp) -> bool:
+def meets_image(op: Any) -> bool:
     """Whether each window of a pooling covers an element of the image."""
     values, end = op.attribute_values(), 2 + len(op.attribute_values()["kernel"])
     window = {name: values[name] for name in ("strides", "pads", "dilations")}
-    return always_meets_image(type_of(op.x).shape[2:end], values["kernel"], type_of(op.result).shape[2:end], **window)
+    image, result = (type_of(v[0]).shape[2:end] for v in (op.operation.operands, op.operation.results))
+    return always_meets_image(image, values["kernel"], result, **window)
 
 
-@for_each((MaxPoolOp, ReduceMaxOp, ReduceMinOp))
+@pattern(ChoosesData)
 def choose_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: max_pool(dequantize(x, s, z)) -> dequantize(max_pool(x), s, z)   exact, for s > 0; so maxima and minima"""
-    source = quantized(op.x)
+    source = quantized(op.operation.operands[0])
     if source is None or not source.is_per_tensor or not is_positive(source.op.scale, rw.weights):
         return NOT_QUANTIZED
     zero = source.zero_point(rw.weights)
     if type_of(source.x).dtype == WIDE and (zero is None or zero.any()):
         return NoMatch(f"a difference of two numbers of {WIDE} may wrap, so that the greatest is another one")
-    if isinstance(op, MaxPoolOp) and not meets_image(op):
+    if op.has_trait(Pools) and not meets_image(op):
         return NoMatch("a window may be padding alone, of which the greatest is minus infinity, and no integer")
     return on_integers(op, source, rw)
 
@@ -89,15 +90,15 @@ def pad_integers(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-@pattern(ConcatOp)
-def join_integers(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(JoinsData)
+def join_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: concat(dequantize(x, s, z), dequantize(y, s, z)) -> dequantize(concat(x, y), s, z)   exact"""
     sources = [quantized(v) for v in op.operation.operands]
     found = [source for source in sources if source is not None and source.is_per_tensor]
     if len(found) < len(sources) or not all(same_parameters(s.parameters, found[0].parameters, rw.weights) for s in found):
         return NoMatch("its operands are not all dequantised with the same scale and zero point")
     with fused_location(*(source.op for source in found), op):
-        value: ir.Value = rw.dequantize(rw.concat([source.x for source in found], **op.attribute_values()), *found[0].parameters)
+        value: ir.Value = rw.dequantize(with_operands(rw, op.operation, [source.x for source in found]), *found[0].parameters)
     return value
 
 
@@ -122,24 +123,21 @@ def quantize_before(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
     So a quarter of the bytes is moved, and what makes the operands quantises them in its registers.
     """
-    owner = op.x.owner
-    before = None if isinstance(owner, ir.Block) else owner.opview
-    if not isinstance(before, (ConcatOp, MaxPoolOp)) or not has_one_use(op.x):
+    before = defining_op(op.x)
+    if before is None or not (states(before, JoinsData) or states(before, Pools, ChoosesData)) or not has_one_use(op.x):
         return NoMatch("its operand is not a concatenation or maximum with no other user")
     if any(type_of(v).size != 1 for v in (op.scale, op.zero_point)):
         return NoMatch("it has several scales")
-    if isinstance(before, MaxPoolOp) and not is_positive(op.scale, rw.weights):
+    if states(before, ChoosesData) and not is_positive(op.scale, rw.weights):
         return NoMatch("its scale is not known to be above 0")
-    if all(known(v, rw.weights) is not None for v in before.operation.operands):
+    if all(known(v, rw.weights) is not None for v in before.operands):
         return NoMatch("what is quantised is known")
     with op.location:
-        parts = [rw.quantize(v, op.scale, op.zero_point) for v in before.operation.operands]
+        parts = [rw.quantize(v, op.scale, op.zero_point) for v in before.operands]
     with before.location:
-        values = before.attribute_values()
-        value: ir.Value = rw.concat(parts, **values) if isinstance(before, ConcatOp) else rw.max_pool(parts[0], **values)
-    return value
+        return with_operands(rw, before, parts)
 
 
 MOVES = (
-    sink_dequantize, transpose_integers, *choose_integers, pad_integers, join_integers, drop_round_trip, quantize_before,
+    sink_dequantize, transpose_integers, choose_integers, pad_integers, join_integers, drop_round_trip, quantize_before,
 )  # fmt: skip

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import AddOp, ConvOp, MatmulOp
+from stepwell.dialects.graph import AddOp
+from stepwell.dialects.graph.products import SumOfProducts, changes_along_sum
+from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
-from stepwell.passes.graph.integer_products import WIDE, sums_integers
-from stepwell.passes.graph.matching import fused_location, has_one_use, producer, stored
+from stepwell.passes.graph.integer_products import WIDE, one_channel, sums_integers
+from stepwell.passes.graph.matching import fused_location, has_one_use, producer, stored, with_operands
 from stepwell.passes.graph.quantization.moves import MOVES
 from stepwell.passes.graph.quantization.quantized import Quantized, known, parameter, quantized
 from stepwell.passes.graph.quantization.scales import SCALES
@@ -23,80 +25,56 @@ SAME_SCALE = 1e-5
 """The relative difference that the scales of a product and of its bias may have."""
 
 
-@pattern(ConvOp)
-def convolve_integers(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: conv(dequantize(x, s, z), dequantize(w, t, u)) -> conv(x - z, w - u) * (s * t)   in i32, without rounding before the scale
+@pattern(SumsProducts)
+def multiply_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(dequantize(x, s, z), dequantize(y, t, u)) -> f(x - z, y - u) * (s * t)   in i32, without rounding before the scale
 
-    Where x has one scale and w has one, or one for each filter.
+    For conv and matmul, as any op that sums products; where no scale or zero point changes along what is summed, or windows.
     """
-    x, w = quantized(op.x), quantized(op.w)
-    if x is None or w is None:
-        return NoMatch("its image or its filters are not dequantised")
-    if not x.is_per_tensor:
-        return NoMatch("its image has several scales")
-    rank = type_of(op.w).rank
-    if any(not _is_along(v, rank, (0,)) for v in w.parameters):
-        return NoMatch("its filters have scales along something else than the filters")
-    taps = type_of(op.w)
-    if not taps.is_static:
-        return NoMatch(f"the sizes of its filters, {taps}, are not known")
-    depth = taps.elements // max(1, taps.static_shape[0])
-    most = greatest_sum(x, w, 0, depth, rw)
-    if most > LARGEST:
-        return too_large(x, w, depth)
-    with op.location:
-        total = by_channel(op, x, w, rw) if taps.shape[1] == 1 and most < EXACT_FLOATS else None
-        if total is None:
-            total = rw.cast(rw.conv(integers(x, rw), integers(w, rw), **op.attribute_values()), to="f32", saturate=True)
-        factor = w.op.scale
-        if type_of(factor).size != 1:  # (M, 1, …) or (M) in front: one for each channel of the result
-            factor = reshaped(rw, factor, (-1, *(1,) * (rank - 2)))
-        return scaled(total, [x.op.scale, factor], rw)
-
-
-@pattern(MatmulOp)
-def multiply_integers(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: matmul(dequantize(x, s, z), dequantize(y, t, u)) -> matmul(x - z, y - u) * s * t   in i32, without rounding before the scale
-
-    Where no scale changes along what is summed.
-    """
-    x, y = quantized(op.lhs), quantized(op.rhs)
+    x, y = (quantized(v) for v in op.operation.operands)
     if x is None or y is None:
         return NoMatch("its operands are not both dequantised")
-    left, right = type_of(op.lhs), type_of(op.rhs)
-    if left.rank < 2 or right.rank < 2:
-        return NoMatch("an operand is a vector")
-    if any(_changes_along(v, left.rank, left.rank - 1) for v in x.parameters) or any(
-        _changes_along(v, right.rank, right.rank - 2) for v in y.parameters
-    ):
+    found: SumOfProducts = op.sum_of_products()
+    if any(changes_along_sum(type_of(v).shape, dims) for side, dims in ((x, found.lhs), (y, found.rhs)) for v in side.parameters):
         return NoMatch("its scales or zero points change along what it sums")
-    depth = left.shape[-1]
-    if not isinstance(depth, int):
+    if not isinstance(found.depth, int):
         return NoMatch("how many products it sums is not known")
-    if greatest_sum(x, y, right.rank - 1, depth, rw) > LARGEST:
-        return too_large(x, y, depth)
+    most = greatest_sum(x, y, found, found.depth, rw)
+    if most > LARGEST:
+        return too_large(x, y, found.depth)
     with op.location:
-        total = rw.cast(rw.matmul(integers(x, rw), integers(y, rw)), to="f32", saturate=True)
-        return scaled(total, [x.op.scale, y.op.scale], rw)
+        total = by_channel(op, x, y, found, rw) if found.by_channel and most < EXACT_FLOATS else None
+        if total is None:
+            total = rw.cast(with_operands(rw, op.operation, [integers(x, rw), integers(y, rw)]), to="f32", saturate=True)
+        scales = [along_result(rw, side.op.scale, dims, found) for side, dims in ((x, found.lhs), (y, found.rhs))]
+        return scaled(total, scales, rw)
 
 
-def by_channel(op: Any, x: Quantized, w: Quantized, rw: Rewriter) -> ir.Value | None:
+def along_result(rw: Rewriter, scale: ir.Value, dims: tuple[int | None, ...], products: SumOfProducts) -> ir.Value:
+    """A scale of an operand with these dimensions as one of the result."""
+    shape = products.along_result(type_of(scale).shape, dims)
+    return scale if shape is None else reshaped(rw, scale, shape)
+
+
+def by_channel(op: Any, x: Quantized, w: Quantized, products: SumOfProducts, rw: Rewriter) -> ir.Value | None:
     """The sums of a convolution whose filters read one channel, of integers that are floats; None if a zero point or the filters are not known.
 
     No instruction for dot products pays for so few products that do not share operands. Floats hold sums below 2^24 exactly, and multiply and
     add in one instruction. The zero point's part is taken off behind the sums, so that the image is bytes.
     """
     weights, zeros, zero = stored(w.x, rw.weights), w.zero_point(rw.weights), x.zero_point(rw.weights)
-    if weights is None or zeros is None or zero is None:
+    if weights is None or zeros is None or zero is None or zero.size != 1:
         return None
     numbers, values = (weights.astype(np.int64) - zeros).astype(np.float32), op.attribute_values()
-    image, pads, around = x.x, values["pads"], len(values["strides"])
+    image, pads = x.x, values["pads"] if op.padding_value() is not None else ()
     if any(pads):
+        around = len(pads) // 2
         low, high = ((0, 0, *part) for part in (pads[:around], pads[around:]))
         image = rw.pad(image, low=low, high=high, mode="constant", value=float(zero.item()))
-    values["pads"] = (0,) * len(pads)
-    total: ir.Value = rw.conv(rw.cast(image, to="f32", saturate=True), parameter(rw, w.x, numbers), **values)
-    taken = float(zero.item()) * numbers.sum(axis=tuple(range(1, numbers.ndim))).reshape(-1, *(1,) * around)
+        values["pads"] = (0,) * len(pads)
+    operands = [rw.cast(image, to="f32", saturate=True), parameter(rw, w.x, numbers)]
+    total: ir.Value = rw.create(type(op), operands, values).operation.results[0]
+    taken = float(zero.item()) * products.column_sums(numbers)
     return rw.add(total, parameter(rw, w.x, -taken.astype(np.float32))) if taken.any() else total
 
 
@@ -141,8 +119,8 @@ def is_whole(value: ir.Value) -> bool:
     if cast is not None:
         return type_of(cast.x).dtype == WIDE
     added = producer(value, "add")
-    conv = producer(value if added is None else added.lhs, "conv")
-    return conv is not None and sums_integers(conv)
+    total = defining_op(value if added is None else added.lhs)
+    return total is not None and one_channel(total.opview) and sums_integers(total.opview)
 
 
 def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarray] | None:
@@ -201,13 +179,12 @@ def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     return result
 
 
-def greatest_sum(x: Quantized, w: Quantized, outputs: int, depth: int, rw: Rewriter) -> int:
-    """A bound of sums of `depth` products. `outputs` is the axis of `w` that is not summed, where `w` is known."""
+def greatest_sum(x: Quantized, w: Quantized, products: SumOfProducts, depth: int, rw: Rewriter) -> int:
+    """A bound of sums of `depth` products."""
     numbers, zero = stored(w.x, rw.weights), w.zero_point(rw.weights)
     if numbers is None or zero is None:
         return largest(x, rw) * largest(w, rw) * depth
-    sizes = np.abs(numbers.astype(np.int64) - zero)
-    return largest(x, rw) * int(sizes.sum(axis=tuple(i for i in range(sizes.ndim) if i != outputs)).max(initial=0))
+    return largest(x, rw) * int(products.column_sums(np.abs(numbers.astype(np.int64) - zero)).max(initial=0))
 
 
 def too_large(x: Quantized, w: Quantized, depth: int) -> NoMatch:
@@ -223,18 +200,6 @@ def largest(source: Quantized, rw: Rewriter) -> int:
     return max(int(limits.max) - int(zero.min(initial=0)), int(zero.max(initial=0)) - int(limits.min))
 
 
-def _is_along(value: ir.Value, rank: int, axes: tuple[int, ...]) -> bool:
-    """Whether a parameter, aligned to a tensor of `rank`, changes along these axes alone."""
-    shape = type_of(value).shape
-    return all(size == 1 or i + rank - len(shape) in axes for i, size in enumerate(shape))
-
-
-def _changes_along(value: ir.Value, rank: int, axis: int) -> bool:
-    shape = type_of(value).shape
-    place = axis - (rank - len(shape))
-    return place >= 0 and shape[place] != 1
-
-
 @register_pass("use-integers", level="graph", optional=True)
 @dataclass
 class UseIntegers(PatternPass):
@@ -247,5 +212,5 @@ class UseIntegers(PatternPass):
     """
 
     top_down = True
-    patterns = (convolve_integers, multiply_integers, add_integers, *MOVES, *SCALES)
+    patterns = (multiply_integers, add_integers, *MOVES, *SCALES)
 

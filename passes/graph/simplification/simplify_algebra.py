@@ -29,13 +29,13 @@ from stepwell.dialects.graph import (
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.matching import for_each, fused_location, is_float_op, is_stored, keeps_type, new_weight, producer, splat_of, stored
+from stepwell.passes.graph.ranges import range_of_result
 from stepwell.passes.graph.simplification.data_movement import DATA_MOVEMENT
 from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS
 from stepwell.passes.graph.simplification.remove_identities import drop_reshape, drop_transpose, merge_reshapes, merge_transposes
 
 EXACT_INTEGERS = 1 << 53  # the integers below it are exact as attributes, which are f64
 ALL_OF_TANH = 20.0  # from here on tanh(log(1 + exp(x))) is 1 in f64 too
-NEVER_NEGATIVE = ("relu", "abs", "sigmoid", "exp", "softmax")
 BROADCASTS = NoMatch("the other operand broadcasts it to another shape")
 
 
@@ -201,10 +201,8 @@ def drop_repeated(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     Of the least integer `abs` gives itself: that it gives twice, too, but `relu` makes 0 of it.
     """
     value: ir.Value = op.x
-    maker = producer(value, *NEVER_NEGATIVE)
-    if maker is None or (isinstance(maker, AbsOp) and isinstance(op, ReluOp) and not is_float_op(op)):
-        return NoMatch("its operand may be negative")
-    return value
+    twice = isinstance(op, AbsOp) and producer(value, "abs") is not None
+    return value if twice or range_of_result(value)[0] >= 0 else NoMatch("its operand may be negative")
 
 
 @pattern(AbsOp)

@@ -1,0 +1,73 @@
+"""How an op sums products of the elements of two operands: which dimensions of these run along which of the result."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwell.dialects.core.sizes import Dim
+
+
+@dataclass(frozen=True)
+class SumOfProducts:
+    """For each dimension of both operands the dimension of the result that it runs along.
+
+    An element of the result is the sum, over the other dimensions of `rhs`, of the products of elements of `lhs` and `rhs`. Dimensions of the result
+    that neither operand runs along are the positions of windows, which overlap in `lhs`.
+    """
+
+    lhs: tuple[int | None, ...]
+    """None for a dimension that is summed, or that windows lie along."""
+    rhs: tuple[int | None, ...]
+    """None for a dimension that is summed."""
+    rank: int
+    """The rank of the result."""
+    depth: Dim
+    """The number of products that an element of the result sums."""
+    by_channel: bool = False
+    """Whether a sum takes elements of one channel: no two products of different sums share an operand, so no instruction for dot products pays."""
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether `lhs` is read in windows, an element for several positions of the result."""
+        return len({dim for dim in (*self.lhs, *self.rhs) if dim is not None}) < self.rank
+
+    @property
+    def is_matrix_product(self) -> bool:
+        """Whether both operands end in a matrix: rows of `lhs` with the summed dimension last, and `rhs` with columns last, batch by batch."""
+        if len(self.lhs) < 2 or len(self.rhs) < 2 or self.has_windows:
+            return False
+        *batch, before, last = self.rhs
+        return (self.lhs[-1], before, last) == (None, None, self.rank - 1) and all(dim is not None and dim < self.rank - 2 for dim in batch)
+
+    def rows(self, lhs: Sequence[Dim]) -> list[Dim] | None:
+        """The sizes of `lhs` that are no sum's: each of their elements meets all of `rhs`. None if windows overlap."""
+        return None if self.has_windows else [size for size, dim in zip(lhs, self.lhs, strict=True) if dim is not None]
+
+    def column_sums(self, rhs: np.ndarray) -> np.ndarray:
+        """The sums of the factors in `rhs` of each element of the result, shaped to broadcast to that."""
+        sums = rhs.sum(axis=tuple(dim for dim, along in enumerate(self.rhs) if along is None), keepdims=True)
+        shape = self.along_result(sums.shape, self.rhs)
+        return sums if shape is None else sums.reshape(shape)
+
+    def along_result(self, shape: Sequence[Dim], dims: Sequence[int | None]) -> tuple[int, ...] | None:
+        """The shape in which a parameter of an operand, which broadcasts to that and is 1 where it is summed, broadcasts to the result instead.
+
+        None if it does as it is. One size may be unknown, or known only at run time: it becomes -1.
+        """
+        own = dims[len(dims) - len(shape) :]
+        places = range(-len(shape), 0)
+        if all(size == 1 or along is None or along - self.rank == place for place, along, size in zip(places, own, shape, strict=True)):
+            return None
+        first = min((along for along, size in zip(own, shape, strict=True) if along is not None and size != 1), default=self.rank)
+        sizes = [1] * (self.rank - first)
+        for along, size in zip(own, shape, strict=True):
+            if along is not None and size != 1:
+                sizes[along - first] = size if isinstance(size, int) else -1
+        return tuple(sizes)
+
+
+def changes_along_sum(shape: Sequence[Dim], dims: Sequence[int | None]) -> bool:
+    """Whether a parameter of an operand, which broadcasts to that, is another number for the elements of one sum."""
+    own = dims[len(dims) - len(shape) :]
+    return any(along is None and size != 1 for along, size in zip(own, shape, strict=True))
