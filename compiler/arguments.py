@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from stepwell.dialects.core.sizes import is_name
-from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import InputError, ResourceError, shown
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.cores import thread_count
@@ -170,11 +170,11 @@ def _names(name: str, value: Any) -> None:
         raise wrong(name, "names of what to switch off", value)  # a string gets a better message elsewhere
 
 
-def _schedule(name: str, value: Any) -> None:
+def _plan(name: str, value: Any) -> None:
     if isinstance(value, (str, os.PathLike)):
         _path(name, value)
-    elif not isinstance(value, ScheduleFile):
-        raise wrong(name, "the path of a schedule file or a ScheduleFile", value)
+    elif not isinstance(value, Plan):
+        raise wrong(name, "the path of a plan or a Plan", value)
 
 
 def _flag(name: str, value: Any) -> None:
@@ -238,7 +238,8 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     **dict.fromkeys(("disable", "names", "keep_f32"), _names),
     "precision": _precision,
     "path": _file,
-    "schedule": _schedule,
+    "plan": _plan,
+    "schedule": _plan,
     "on_level": _callable,
     "instrumentation": _instrumentation,
     "text": _text,

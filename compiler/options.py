@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.arguments import check_argument, wrong
 from stepwell.cache.fingerprint import described
 from stepwell.dialects.core.dtypes import plain_booleans
-from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
@@ -27,7 +27,7 @@ LIBM = "expand-math"  # the switch that is off for functions from libm
 Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
-ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
+PlanSource: TypeAlias = "str | os.PathLike[str] | Plan"
 
 
 class CompileFields(TypedDict, total=False):
@@ -48,7 +48,8 @@ class CompileFields(TypedDict, total=False):
     strict: bool
     precision: str
     keep_f32: Sequence[str]
-    schedule: "ScheduleSource | None"
+    plan: "PlanSource | None"
+    schedule: "PlanSource | None"
     limits: Limits | None
 
 
@@ -91,8 +92,10 @@ class CompileOptions:
     """What convolutions and matrix products with known weights are stored in: "f32", as the model has it, or "bf16" (docs/numerics.md)."""
     keep_f32: Sequence[str] = ()
     """Nodes that stay in f32 under such a precision: names, or patterns such as "*/attention/*"."""
-    schedule: "ScheduleSource | None" = None
-    """Schedules for kernels of the model (docs/schedules.md), which replace the default ones."""
+    plan: "PlanSource | None" = None
+    """Choices between algorithms, layouts and the like, and schedules for kernels, in the place of those that would be taken (docs/plans.md)."""
+    schedule: "PlanSource | None" = None
+    """The same, by the name that it had when files of it held schedules alone."""
     limits: Limits = field(default_factory=Limits)
     """What the model may cost before it runs, and the memory of a run (docs/reference/limits.md)."""
 
@@ -105,7 +108,11 @@ class CompileOptions:
                 check_argument(entry.name, value)
         backend = find_route(self.backend)
         backend.check_target(self.machine)
-        if self.schedule is not None and not any(level.scheduled for level in backend.path.levels):
+        if self.schedule is not None and self.plan is not None:
+            raise InputError("schedule: expected none beside a plan, which holds schedules too")
+        given = self.plan if self.schedule is None else self.schedule
+        plan = None if given is None else Plan.of(given)
+        if plan is not None and plan.kernels and not any(level.scheduled for level in backend.path.levels):
             raise InputError(f"schedule: expected none for backend '{self.backend}': no level of {backend.path} has schedules")
         # Files are read now, so that the compiled content is the one in the key.
         normal: dict[str, Any] = {"disable": _names(self.disable), "keep_f32": _names(self.keep_f32)}
@@ -117,8 +124,7 @@ class CompileOptions:
             normal["size_hints"] = {name: operator.index(size) for name, size in self.size_hints.items()}
         if self.bind is not None:
             normal["bind"] = dict(self.bind)
-        if self.schedule is not None:
-            normal["schedule"] = ScheduleFile.of(self.schedule)
+        normal["plan"], normal["schedule"] = plan, None
         if self.pipeline is not None:
             from stepwell.pipelines.pipeline import Pipeline  # here, because it loads the passes
 
@@ -147,9 +153,9 @@ class CompileOptions:
         return "host" if self.target is None else self.target
 
     @property
-    def schedules(self) -> ScheduleFile | None:
-        """The schedules that were given."""
-        return None if self.schedule is None else ScheduleFile.of(self.schedule)
+    def chosen(self) -> Plan | None:
+        """The plan that was given, by either name."""
+        return None if self.plan is None else Plan.of(self.plan)
 
     def passes(self) -> "Pipeline":
         """The pipeline with switches turned off as asked. Raises InputError for a switch that it does not have."""

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from stepwell.importer.registry import onnx_rule
     from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
     from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
+    from stepwell.passes.framework.choices import Candidate, CostModel, Site, register_cost_model
     from stepwell.passes.framework.levels import Level, LevelPath, register_level
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, pattern
@@ -157,6 +158,8 @@ _LAZY = {
     "stepwell.dialects.target.numbers": "Caches Pipes Vectors",
     "stepwell.dialects.target.registry": "register_target",
     "stepwell.pipelines.pipeline": "Pipeline",
+    # Choices
+    "stepwell.passes.framework.choices": "Candidate CostModel Site register_cost_model",
     # Levels of IR
     "stepwell.passes.framework.levels": "Level LevelPath register_level",
     # Backends, and what they may run IR by
@@ -191,9 +194,11 @@ __all__ = [
     "BlockedValue",
     "Cache",
     "Caches",
+    "Candidate",
     "Capabilities",
     "Code",
     "CodegenError",
+    "CostModel",
     "Costs",
     "Dialect",
     "ElementTypeError",
@@ -241,6 +246,7 @@ __all__ = [
     "Rewriter",
     "Scalars",
     "ScheduleInfo",
+    "Site",
     "StepwellError",
     "Structured",
     "Target",
@@ -291,6 +297,7 @@ __all__ = [
     "product",
     "reduce",
     "register_backend",
+    "register_cost_model",
     "register_dialect",
     "register_family",
     "register_level",

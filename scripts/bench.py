@@ -344,7 +344,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 def prepare(options: argparse.Namespace) -> str | None:
     """Load the plugins, which may bring what other options name, and look at these: what is wrong with them, or None."""
-    from stepwell.dialects.sched.schedule_file import ScheduleFile
+    from stepwell.dialects.sched.plan_file import Plan
     from stepwell.dialects.support.errors import StepwellError
     from stepwell.dialects.target.host import runs_here
     from stepwell.dialects.target.registry import resolve
@@ -362,7 +362,7 @@ def prepare(options: argparse.Namespace) -> str | None:
         if options.pipeline:
             Pipeline.of(options.pipeline, options.target)
         if options.schedule:
-            ScheduleFile.of(options.schedule)
+            Plan.of(options.schedule)
     except StepwellError as error:
         return str(error)
     return None

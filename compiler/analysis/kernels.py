@@ -24,7 +24,7 @@ from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
+from stepwell.dialects.sched.plan_file import Entry, Plan
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import BusyWarning, InputError, ScheduleError, shown, warn_caller
 from stepwell.dialects.support.properties import cached_property
@@ -44,7 +44,7 @@ from stepwell.runtime.buffers import pack_arena
 from stepwell.signature import TensorInfo
 
 LEVEL = "scheduled"
-Schedule: TypeAlias = "Mapping[int, Nest | Mapping[str, Any]] | ScheduleFile"
+Schedule: TypeAlias = "Mapping[int, Nest | Mapping[str, Any]] | Plan"
 """For structured ops of a kernel, by their places in it, a schedule or the values of some knobs; or a file that names the kernel."""
 
 
@@ -363,7 +363,7 @@ class KernelBench:
 
 def _by_place(schedule: Schedule, kernel: Kernel) -> "Mapping[int, Nest | Mapping[str, Any]]":
     """The schedule, or the values of some knobs, of each op by its place. Raises ScheduleError for a file that lacks the kernel."""
-    if not isinstance(schedule, ScheduleFile):
+    if not isinstance(schedule, Plan):
         return schedule
     entry = schedule.kernels.get(kernel.digest)
     if entry is None:

@@ -82,10 +82,10 @@ def add_pipeline_options(parser: Parser) -> None:
 
 
 def add_schedule_options(parser: Parser) -> None:
-    """`--target` and `--schedule`."""
+    """`--target` and `--plan`."""
     parser.add_argument("--target", metavar="NAME", help="the machine to compile for (default: the one that IR is for, else host)")
-    text = "schedules for kernels of the model, to be used for those that would be chosen (stepwell inspect --emit-schedule writes such a file)"
-    parser.add_argument("--schedule", metavar="FILE", help=text)
+    text = "choices and schedules to take in the place of those that would be taken (stepwell inspect --emit-plan writes such a file)"
+    parser.add_argument("--plan", "--schedule", metavar="FILE", help=text)
 
 
 def add_shape_option(parser: Parser) -> None:
@@ -134,7 +134,7 @@ def compile_options(options: argparse.Namespace) -> "CompileOptions":
         target=options.target, backend=options.backend, shapes=fixed(options.shape), specialise=options.specialise,
         size_hints=parse_hints(options.size_hint), pipeline=given_pipeline(options),
         disable=options.disable, libm=options.libm, strict=options.strict, precision=options.precision, keep_f32=options.keep_f32,
-        schedule=options.schedule, limits=parse_limits(options.limit),
+        plan=options.plan, limits=parse_limits(options.limit),
     )  # fmt: skip
     if made.disable:
         try:
@@ -173,8 +173,8 @@ def plugin_flags(options: argparse.Namespace) -> list[tuple[str, str]]:
 def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
     """What both tools take of the options, as text for a shell; `schedule` is whether to have the one for schedules too."""
     flags = plugin_flags(options)
-    if schedule and options.schedule is not None:
-        flags.append(("--schedule", options.schedule))
+    if schedule and options.plan is not None:
+        flags.append(("--plan", options.plan))
     return shlex.join(part for flag in flags for part in flag)
 
 

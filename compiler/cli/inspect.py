@@ -29,20 +29,24 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     parser.add_argument("--memory", action="store_true", help="show what lies where in memory, and when, instead")
     parser.add_argument("--schedules", action="store_true", help="show how each kernel of the model is computed, instead")
-    text = "write the schedules of all kernels, with what is legal beside them, to FILE: to be edited and given to --schedule"
+    text = "write the schedules of all kernels, with what is legal beside them, to FILE: to be edited and given to --plan"
     parser.add_argument("--emit-schedule", metavar="FILE", help=text)
+    text = "write all choices, and the schedules of all kernels, to FILE: to be edited and given to --plan"
+    parser.add_argument("--emit-plan", metavar="FILE", help=text)
     add_explain_option(parser, instead=True)
     add_compile_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
-    compiles = options.schedules or options.emit_schedule is not None or options.explain is not None or options.memory
+    written = options.emit_schedule is not None or options.emit_plan is not None
+    compiles = options.schedules or written or options.explain is not None or options.memory
     if not compiles and _says_how(options):
-        raise UsageError("what says how to compile goes with --memory, --explain, --schedules or --emit-schedule: the rest is the same for all")
+        those = "--memory, --explain, --schedules, --emit-schedule or --emit-plan"
+        raise UsageError(f"what says how to compile goes with {those}: the rest is the same for all")
     load_plugins(options)
     how = compile_options(options)
-    if options.schedules or options.emit_schedule is not None:
+    if options.schedules or written:
         return _schedules(options, how)
     if options.explain is not None:
         return _explain(options, how)
@@ -156,9 +160,12 @@ def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
             for place, entry in kernel.ops.items()
         ]
         print_table(("kernel", "digest", "op", "nodes", "kind", "sizes", "schedule"), rows, numbers=(2,))
-    if options.emit_schedule is not None:
-        found.write(options.emit_schedule)
-        say(f"{plural(len(found.kernels), 'kernel')} in {options.emit_schedule}", file=sys.stderr)
+    choices = lowered.state.choices.taken()
+    for file, plan in ((options.emit_schedule, found), (options.emit_plan, replace(found, choices=choices))):
+        if file is not None:
+            plan.write(file)
+            made = f"{plural(sum(map(len, plan.choices.values())), 'choice')} and " if plan.choices else ""
+            say(f"{made}{plural(len(found.kernels), 'kernel')} in {file}", file=sys.stderr)
     return OK
 
 

@@ -18,11 +18,12 @@ from stepwell.cli.printing import PREFIX, printer
 from stepwell.dialects.core.diagnostics import PARSED_NAME, Diagnostic
 from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import InputError, IRError, PipelineError, StepwellError
 from stepwell.dialects.support.files import write_atomically
 from stepwell.dialects.support.limits import Budget
 from stepwell.driver.lowering import target_asked_for
+from stepwell.passes.framework.choices import Choices
 from stepwell.passes.framework.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintOptions, Reproducer
 from stepwell.passes.framework.pipeline import flatten, parse_pipeline
 from stepwell.passes.framework.registry import PassState, passes
@@ -41,12 +42,12 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     known = set(weights)
     timings, told = PassTimings(), Explanation()
     instruments = _instruments(options, pipeline, timings, told)
-    schedules = None if options.schedule is None else ScheduleFile.of(options.schedule)
+    plan = None if options.plan is None else Plan.of(options.plan)
     budget = Budget(parse_limits(options.limit), weights.nbytes)
-    state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules, budget=budget)
+    state = PassState(weights=weights, target=_target(options, pipeline), choices=Choices(plan), budget=budget)
     status, outputs = OK, []
     for piece, first_line in pieces(text) if options.split_input_file else [(text, 1)]:
-        outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(replace(state), instruments))
+        outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(replace(state, choices=Choices(plan)), instruments))
         if options.verify_diagnostics is not None:
             problems = mismatches(expectations(piece, first_line), outcome.diagnostics, only_expected=options.verify_diagnostics == "only-expected")
         else:

@@ -336,9 +336,9 @@ class _Request:
         return made, {IMPORTED: 0.0}, digests
 
     def _check_schedules(self) -> None:
-        schedules = self.options.schedules
-        if schedules is not None:
-            raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
+        plan = self.options.chosen
+        if plan is not None and plan.kernels:
+            raise InputError(f"{plan.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
 
     def start(self) -> "Lowered":
         """The model at the level graph again. Raises ModelError if it has changed since it was compiled."""

@@ -22,6 +22,7 @@ from stepwell.driver.all_sizes import for_all_sizes
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.pairs import check_pairs
 from stepwell.options import CompileFields, CompileOptions, Source
+from stepwell.passes.framework.choices import Choices
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.levels import IMPORTED, find_level
 from stepwell.passes.framework.registry import PassState
@@ -79,9 +80,9 @@ def read_ir(
     for field, said in (("shapes", options.shapes), ("values", options.values)):
         if said:
             raise InputError(f"{field}: expected none for IR, which has its own")
-    schedules = options.schedules
-    if schedules is not None and find_level(level).scheduled:
-        raise InputError(f"{schedules.name}: IR at level {level} has its schedules already; edit them there")
+    plan = options.chosen
+    if plan is not None and find_level(level).scheduled:
+        raise InputError(f"{plan.name}: IR at level {level} has its schedules already; edit them there")
     load_installed()
     passes = options.passes()
     context = make_context()
@@ -90,7 +91,7 @@ def read_ir(
         target = target_asked_for(module, options.target, name) or resolve(options.machine)
         if level != IMPORTED:
             TargetInfo(module).target = target
-        state = PassState(weights=weights, target=target, schedules=schedules, budget=Budget(options.limits, weights.nbytes))
+        state = PassState(weights=weights, target=target, choices=Choices(plan), budget=Budget(options.limits, weights.nbytes))
         lowered = Lowered(module, level, weights, state, options, passes)
         if not lowered.info.has_signature:
             derive_signature(module)
@@ -141,6 +142,8 @@ def descend(
                 raise PassError(f"level {level}: {summed_up(problems)} (docs/kernels.md)", details=problems)
             seconds = clock()
             lowered.level = level
+            if find_level(level).scheduled or level == lowered.path.last:
+                lowered.state.choices.check()
             if keep:
                 lowered.snapshots[level] = lowered.module.operation.clone()
             reached(lowered, level, seconds, on_level)
@@ -206,7 +209,7 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
 
 def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
     """An imported model at the topmost level."""
-    state = PassState(weights=imported.weights, target=resolve(options.machine), schedules=options.schedules, budget=imported.budget)
+    state = PassState(weights=imported.weights, target=resolve(options.machine), choices=Choices(options.chosen), budget=imported.budget)
     lowered = Lowered(imported.module, IMPORTED, imported.weights, state, options, passes, {IMPORTED: seconds}, border=imported.border)
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs

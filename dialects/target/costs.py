@@ -9,6 +9,8 @@ class Costs:
 
     bytes_per_cycle: tuple[float, float, float] = (48.0, 16.0, 6.0)
     """Bytes that one core moves in a cycle into its first cache, its second, and the last."""
+    clock: float = 3.0e9
+    """Cycles in a second, about: to state predicted costs in seconds. No choice depends on it."""
     exposed: float = 0.1
     """The part of a transfer that arithmetic and other transfers do not hide."""
     flops_per_byte: float = 4.0

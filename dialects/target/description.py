@@ -78,6 +78,12 @@ class Target:
         """How many elements of `bits` bits a vector register holds."""
         return max(1, self.vector_bits // bits)
 
+    def seconds(self, operations: float = 0.0, moved: float = 0.0) -> float:
+        """About how long one core takes for floating-point operations of f32 at its peak, and for bytes that it reads from memory or writes there."""
+        costs = self.costs
+        rate = 2 * self.lanes(32) * self.pipes.fmas * costs.clock
+        return (operations + costs.flops_per_byte * moved) / rate
+
 
 _DECISIVE = ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths")
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, TypeVar
 
 from stepwell.dialects.core.mlir import Dialect, Operation, ir
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import PipelineError, shown
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.passes.framework.choices import Candidate, Choices, has_cost_model
 from stepwell.passes.framework.decisions import Decisions, NoMatch
 from stepwell.passes.framework.levels import find_level, level_names
 from stepwell.passes.framework.upstream_names import NAMES
@@ -26,8 +26,8 @@ class PassState:
 
     weights: WeightTable = field(default_factory=WeightTable)
     target: Target | None = None
-    schedules: ScheduleFile | None = None
-    """Schedules that replace the default ones."""
+    choices: Choices = field(default_factory=Choices)
+    """What was chosen between candidates, and the plan that says what to choose."""
     budget: Budget = field(default_factory=Budget)
     """The limits of the compilation, and how much of them is used up."""
     decisions: Decisions | None = None
@@ -44,6 +44,14 @@ class PassState:
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a named statistic of this run."""
         self.statistics[what] = self.statistics.get(what, 0) + amount
+
+    def asked(self, kind: str) -> bool:
+        """Whether somebody looks at the candidates of a kind: a plan, a model of costs, or who asks for decisions. Else the default is taken."""
+        return self.decisions is not None or self.choices.plan is not None or has_cost_model(kind)
+
+    def choose(self, kind: str, op: Any, candidates: Sequence[Candidate], default: str) -> str:
+        """The name of the candidate to take for `op`, of those that are legal for it; see `Choices.choose`."""
+        return self.choices.choose(kind, op, candidates, default, target=self.machine, decisions=self.decisions, run=self.running)
 
     def decline(self, by: str, op: Any, why: NoMatch) -> None:
         """Note why a pass or pattern called `by` leaves `op` as it is."""

@@ -65,13 +65,13 @@ class PassRunner:
 
     def _run_all(self, planned: "Sequence[tuple[Step, Action]]", module: ir.Module, level: str | None) -> None:
         if self.optimistic:
-            given, budget = module.operation.clone(), replace(self.state.budget)
+            given, budget, choices = module.operation.clone(), replace(self.state.budget), self.state.choices.copy()
             try:
                 self._run_quickly(planned, module)
             except LimitError:
                 raise
             except Exception as error:
-                self.state.budget = budget
+                self.state.budget, self.state.choices = budget, choices
                 self._run(planned, given, level)
                 raise PassError(f"{f'level {level}: ' if level else ''}{error} (it went well when it was tried again)") from error
         else:

@@ -11,11 +11,15 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.traits import ChoosesData, JoinsData, Pools
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.integer_products import HALF, SINGLE, kind_of, one_channel, rate, sum_of_products, widened
 from stepwell.passes.graph.matching import derived_name, keeps_each, moves_by_place, states, stored, with_operands
+
+PRECISION = "precision"
+"""The kind of choice: f32 or bf16."""
 
 
 @register_pass("narrow-floats", level="graph")
@@ -37,14 +41,14 @@ class NarrowFloats(Pass):
     always: bool = False  # round where it does not pay, too, to see what becomes of a network on other targets
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not self.to:
+        if not self.to and not state.choices.plans(PRECISION):
             return
-        if self.to != HALF:
+        if self.to not in ("", HALF):
             raise PassError(f"option 'to' must be {HALF}, or nothing, got '{self.to}'")
         kept = [pattern for pattern in self.keep.split(";") if pattern]
         for function in functions(op):
             if not KernelInfo(function).is_kernel:
-                rounding = _Rounding(state, kept, self.always)
+                rounding = _Rounding(state, kept, self.always, by_plan_alone=not self.to)
                 for product in [o for o in ops_below(function) if sum_of_products(o.opview) is not None]:
                     declined = rounding.rewrite(product)
                     if declined is None:
@@ -61,6 +65,8 @@ class _Rounding:
     state: PassState
     kept: list[str]
     always: bool
+    by_plan_alone: bool
+    """Whether products stay in f32 of which a plan says nothing."""
     rounded: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Values in f32, by those that they are without being rounded."""
 
@@ -68,14 +74,19 @@ class _Rounding:
         """Make a product read bf16; None if done, else why not."""
         if any(type_of(value).dtype != SINGLE for value in op.operands):
             return NoMatch("it does not multiply f32")
-        if self.is_kept(op):
-            return NoMatch("it is one of the nodes to keep")
         weights = stored(op.operands[1], self.state.weights)
         if weights is None:
             return NoMatch("its right-hand side is not known")
         why_not = self.does_not_pay(op)
-        if why_not is not None and not self.always:
-            return why_not
+        if self.is_kept(op) or self.by_plan_alone:
+            usual: NoMatch | None = NoMatch("it is one of the nodes to keep")
+        else:
+            usual = None if self.always else why_not
+        machine, result = self.state.machine, type_of(op.results[0])
+        read = [machine.seconds(moved=float(weights.size * size)) for size in (4, 2)]
+        candidates = [Candidate(name, seconds, {"weights": weights.size}) for name, seconds in zip((SINGLE, HALF), read, strict=True)]
+        if self.state.choose(PRECISION, op, candidates, HALF if usual is None else SINGLE) == SINGLE:
+            return usual or NoMatch(f"a plan or a model of costs leaves {result} in {SINGLE}")
         b = GraphBuilder(self.state.weights)
         op.operands[0] = self.round(op.operands[0], op.location, b)
         if not one_channel(op.opview):

@@ -6,10 +6,11 @@ from typing import Any
 
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.sched.schedule_file import Entry, KernelEntry, ScheduleFile
+from stepwell.dialects.sched.plan_file import Entry, KernelEntry, Plan
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
+from stepwell.passes.framework.choices import check_machine
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
@@ -36,7 +37,7 @@ class AssignSchedules(Pass):
     file: str = ""  # a schedule file; the default is that of the run, if any
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        file = ScheduleFile.of(self.file) if self.file else state.schedules
+        file = Plan.of(self.file) if self.file else state.choices.plan
         found = structured_ops(op)
         given = {} if file is None else from_file(file, op, found, state.target)
         state.count("schedules from a file", len(given))
@@ -81,16 +82,13 @@ def default_schedule(op: Structured, target: Target | None) -> Nest:
     return nest if op.may_thread else replace(nest, parallel=0)
 
 
-def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:
+def from_file(file: Plan, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:
     """The schedules that a file has for ops of a function, by their places.
 
     Raises ScheduleError, naming kernel, op and knob, for one that is not legal, for another target's file, and for kernels and ops that are
     not there.
     """
-    if file.target is not None and target is not None and file.target["digest"] != target.digest:
-        mine = f"'{target.name}' (CPU {target.cpu})"
-        theirs = f"'{file.target.get('name', 'unknown')}' (CPU {file.target.get('cpu', 'unknown')})"
-        raise ScheduleError(f"{file.name}: the file is for the target {theirs}, and the model is compiled for {mine}; what is legal and fast differs")
+    check_machine(file, target)
     if function.parent is not None:
         others = [f.operation for f in functions(function.parent.operation)]
         if function == others[0]:  # once for the module
@@ -106,7 +104,7 @@ def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structur
     return {place: _legal(entry, ops[place], target, f"{where}, op {place}{_of(ops[place])}") for place, entry in entry.ops.items()}
 
 
-def _check_kernels(file: ScheduleFile, kernels: Sequence[ir.Operation]) -> None:
+def _check_kernels(file: Plan, kernels: Sequence[ir.Operation]) -> None:
     """Raise ScheduleError for the first kernel of a file that a module does not have, saying where its nodes went."""
     known = {kernel_digest(kernel): kernel for kernel in kernels if _name(kernel) != "main"}
     for digest, entry in file.kernels.items():
@@ -137,7 +135,7 @@ def _legal(entry: Entry, op: Structured, target: Target | None, where: str) -> N
         raise ScheduleError(f"{where} ({op.kind}): {error.args[0]}") from None
 
 
-def schedules_of(module: ir.Operation, target: Target | None) -> ScheduleFile:
+def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
     """The schedules that the kernels of a module carry, with what is legal and what the cost model predicts beside them."""
     kernels: dict[str, KernelEntry] = {}
     for function in functions(module):
@@ -153,4 +151,4 @@ def schedules_of(module: ir.Operation, target: Target | None) -> ScheduleFile:
         if entries:
             kernels[kernel_digest(function.operation)] = KernelEntry(entries, _name(function.operation), tuple(kernel_nodes(function.operation)))
     about = None if target is None else {"name": target.name, "cpu": target.cpu, "digest": target.digest}
-    return ScheduleFile(kernels, target=about)
+    return Plan(kernels, target=about)

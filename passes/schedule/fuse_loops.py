@@ -1,23 +1,16 @@
 """The pass that fuses loops of a kernel's stages, so that what one hands to the next stays in a cache."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import permutations
-from math import prod
+from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import defining_op, ir, ops_below
-from stepwell.dialects.sched.fused_loops import FusedLoop
-from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
-from stepwell.dialects.support.properties import cached_property
-from stepwell.dialects.target.costs import Costs
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.dialects.target.description import Target
+from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.linalg.accesses import Access
-from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
+from stepwell.passes.linalg.fusion_group import FusionGroup
 from stepwell.passes.linalg.stages import Stage
-from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.parallel import likely_work_of
+from stepwell.passes.schedule.loop_plans import Choice, Room, leader_of, likely_work, moving, plan_of, steps_name
 
 
 @register_pass("fuse-loops", level="linalg", anchor="func.func", optional=True)
@@ -73,6 +66,7 @@ class FuseLoops(Pass):
         if choice is None:
             decline("its stages have no loop in common over what they hand on")
             return
+        choice = self._chosen(group, leader, choice, state)
         plan, steps = choice.plan, choice.steps
         if not steps:
             decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
@@ -99,335 +93,19 @@ class FuseLoops(Pass):
                 break
         return Choice(plan, steps, cost, room)
 
+    def _chosen(self, group: FusionGroup, leader: Stage, usual: Choice, state: PassState) -> Choice:
+        """What is chosen (`PassState.choose`): `usual`, another plan of loops that the caches have room for, or all at once."""
+        found = {steps_name(usual.steps, leader): usual}
+        if state.asked("loops"):
+            room = usual.room
+            for read in moving(group, leader):
+                plan = plan_of(group, leader, read)
+                for steps in plan.options(room):
+                    found.setdefault(steps_name(steps, leader), Choice(plan, steps, plan.cost(steps, room), room))
+            found.setdefault(steps_name({}, leader), Choice(usual.plan, {}, usual.plan.cost_at_once(room), room))
+        candidates = [Candidate(name, state.machine.seconds(moved=one.cost[0]), {"bytes": one.cost[0]}) for name, one in found.items()]
+        return found[state.choose("loops", leader.root.operation, candidates, steps_name(usual.steps, leader))]
+
     def _chunks(self, group: FusionGroup, machine: Target) -> int:
         """How many chunks the outermost loop is split into: one if there is little work."""
         return 1 if likely_work(group, machine.costs) < machine.costs.threaded_work else self.chunks or machine.cores
-
-
-ROOM = 0.75
-"""The part of a core's own cache that the data of fused loops may fill."""
-SMALL = 0.25
-"""The part for the values that stages hand on, where slices of their operands and results pass through the cache as well."""
-LAST = 1 / 3
-"""The time of a byte from the last cache, as a part of the time of a byte from memory."""
-REUSE = 4
-"""Iterations of a fused loop for which the leader's register tile loads an operand once, if there are as many."""
-SEVERAL = (2, 4, 8)
-"""The smallest steps of a fused loop whose trip count only a run knows."""
-UNEVEN = 1.2
-"""How many times the average work the busiest chunk may have."""
-
-Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
-Cost = tuple[float, float, int, int]
-"""What moves beyond a core's own cache; the size of the slices; minus the iterations in a round that a register tile is best made of, if there are
-loops that only a run counts; the number of rounds."""
-
-
-@dataclass(frozen=True)
-class Room:
-    """What a plan is weighed by: the bytes of a core's own cache and of its part of the last one, and the number of chunks."""
-
-    cache: int
-    last: int
-    chunks: int
-
-    def far(self, size: int) -> float:
-        """The cost of going through so many bytes that are not in the core's own cache: less if the last one holds them."""
-        return size * LAST if size <= self.last else float(size)
-
-    def even(self, rounds: int) -> bool:
-        """Whether that many rounds split evenly enough into the chunks."""
-        return -(-rounds // self.chunks) * self.chunks <= UNEVEN * rounds
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A plan, the steps in which its loops are fused, none if all is computed at once, and what they were weighed by."""
-
-    plan: "Plan"
-    steps: Steps
-    cost: Cost
-    room: Room
-
-    def cost_of(self, steps: Steps) -> Cost:
-        """The cost of other steps of the same plan; of none, that of computing all at once."""
-        return self.plan.cost(steps, self.room) if steps else min(self.plan.cost({}, self.room), self.plan.cost_at_once(self.room))
-
-
-def likely_work(group: FusionGroup, costs: Costs) -> int:
-    """The work that a kernel is likely to do, in iterations of an element-wise loop (see `Costs.threaded_work`)."""
-    return sum(likely_work_of(stage.root, costs) for stage in group.stages)
-
-
-def leader_of(group: FusionGroup) -> Stage | None:
-    """The contraction with the most to do among the stages that hand something on, or else the stage; the last if several have as much."""
-    linked = {stage for edge in group.edges for stage in (edge.producer, edge.reader)}
-    able = [stage for stage in group.stages if stage in linked]
-    contractions = [stage for stage in able if stage.root.kind == "contraction"]
-    return max(reversed(contractions or able), key=lambda stage: prod(stage.root.extents), default=None)
-
-
-def moving(group: FusionGroup, leader: Stage) -> list[Access]:
-    """The operands of the leader whose loops may be fused: those that the kernel computes, or else the first one.
-
-    Along other loops the data would be read again for a few weights at a time, which was slower wherever it was tried.
-    """
-    made = [edge.read for edge in group.edges if edge.reader is leader and edge.member is leader.root]
-    return made or [read for member, read in group.reads(leader) if member is leader.root][:1]
-
-
-def plan_of(group: FusionGroup, leader: Stage, read: Access) -> "Plan":
-    """The plan that fuses loops along which `read` moves: of the leader, of what leads to that operand, and of all that comes after.
-
-    Stages after the leader that have none of these loops stay outside, and so does what comes after them.
-    """
-    inside = group.before(leader, read) | {leader} | group.after(leader)
-    loops = [d for d in leader.root.parallel_dims if leader.root.extents[d] > 1 and read.kind(d) != "scalar" and not contiguous(leader, d)]
-    while True:
-        fused = group.within(inside)
-        axes = [axis for d in loops if set((axis := fused.axis(leader, d)).loops) == inside]
-        behind = [stage for stage in fused.stages if stage in fused.after(leader)]
-        if axes or not behind:
-            return Plan(group, fused, leader, axes)
-        inside.remove(behind[-1])
-
-
-def contiguous(stage: Stage, dim: int) -> bool:
-    """Whether the loop walks neighbouring elements of the result: vectors run along it."""
-    return stage.root.outputs[0].kind(dim) == "vector"
-
-
-@dataclass
-class Plan:
-    """Which loops of which stages may be fused."""
-
-    group: FusionGroup
-    """All stages of the kernel."""
-    fused: FusionGroup
-    """Those whose loops are fused."""
-    leader: Stage
-    axes: list[Axis]
-    """The loops that all of them have in common, in the leader's order."""
-
-    @cached_property
-    def inner(self) -> dict[Stage, Axis]:
-        """By stage, the one more loop that stages before or after the leader are fused in, inside the others."""
-        return {stage: axis for run in self._runs() if (axis := self._inner(run)) is not None for stage in run.stages}
-
-    def _runs(self) -> Iterator[FusionGroup]:
-        """Runs of neighbouring stages that hand something to each other, and are either all fused with the leader or all not."""
-        run: list[Stage] = []
-        for stage in self.group.stages:
-            linked = any({edge.producer, edge.reader} <= {stage, *run} for edge in self.group.edges if stage in (edge.producer, edge.reader))
-            if run and (stage is self.leader or not linked or (stage in self.fused.stages) != (run[-1] in self.fused.stages)):
-                yield self.group.within(run)
-                run = []
-            if stage is not self.leader:
-                run.append(stage)
-        yield self.group.within(run)
-
-    def _inner(self, run: FusionGroup) -> Axis | None:
-        """The outermost loop, beside the fused ones, that all stages of a run have in common and in which none reads anything again."""
-        if not run.edges:
-            return None
-        first, reads = run.stages[0], [(stage, *found) for stage in run.stages for found in run.reads(stage)]
-        fused = [axis.loops[first][0] for axis in self.axes if first in axis.loops]
-        for dim in first.root.parallel_dims:
-            if dim in fused or first.root.extents[dim] == 1 or contiguous(first, dim):
-                continue
-            axis = run.axis(first, dim)
-            together = set(axis.loops) == set(run.stages)
-            if together and all(stage.moves(member, read, axis.loops[stage][0]) for stage, member, read in reads if member is stage.root):
-                return axis
-        return None
-
-    def best(self, room: Room) -> tuple[Steps, Cost]:
-        """The steps that cost least, and their cost; no steps if it is best to compute all at once."""
-        # If the rounds of the outermost loop cannot be split evenly, those of another one perhaps can: also where sizes are smaller than is likely.
-        tries = ((few, orders) for few in (True, False) for orders in ([self.axes], permutations(self.axes)))
-        found_in = ([s for order in orders for s in self._options(order) if self._even(s, room, few)] for few, orders in tries)
-        options = next((options for options in found_in if options), [])
-        at_once: tuple[Steps, Cost] = ({}, self.cost_at_once(room))
-        found = [(steps, self.cost(steps, room)) for steps in options]
-        fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
-        if fitting:
-            best = min(fitting, key=lambda found: found[1])
-        else:  # the smallest slices come closest
-            best = min(found, key=lambda found: found[1][1], default=at_once)
-        return best if best[1][0] < at_once[1][0] else at_once
-
-    def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
-        """Steps for ever larger slices of what is handed on: a few iterations of the innermost loop, all of it, a few of the next, and so on."""
-        extents = [self.leader.root.extents[axis.leader] for axis in axes]
-        for place, axis in enumerate(axes):
-            outer = {a: a.unit for a in axes[:place]}
-            for step in self._divisors(axis):
-                if step % axis.unit == 0 and (step > axis.unit or place == len(axes) - 1):
-                    steps = {**outer, axis: step, **dict(zip(axes[place + 1 :], extents[place + 1 :], strict=True))}
-                    if self._reuse(steps) >= min(REUSE, self._reuse({})):
-                        yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
-
-    def _divisors(self, axis: Axis) -> list[int]:
-        """The steps that the leader's iterations of a loop may be fused in, in order; all of them at last, likely ones if nobody knows."""
-        extent = self.leader.root.extents[axis.leader]
-        if axis.leader not in self.leader.root.free:
-            return divisors(extent)
-        if self.leader.root.bounds[axis.leader] % axis.unit != 0:
-            return [extent]
-        # A few short rows hide each other's latency. Those of contractions are walked in tiles: in steps of another number they would be cut twice.
-        several = [n * axis.unit for n in SEVERAL] if len(self.axes) == 1 and self.leader.root.kind != "contraction" else []
-        return [step for step in (axis.unit, *several) if step < extent] + [extent]
-
-    def _reuse(self, steps: Steps, without: Collection[int] = ()) -> int:
-        """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders.
-
-        Those of loops in `without` do not count.
-        """
-        taken = {axis.leader: step for axis, step in steps.items()}
-        return prod(taken.get(d, self.leader.root.extents[d]) for d in self._sharing if d not in without)
-
-    @cached_property
-    def _sharing(self) -> list[int]:
-        """The loops of a contraction along which one of its operands can stay in registers."""
-        root = self.leader.root
-        if root.kind != "contraction":
-            return []
-        reads = [read for read in root.inputs if read.used and read.is_shaped]
-        return [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
-
-    def _even(self, steps: Steps, room: Room, few: bool) -> bool:
-        """Whether the rounds of the outermost loop split evenly enough into the chunks, of likely sizes or of `fewer`."""
-        outermost = next(iter(steps), None)
-        if outermost is None:
-            return room.even(1)
-        extents = self.leader.root.small_extents if few else self.leader.root.extents
-        return room.even(max(1, extents[outermost.leader] // steps[outermost]))
-
-    def _rounds(self, steps: Steps, axis: Axis) -> int:
-        return self.leader.root.extents[axis.leader] // steps[axis]
-
-    def cost_at_once(self, room: Room) -> Cost:
-        """The cost of computing each stage as a whole, one after the other."""
-        whole = sum(self._handed_on.values())
-        apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere))
-        return apart + room.far(self._shared), float(whole), 0, 1
-
-    def cost(self, steps: Steps, room: Room) -> Cost:
-        """The cost of going through all that is not kept in the core's own cache, and what decides where it is the same (see `Cost`)."""
-        rounds = prod(self._rounds(steps, axis) for axis in steps)
-        whole = sum(self._handed_on.values())
-        slices, kept, again = (whole + self._shared) // rounds, 0, 0
-        for stage, member, read in self._still:
-            times, footprint = 1, read.bytes
-            for axis in steps:
-                if not stage.moves(member, read, axis.loops[stage][0]):
-                    times *= self._rounds(steps, axis)
-                elif times == 1:
-                    footprint //= self._rounds(steps, axis)
-            kept += footprint if times > 1 else 0
-            again += read.bytes * times
-        still = sum(read.bytes for *_, read in self._still)
-        cost = room.far(still) * (1 if slices + kept <= room.cache * ROOM or not still else again / still)
-        cost += 2 * room.far(self._elsewhere)
-        cost += 0 if slices <= room.cache * ROOM else (2 * whole + self._shared) * (LAST if slices <= room.last else 1)
-        small = ROOM if all(stage in self.inner for stage in self.fused.stages if stage is not self.leader) else SMALL
-        # A register tile of loops whose number is known is full in each round; one of images or rows that only a run counts, where these are many.
-        known = self._reuse(steps, self.leader.root.free) if self.leader.root.free else 0
-        return cost, max(slices, small * room.cache), -known, rounds
-
-    @cached_property
-    def _still(self) -> list[tuple[Stage, Structured, Access]]:
-        """What the fused stages read that the kernel does not compute, and that does not move along all of the loops."""
-        reads = [(stage, member, read) for stage in self.fused.stages for member, read in self.fused.reads(stage)]
-        return [(s, member, read) for s, member, read in reads if not all(s.moves(member, read, axis.loops[s][0]) for axis in self.axes)]
-
-    @cached_property
-    def _shared(self) -> int:
-        """The bytes of what several of the fused stages read, a slice each in each round: the first of them brings it into the cache."""
-        return sum(max(sizes.values()) for sizes in self._readers)
-
-    @cached_property
-    def _readers(self) -> list[dict[Stage, int]]:
-        """For each operand that several of the fused stages read, a slice each in each round: those stages in order, and the bytes of each."""
-        readers: dict[ir.Value, dict[Stage, int]] = {}
-        for stage in self.fused.stages:
-            for member, read in self.fused.reads(stage):
-                if all(stage.moves(member, read, axis.loops[stage][0]) for axis in self.axes):
-                    readers.setdefault(read.value, {})[stage] = read.bytes
-        return [sizes for sizes in readers.values() if len(sizes) > 1]
-
-    @cached_property
-    def _handed_on(self) -> dict[Stage, int]:
-        """By producer, the bytes that fused stages hand on in whole slices: without what an inner loop makes smaller again."""
-        edges = [edge for edge in self.fused.edges if self.leader in (edge.producer, edge.reader) or edge.producer not in self.inner]
-        return {edge.producer: edge.bytes for edge in edges}
-
-    @cached_property
-    def _elsewhere(self) -> int:
-        """The bytes that fused stages and those outside hand each other."""
-        fused = set(self.fused.stages)
-        return sum({edge.producer: edge.bytes for edge in self.group.edges if (edge.producer in fused) != (edge.reader in fused)}.values())
-
-    def apply(self, steps: Steps, chunks: int, own: int) -> bool:
-        """Say on each stage which loops it is computed in, the outermost split into `chunks`. Returns whether any stage is in some.
-
-        What several stages read is asked for a round early by the last of them if it fills half of a core's own cache, of so many bytes:
-        hardware that prefetches follows a stream, and this one rests while a round is computed.
-        """
-        found = False
-        before: tuple[Axis, list[str], str] | None = None
-        asking = {list(sizes)[-1] for sizes in self._readers if 2 * max(sizes.values()) > own}
-        for stage in self.group.stages:
-            loops = [self._loop(stage, axis, step) for axis, step in steps.items() if stage in self.fused.stages]
-            if loops and stage in asking:
-                loops[-1] = replace(loops[-1], prefetch=1)
-            axis = self.inner.get(stage)
-            if axis is not None:
-                around, name = [loop.loop for loop in loops], f"inner{axis.leader}"
-                if before is not None and before[0] is axis:
-                    name = before[2]
-                elif before is not None and before[1:] == (around, name):
-                    name += "_"  # neighbours with one name would share the loop
-                loops.append(FusedLoop(name, *axis.of(stage, axis.unit)))
-                before = axis, around, name
-            else:
-                before = None
-            if loops:
-                rounds = stage.root.extents[loops[0].dim] // loops[0].step
-                loops[0] = replace(loops[0], chunks=min(chunks, rounds))
-                ScheduleInfo(stage.root.operation).fused = tuple(loops)
-                found = True
-        if steps and not self._neighbours():
-            bring_together(self.fused.stages)
-        return found
-
-    def _neighbours(self) -> bool:
-        """Whether nothing else lies between the stages that are fused."""
-        places = [place for place, stage in enumerate(self.group.stages) if stage in self.fused.stages]
-        return places[-1] - places[0] == len(places) - 1
-
-    def _loop(self, stage: Stage, axis: Axis, step: int) -> FusedLoop:
-        """A fused loop as it is for a stage; of what nobody knows to be a multiple of the step something may be left over."""
-        dim, own = axis.of(stage, step)
-        divides = self.leader.root.bounds[axis.leader] % step == 0
-        return FusedLoop(f"loop{axis.leader}", dim, own, rest=0 if divides else axis.of(stage, axis.unit)[1])
-
-
-def bring_together(stages: Sequence[Stage]) -> None:
-    """Move what lies between the first and the last op of these stages, which are in one block, and needs none of them, before the first."""
-    own = {member.operation for stage in stages for member in stage.members}
-    operations = [op.operation for op in stages[0].root.operation.block.operations]
-    places = [place for place, op in enumerate(operations) if op in own]
-    first, made = operations[places[0]], set(own)
-    for op in operations[places[0] : places[-1]]:
-        if op in made:
-            continue
-        if any(defining_op(value) in made for inner in (op, *ops_below(op)) for value in inner.operands):
-            made.add(op)
-        else:
-            op.move_before(first)
-
-
-def divisors(n: int) -> list[int]:
-    """The divisors of n, in order."""
-    return [d for d in range(1, n + 1) if n % d == 0]

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 import stepwell
 from stepwell import ResourceError, StepwellError
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.sched.plan_file import Plan
 from stepwell.plugin_files import load_file
 
 
@@ -81,8 +81,8 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "compare_levels", stepwell.compare_levels, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "bisect", stepwell.bisect, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "memory_plan", stepwell.memory_plan, {"module": lambda: stepwell.lower(MODEL, "affine").module.operation}
-    yield "ScheduleFile.of", ScheduleFile.of, {"source": lambda: "x"}
-    yield "ScheduleFile.parse", lambda text: ScheduleFile.parse(text), {"text": lambda: '{"version": 2, "kernels": {}}'}
+    yield "Plan.of", Plan.of, {"source": lambda: "x"}
+    yield "Plan.parse", lambda text: Plan.parse(text), {"text": lambda: '{"version": 2, "kernels": {}}'}
     yield "WeightTable.load", WeightTable.load, {"path": lambda: "x"}
     yield "CompileOptions", lambda **given: stepwell.CompileOptions(**given), {}
     default = stepwell.Pipeline.default()

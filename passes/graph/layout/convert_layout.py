@@ -4,16 +4,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known
-from stepwell.dialects.core.types import to_numpy
+from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
+from stepwell.passes.graph.integer_products import sum_of_products
 from stepwell.passes.graph.layout import layout_rules  # noqa: F401  (registers them)
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, rule_of
 from stepwell.passes.graph.layout.channel_layouts import FILLING
 from stepwell.passes.graph.layout.channel_readers import readers
+
+PLAIN = "plain"
+"""What plans call the layout (N, C, spatial…)."""
 
 
 @register_pass("convert-layout", level="graph", optional=True, switches={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
@@ -47,6 +52,7 @@ class ConvertLayout(Pass):
     def _run_on(self, main: Any, state: PassState) -> None:
         operations = [o.operation for o in main.regions[0].blocks[0].operations]
         found: dict[ir.Value, BlockedValue] = {}
+        factors: dict[ir.Value, int] = {}  # of blocked values, how many vectors a block takes
         made: set[ir.Value] = set()
         for operation, read_by in zip(operations, readers(operations), strict=True):
             rule = rule_of(operation)
@@ -56,7 +62,15 @@ class ConvertLayout(Pass):
             if None in result.shape or not known(result.shape[1:2]):
                 state.decline(self.name, operation, NoMatch("how many channels its result has, or another size, is not known"))
                 continue
-            block = self.block or state.machine.lanes(8 * to_numpy(result.dtype).itemsize)
+            factor = max((factors[operand] for operand in operation.operands if operand in factors), default=0)
+            lanes = state.machine.lanes(8 * to_numpy(result.dtype).itemsize)
+            if not factor and not self.block and sum_of_products(operation.opview) is not None:
+                wanted = _layout(operation, result, lanes, state)
+                if wanted == PLAIN:
+                    state.decline(self.name, operation, NoMatch("it is to stay in the plain layout"))
+                    continue
+                factor = int(wanted) // lanes
+            block = self.block or lanes * (factor or 1)
             layout = Layout(state, block, self.mask, found, read_by)
             with ir.InsertionPoint(operation), operation.location:
                 blocked = rule(operation.opview, layout)
@@ -68,12 +82,27 @@ class ConvertLayout(Pass):
                 state.did(self.name, operation, _told(blocked, moves_nothing=blocked.value in made))
                 if blocked.value in made:  # nothing is computed: what reads the plain value keeps reading the op that was there
                     found[operation.results[0]] = blocked
+                    factors[operation.results[0]] = factor or 1
                     continue
                 made.add(blocked.value)
                 [plain] = replace_results(operation, [layout.unpack(blocked)], layout)
-            found[plain] = blocked
+            found[plain], factors[plain] = blocked, factor or 1
             operation.erase()
             state.count(self.name)
+
+
+def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) -> str:
+    """The channels in a block for an op with which a blocked part of the network begins, or `PLAIN`.
+
+    Predicted is what differs: lanes that hold no channel, or columns in the plain layout, are computed too; and the plain layout must be left and
+    entered again around what needs it.
+    """
+    [channels] = known_sizes(result.shape[1:2])
+    moved = float(result.elements * to_numpy(result.dtype).itemsize) if result.is_static else 0.0
+    filled = (-(-channels // width) * width / max(channels, 1) for width in (lanes, 2 * lanes))
+    seconds = [state.machine.seconds(moved=moved * (part - 1)) for part in filled]
+    candidates = [Candidate(str(lanes), seconds[0], {"channels": channels}), Candidate(str(2 * lanes), seconds[1], {"channels": channels})]
+    return state.choose("layout", op, [*candidates, Candidate(PLAIN, state.machine.seconds(moved=2 * moved))], str(lanes))
 
 
 def _told(blocked: BlockedValue, *, moves_nothing: bool) -> str:

@@ -19,6 +19,7 @@ from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target import llvm_habits
 from stepwell.dialects.target.description import GENERIC
 from stepwell.dialects.target.numbers import LINE
+from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
@@ -135,6 +136,7 @@ class _PackedMatmuls(GraphBuilder):
 
     def __init__(self, state: PassState, width: int, integers: bool, slices: bool) -> None:
         super().__init__(state.weights)
+        self.state = state
         self.width, self.integers, self.slices, self.target = width, integers, slices, state.target
         self.costs = state.machine.costs
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
@@ -143,6 +145,14 @@ class _PackedMatmuls(GraphBuilder):
     def known(self, value: ir.Value) -> np.ndarray | None:
         """The array of a constant or weight; None for other values."""
         return stored(value, self.weights)
+
+    def panels(self, op: Any, columns: int, lanes: int, registers: int) -> int:
+        """Columns of a panel of the weights of `op`: chosen among powers of two of registers."""
+        costs = panel_costs(columns, lanes, registers)
+        arithmetic = 2.0 * type_of(op.operation.operands[1]).elements / max(columns, 1)
+        seconds = {width: self.state.machine.seconds(arithmetic * cost) for width, cost in costs.items()}
+        candidates = [Candidate(str(width), time, {"columns": columns, "width": width}) for width, time in seconds.items()]
+        return int(self.state.choose("panels", op, candidates, str(min(costs, key=costs.__getitem__))))
 
     def matmul(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed matmul as a plain value; or why not."""
@@ -158,7 +168,7 @@ class _PackedMatmuls(GraphBuilder):
             return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
         if multiplies_narrow(op):
             return NoMatch("it multiplies bf16 (see pack-integer-products)")
-        width = self.width or panel_width(columns, lanes, self.costs.panel_registers)
+        width = self.width or self.panels(op, columns, lanes, self.costs.panel_registers)
         quantised = stored_numbers(op.rhs, self.weights)
         few = rows <= self.costs.arithmetic_rows or not known(type_of(op.lhs).shape)
         if quantised is not None and few and (kept := self.of_few_bits(op, quantised, lanes)) is not None:
@@ -248,7 +258,7 @@ class _PackedMatmuls(GraphBuilder):
         rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
             return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
-        width = self.width or panel_width(columns, chosen.lanes, self.costs.panel_registers)
+        width = self.width or self.panels(op, columns, chosen.lanes, self.costs.panel_registers)
         panels = new_weight(self, casts[1].x, in_groups(matrix, chosen.depth, width))
         return self.plain(self.packed_matmul(op.lhs, self.cast(panels, to=result.dtype, saturate=True)), columns)
 
@@ -261,7 +271,7 @@ class _PackedMatmuls(GraphBuilder):
         rows, lanes = likely_elements(x.shape[1:2], hints_around(op.operation)), (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
         if panels != 1 or not rows or depth < lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
-        width = self.width or panel_width(depth, lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
+        width = self.width or self.panels(op, depth, lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
         matrices = source_of(op.weights, self.weights)
         if matrices is None:
             return NoMatch(f"its weights, {w}, are not a constant")
@@ -286,7 +296,7 @@ class _PackedMatmuls(GraphBuilder):
             return NoMatch(f"the target has no instruction for products of bytes and {stored}")
         if panels * depth != 1 or not rows or hidden < chosen.lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {hidden} columns do not fill a vector of {chosen.lanes}")
-        width = self.width or panel_width(hidden, chosen.lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
+        width = self.width or self.panels(op, hidden, chosen.lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
         filled = np.pad(numbers.astype(to_numpy(stored)).reshape(-1, hidden, columns), ((0, 0), (0, -hidden % chosen.depth), (0, 0)))
         packed = np.stack([in_groups(matrix, chosen.depth, width) for matrix in filled])
         return new_weight(self, op.weights, packed.reshape(directions, gates, *packed.shape[1:]))
@@ -364,11 +374,10 @@ def is_sliced(op: ir.Operation) -> bool:
     return isinstance(op.opview, PackedMatmulOfBitsOp) and type_of(op.operands[1]).rank == 5
 
 
-def panel_width(columns: int, lanes: int, registers: int) -> int:
-    """Columns of a panel: a power of two of registers, as wide as possible without too much filling in the last panel."""
-    halvings = range(registers.bit_length())
-    chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))
-    return lanes * registers >> chosen
+def panel_costs(columns: int, lanes: int, registers: int) -> dict[int, float]:
+    """For each width of a panel, a power of two of registers, what a row of the product costs, in columns: filling, and what narrow ones lose."""
+    widths = {lanes * registers >> halvings: halvings for halvings in range(registers.bit_length())}
+    return {width: -(-columns // width) * width * (1 + HALVING_COST * halvings) for width, halvings in widths.items()}
 
 
 def panel_width_of_bits(columns: int, lanes: int) -> int:

@@ -34,7 +34,7 @@ from stepwell.passes.graph.integer_products import (
     speed,
     widened,
 )
-from stepwell.passes.graph.layout.winograd_cost import Arithmetic, Sizes, Variant, best, direct_cost, for_target, winograd_cost
+from stepwell.passes.graph.layout.winograd_cost import Arithmetic, Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
 from stepwell.passes.graph.layout.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 from stepwell.passes.graph.matching import deferred_weight, source_of
 from stepwell.passes.graph.ranges import range_of
@@ -98,21 +98,25 @@ class _Replacing(ProductRewriting):
         if None in whole:
             return NoMatch(f"a size of its result, {type_of(op.results[0])}, is not known")
         target = self.state.target
-        chosen, before = fastest(kind_of(HELD), kind_of(HELD), target), rate(kind_of(type_of(x).dtype), kind_of(type_of(w).dtype), target)
-        if chosen is None or not before or lanes * depth % chosen.depth:
+        fastest_product, before = fastest(kind_of(HELD), kind_of(HELD), target), rate(kind_of(type_of(x).dtype), kind_of(type_of(w).dtype), target)
+        if fastest_product is None or not before or lanes * depth % fastest_product.depth:
             return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
         flops = 2.0 * (target or GENERIC).lanes(SUMS)  # in one instruction
         stored, kept = to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize
-        numbers = Arithmetic(flops / before, flops / speed(chosen), stored, kept, result=stored)  # requantised before it is cut
+        numbers = Arithmetic(flops / before, flops / speed(fastest_product), stored, kept, result=stored)  # requantised before it is cut
         likely = likely_sizes(op, channels * lanes * depth, blocks * block, op.opview.attribute_values()["group"])
         variants = [self.variants(sizes, type_of(w).elements, numbers) for sizes in likely]
         data, refused = range_of(x, self.known), []
-        while (variant := best(variants, self.options.slack)).tile:
-            if is_exact(variant.tile, data, filters()):
-                self.replace(op, x, w, variant, chosen.depth, filters)
-                return None
-            refused.append(f"F({variant.tile}, {TAPS})")
-            variants = [[one for one in of if one.tile != variant.tile] for of in variants]
+        while (usual := best(variants, self.options.slack)).tile and not is_exact(usual.tile, data, filters()):
+            refused.append(f"F({usual.tile}, {TAPS})")
+            variants = [[one for one in same if one.tile != usual.tile] for same in variants]
+        legal = [usual]
+        if self.state.asked("integer-winograd"):  # to look at the filters for each takes its time
+            legal = [one for one in variants[-1] if one.tile in (0, usual.tile) or is_exact(one.tile, data, filters())]
+        variant = chosen("integer-winograd", op, legal, usual, self.state)
+        if variant.tile:
+            self.replace(op, x, w, variant, fastest_product.depth, filters)
+            return None
         if refused:
             return NoMatch(f"with data of {data[0]} to {data[1]}, numbers of {' and '.join(refused)} may not fit their bits")
         return NoMatch(not_worth_it(likely[-1]))

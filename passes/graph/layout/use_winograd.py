@@ -10,10 +10,11 @@ from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import POINTS, TAPS, error_bound, transformed_filters
+from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
-from stepwell.passes.graph.layout.winograd_cost import Sizes, Variant, best, direct_cost, for_target, winograd_cost
+from stepwell.passes.graph.layout.winograd_cost import Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
 from stepwell.passes.graph.layout.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 from stepwell.passes.graph.matching import deferred_weight, producer, source_of
 
@@ -21,6 +22,8 @@ ERRORS = {tile: error_bound(tile) for tile in POINTS}
 """For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
 
 
+ONE = "one version"
+"""What plans call a convolution by one tile for any number of images."""
 AT_RUN_TIME = 4
 """The largest Winograd tile for filters that are transformed at run time: a block of those of F(6, 3) would not stay in a core's own cache."""
 
@@ -61,7 +64,7 @@ class UseWinograd(Pass):
         options = for_target(self, state.machine.costs)
         for inner in ops_below(op, "graph.blocked_conv"):
             with ir.InsertionPoint(inner), inner.location:
-                result = options._rewrite(inner.opview, GraphBuilder(state.weights))
+                result = options._rewrite(inner.opview, GraphBuilder(state.weights), state)
             if isinstance(result, NoMatch):
                 state.decline(self.name, inner, result)
                 continue
@@ -71,7 +74,7 @@ class UseWinograd(Pass):
             sink(result, GraphBuilder(state.weights))
             state.count(self.name)
 
-    def _rewrite(self, conv: Any, b: GraphBuilder) -> "ir.Value | NoMatch":
+    def _rewrite(self, conv: Any, b: GraphBuilder, state: PassState) -> "ir.Value | NoMatch":
         """The replacement, or why there is none."""
         values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
         if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
@@ -88,12 +91,12 @@ class UseWinograd(Pass):
         sizes, found = likely[-1], [self.variants(of, w.elements) for of in likely]
         if len(found[0]) == 1:
             return NoMatch(f"no tile has an error of at most {self.error}")
-        variant = best(found, self.slack)
-        if variant.tile == 0:
-            return NoMatch(not_worth_it(sizes))
         array = source_of(conv.w, b.weights)
         if array is None:
             return NoMatch("its filters are not known")
+        variant = chosen("winograd", conv, found[-1], best(found, self.slack), state)
+        if variant.tile == 0:
+            return NoMatch(not_worth_it(sizes))
         data = filled_up(conv.x, whole, variant.tile, b)
 
         def transformed(tile: int, given: Callable[[], np.ndarray] = array) -> ir.Value:
@@ -102,6 +105,9 @@ class UseWinograd(Pass):
 
         u = transformed(variant.tile) if variant.transformed else conv.w
         few = None if isinstance(whole[0], int) else self._few(variant, found[0], sizes)
+        if few is not None:
+            both = f"F({few[0]}, {TAPS}) up to {few[1]}"
+            few = None if state.choose("few-images", conv, [Candidate(ONE), Candidate(both)], both) == ONE else few
         result: ir.Value
         if few is None:
             result = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stepwell.dialects.graph.winograd import TAPS
 from stepwell.dialects.target.costs import Costs
+from stepwell.passes.framework.choices import Candidate
+from stepwell.passes.framework.registry import PassState
 
 READINGS_OF_A_CUT = 6
 """How often a byte of a result that is cut counts as read from memory.
@@ -18,6 +20,10 @@ would be computed directly, which takes a fifth longer than F(4, 3) with its cut
 """
 
 
+DIRECT = "direct"
+"""What plans call the direct method."""
+
+
 @dataclass(frozen=True, order=True)
 class Variant:
     """A way to compute a convolution; those that store less come first in order."""
@@ -26,6 +32,13 @@ class Variant:
     cost: float  # in floating-point operations
     tile: int  # 0 for the direct method
     transformed: bool  # its filters, now
+
+    @property
+    def name(self) -> str:
+        """What plans call it."""
+        if self.tile == 0:
+            return DIRECT
+        return f"F({self.tile}, {TAPS})" + ("" if self.transformed else ", filters transformed in each run")
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,14 @@ def winograd_cost(tile: int, of: Sizes, flops_per_byte: float, numbers: Arithmet
 def direct_cost(of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:
     """The direct convolution in the same measure."""
     return TAPS**2 * of.channels * of.filters * (numbers.product * of.images * of.rows * of.columns + flops_per_byte * numbers.stored)
+
+
+def chosen(kind: str, op: Any, variants: Sequence[Variant], default: Variant, state: PassState) -> Variant:
+    """The variant that is chosen for a convolution (`PassState.choose`)."""
+    named = {variant.name: variant for variant in variants}
+    features = {name: {"operations": one.cost, "stored": one.stored, "tile": one.tile} for name, one in named.items()}
+    candidates = [Candidate(name, state.machine.seconds(one.cost), features[name]) for name, one in named.items()]
+    return named[state.choose(kind, op, candidates, default.name)]
 
 
 def best(found: Sequence[Sequence[Variant]], slack: float) -> Variant:

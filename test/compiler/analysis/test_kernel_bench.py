@@ -13,7 +13,7 @@ import stepwell
 from stepwell.analysis import load
 from stepwell.analysis.estimates import Statistic
 from stepwell.analysis.kernel_timing import SAME, take_turns
-from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import InputError, ScheduleError
 from stepwell.passes.schedule.nest import Nest
 
@@ -167,7 +167,7 @@ def test_schedules_are_given_as_nests_and_files_too(bench: stepwell.KernelBench)
     knobs = {"vector": -1, "width": 1}
     entries = {kernel.digest: {"ops": {place: {"knobs": knobs}}}}
     text = json.dumps({"version": 2, "kernels": entries})
-    results = [bench.evaluate(kernel.name, given, repeats=1, in_place=False) for given in ({place: knobs}, ScheduleFile.parse(text))]
+    results = [bench.evaluate(kernel.name, given, repeats=1, in_place=False) for given in ({place: knobs}, Plan.parse(text))]
     assert results[0].error == results[1].error
     dims = len(kernel.ops[place].sizes or ())
     nest = Nest(order=tuple(kernel.ops[place].knobs["order"]), parallel=0, unroll=(1,) * dims, vector=-1, width=1)
@@ -182,7 +182,7 @@ def test_what_is_wrong(bench: stepwell.KernelBench) -> None:
     with pytest.raises(ScheduleError, match=rf"kernel '{kernel.name}', op 99: there is no such op, it has \d structured ops"):
         bench.evaluate("product", {99: {}})
     with pytest.raises(ScheduleError, match=rf"mine: it has no kernel '{kernel.digest}' \({kernel.name}\), only none"):
-        bench.evaluate("product", ScheduleFile.parse('{"version": 2, "kernels": {}}', "mine"))
+        bench.evaluate("product", Plan.parse('{"version": 2, "kernels": {}}', "mine"))
     with pytest.raises(InputError, match="expected a kernel to be run alone, in its place, or both"):
         bench.evaluate("product", alone=False, in_place=False)
     with pytest.raises(InputError, match=r"inputs: expected x, got z"):

@@ -13,7 +13,8 @@ from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.linalg.fusion_group import FusionGroup
-from stepwell.passes.schedule.fuse_loops import FuseLoops, Plan, Room, leader_of, moving, plan_of
+from stepwell.passes.schedule.fuse_loops import FuseLoops
+from stepwell.passes.schedule.loop_plans import LoopPlan, Room, leader_of, moving, plan_of
 
 PLENTY = Room(cache=1 << 20, last=1 << 24, chunks=1)
 
@@ -24,7 +25,7 @@ def context() -> Iterator[ir.Context]:
         yield made
 
 
-def plan(group: FusionGroup) -> Plan:
+def plan(group: FusionGroup) -> LoopPlan:
     """The plan over the first operand that may move."""
     leader = leader_of(group)
     assert leader is not None
@@ -106,7 +107,7 @@ def two_products(rows: int, middle: int, columns: int) -> ParsedGroup:
     return group_of({"x": f"{rows}x8", "w": f"8x{middle}", "v": f"{middle}x{columns}"}, lines, shapes)
 
 
-def steps(found: Plan, room: Room) -> list[int]:
+def steps(found: LoopPlan, room: Room) -> list[int]:
     chosen, (_, size, _, rounds) = found.best(room)
     assert rounds == (1 if not chosen else found.leader.root.extents[found.axes[0].leader] // chosen[found.axes[0]])
     assert size > 0

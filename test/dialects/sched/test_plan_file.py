@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.cli.main import main as command
 from stepwell.dialects.core.mlir import make_context, parse_module
-from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import InputError, ScheduleError
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.schedule.assign_schedules import schedules_of
@@ -76,14 +76,14 @@ def test_what_is_written_is_read_and_used(model: Path, tmp_path: Path) -> None:
 
 def test_knobs_that_are_not_named_keep_what_would_be_chosen(model: Path) -> None:
     kernel, op, entry = contraction(chosen(model))
-    file = ScheduleFile.parse(schedules(kernel, op, {"knobs": {"parallel": 1}}))
+    file = Plan.parse(schedules(kernel, op, {"knobs": {"parallel": 1}}))
     _, _, changed = contraction(chosen(model, schedule=file))
     assert changed["knobs"] == {**entry["knobs"], "parallel": 1}
 
 
 def test_results_are_the_same(model: Path) -> None:
     kernel, op, _ = contraction(chosen(model))
-    file = ScheduleFile.parse(schedules(kernel, op, {"knobs": {"vector": -1, "parallel": 0}}))
+    file = Plan.parse(schedules(kernel, op, {"knobs": {"vector": -1, "parallel": 0}}))
     compiled = stepwell.compile(model, schedule=file, target="x86-64-v3", threads=1)
     bound = np.finfo(np.float32).eps * (24 + 8) * (np.abs(A) @ np.abs(W))
     assert (np.abs(compiled.run({"x": A})["y"] - np.tanh(A.astype(np.float64) @ W)) <= bound).all()
@@ -92,7 +92,7 @@ def test_results_are_the_same(model: Path) -> None:
 @pytest.mark.usefixtures("cache_folder")
 def test_the_cache_tells_schedules_apart(model: Path) -> None:
     kernel, op, _ = contraction(chosen(model))
-    files = [ScheduleFile.parse(schedules(kernel, op, {"knobs": {"width": w}}), f"file {w}") for w in (1, 4, 4)]
+    files = [Plan.parse(schedules(kernel, op, {"knobs": {"width": w}}), f"file {w}") for w in (1, 4, 4)]
     levels = [list(stepwell.compile(model, schedule=file, target="x86-64-v3", threads=1).timings) for file in (None, *files)]
     assert [level[0] for level in levels] == ["graph", "graph", "graph", "cache"]
 
@@ -105,7 +105,7 @@ def test_the_cache_tells_schedules_apart(model: Path) -> None:
         ('{"version": 2}', "mine: 'kernels' is missing"),
         ('{"version": 3, "kernels": {}}', "mine: version 3 of schedule files is not known, expected 2"),
         ('{"version": 1, "kernels": {"k": {"0": {"knobs": {}}}}}', "mine: version 1 of schedule files .* write one anew with stepwell"),
-        ('{"version": 2, "kernels": {}, "more": 0}', "mine: there is no field 'more', expected version, target, kernels"),
+        ('{"version": 2, "kernels": {}, "more": 0}', "mine: there is no field 'more', expected version, target, choices, kernels"),
         ('{"version": 2, "kernels": {"k": {}, "k": {}}}', "mine: 'k' is given twice in one object"),
         ('{"version": 2, "kernels": {"k": 3}}', "mine: kernel 'k': expected an object, got 3"),
         ('{"version": 2, "kernels": {"k": {}}}', "mine: kernel 'k': 'ops' is missing"),
@@ -118,7 +118,7 @@ def test_the_cache_tells_schedules_apart(model: Path) -> None:
 )
 def test_files_are_read_strictly(text: str, message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
-        ScheduleFile.parse(text, "mine")
+        Plan.parse(text, "mine")
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ def test_files_are_read_strictly(text: str, message: str) -> None:
 def test_what_is_not_legal_is_named(entry: dict[str, Any], message: str, model: Path) -> None:
     kernel, op, _ = contraction(chosen(model))
     with pytest.raises(ScheduleError, match="mine: .*" + message):
-        chosen(model, schedule=ScheduleFile.parse(schedules(kernel, op, entry), "mine"))
+        chosen(model, schedule=Plan.parse(schedules(kernel, op, entry), "mine"))
 
 
 def test_kernels_and_ops_that_are_not_there_are_named(model: Path) -> None:
     kernel, _, _ = contraction(chosen(model))
     with pytest.raises(ScheduleError, match=rf"there is no kernel '0123': none computes what that did; the model has .*matmul_\w+ \({kernel}\)"):
-        chosen(model, schedule=ScheduleFile.parse(schedules("0123", "0", {"knobs": {}})))
+        chosen(model, schedule=Plan.parse(schedules("0123", "0", {"knobs": {}})))
     with pytest.raises(ScheduleError, match=rf"kernel '{kernel}' \(@\w*matmul_\w+\): there is no op 99, it has"):
-        chosen(model, schedule=ScheduleFile.parse(schedules(kernel, "99", {"knobs": {}})))
+        chosen(model, schedule=Plan.parse(schedules(kernel, "99", {"knobs": {}})))
 
 
 def test_a_kernel_that_computes_something_else_now_is_told(model: Path, tmp_path: Path) -> None:
@@ -168,12 +168,12 @@ def test_kernels_are_named_by_what_they_compute(model: Path) -> None:
     again, _, other = contraction(chosen(renamed.SerializeToString()))
     assert (again, other["knobs"]) == (kernel, entry["knobs"])
     assert (entry["nodes"], other["nodes"]) == (["product"], ["product_renamed"])
-    file = ScheduleFile.parse(schedules(kernel, op, {"knobs": {"parallel": 0}}))
+    file = Plan.parse(schedules(kernel, op, {"knobs": {"parallel": 0}}))
     assert contraction(chosen(renamed.SerializeToString(), schedule=file))[0] == kernel
 
 
 def test_a_file_for_another_target(model: Path) -> None:
-    file = ScheduleFile.parse(json.dumps(chosen(model)), "mine")
+    file = Plan.parse(json.dumps(chosen(model)), "mine")
     message = r"mine: the file is for the target 'x86-64-v3' \(CPU x86-64-v3\), and the model is compiled for 'x86-64-v2' \(CPU x86-64-v2\)"
     with pytest.raises(ScheduleError, match=message):
         stepwell.lower(model, "scheduled", target="x86-64-v2", schedule=file)
@@ -182,7 +182,7 @@ def test_a_file_for_another_target(model: Path) -> None:
 
 
 def test_where_a_schedule_cannot_go(tmp_path: Path) -> None:
-    file = ScheduleFile.parse('{"version": 2, "kernels": {}}', "mine")
+    file = Plan.parse('{"version": 2, "kernels": {"0123": {"ops": {}}}}', "mine")
     with pytest.raises(InputError, match="mine: a schedule is for one set of shapes"):
         stepwell.compile(network(rows="n"), schedule=file)
     with pytest.raises(InputError, match="mine: IR at level affine has its schedules already"):
@@ -276,4 +276,4 @@ def test_numbers_of_thousands_of_digits_are_refused() -> None:
         f'{{"version": {long}, "kernels": {{}}}}', f"[{long}]", f"-{long}",
     ):  # fmt: skip
         with pytest.raises(ScheduleError):
-            ScheduleFile.parse(text)
+            Plan.parse(text)

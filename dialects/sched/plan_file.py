@@ -1,4 +1,4 @@
-"""Schedule files: JSON with values of knobs, by kernel and op, that replace the default ones."""
+"""Plans: JSON with choices at named sites, and with values of knobs by kernel and op, that replace those which would be taken."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from stepwell.dialects.support.numbers import whole_number
 from stepwell.dialects.support.properties import cached_property
 
 VERSION = 2
-Source: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
+Source: TypeAlias = "str | os.PathLike[str] | Plan"
 _KERNEL = {"name": str, "nodes": list, "ops": dict}
 _TARGET = {"name": str, "cpu": str, "digest": str}
 _ENTRY = {"nodes": list, "kind": str, "sizes": list, "knobs": dict, "legal": dict, "cycles": int}
@@ -49,14 +49,15 @@ class KernelEntry:
 
 
 @dataclass(frozen=True)
-class ScheduleFile:
-    """Schedules by kernel, named by the digest of what it computes, and by op.
+class Plan:
+    """Choices by kind and site, and schedules by kernel, named by the digest of what it computes, and by op.
 
     ```
-    {"version": 2, "target": {"name": "x86-64-v3", "cpu": "x86-64-v3", "digest": "0a5c8f…"},
+    {"version": 2, "choices": {"winograd": {"conv1": "F(2, 3)"}}, "target": {"name": "x86-64-v3", "cpu": "x86-64-v3", "digest": "0a5c8f…"},
      "kernels": {"55794b3bd2c1f0aa": {"name": "conv_1c0d3f5e", "nodes": ["conv1"],
        "ops": {"1": {"nodes": ["conv1"], "kind": "contraction", "sizes": [16, 8], "knobs": {"unroll.0": 6}, "legal": {…}}}}}}
     ```
+    A site is named by the ONNX nodes that the op is of, joined by `+`.
     `target`, `kind` and `sizes`, where they are given, must be those of the run and of the op; names and nodes are for messages, `legal` and
     `cycles` are not read.
     """
@@ -65,20 +66,22 @@ class ScheduleFile:
     name: str = "schedule"
     """Where it comes from, for messages."""
     target: Mapping[str, str] | None = None
-    """Name, CPU and digest of the machine that the schedules are for; without it they are for any."""
+    """Name, CPU and digest of the machine that the plan is for; without it it is for any."""
+    choices: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """For each kind of choice, by site, the candidate to take."""
 
     @staticmethod
-    def of(source: Source) -> "ScheduleFile":
+    def of(source: Source) -> "Plan":
         """`source` itself, or what the file of that name says. Raises ScheduleError, for a file that cannot be read too, and InputError."""
-        if isinstance(source, ScheduleFile):
+        if isinstance(source, Plan):
             return source
         if not isinstance(source, (str, os.PathLike)):
-            raise InputError(f"schedule: expected the path of a schedule file or a ScheduleFile, got {shown(source)}")
-        return ScheduleFile.parse(read_utf8(source, "schedule", "a schedule file, which is JSON", ScheduleError), str(Path(source)))
+            raise InputError(f"schedule: expected the path of a plan or a Plan, got {shown(source)}")
+        return Plan.parse(read_utf8(source, "plan", "a plan, which is JSON", ScheduleError), str(Path(source)))
 
     @staticmethod
-    def parse(text: str, name: str = "schedule") -> "ScheduleFile":
-        """The schedules that `text` holds. Raises ScheduleError naming what is wrong with it, and where, or InputError if it is no text."""
+    def parse(text: str, name: str = "schedule") -> "Plan":
+        """The plan that `text` holds. Raises ScheduleError naming what is wrong with it, and where, or InputError if it is no text."""
         if not isinstance(text, str):
             raise InputError(f"text: expected a string, got {shown(text)}")
         try:
@@ -97,20 +100,26 @@ class ScheduleFile:
                 f"{name}: version 1 of schedule files named kernels and targets otherwise, and is not read any more; "
                 "write one anew with stepwell inspect MODEL --emit-schedule FILE"
             )
-        _fields(data, {"version": int, "target": dict, "kernels": dict}, name, needed=("version", "kernels"))
+        needed = ("version",) if "choices" in data else ("version", "kernels")
+        _fields(data, {"version": int, "target": dict, "choices": dict, "kernels": dict}, name, needed=needed)
         if data["version"] != VERSION:
             raise ScheduleError(f"{name}: version {data['version']} of schedule files is not known, expected {VERSION}")
         if "target" in data:
             _fields(data["target"], _TARGET, f"{name}: 'target'", needed=("digest",))
-        kernels = {digest: _kernel(entry, f"{name}: kernel '{digest}'") for digest, entry in data["kernels"].items()}
-        return ScheduleFile(kernels, name, data.get("target"))
+        kernels = {digest: _kernel(entry, f"{name}: kernel '{digest}'") for digest, entry in data.get("kernels", {}).items()}
+        for kind, sites in data.get("choices", {}).items():
+            _of_type(sites, dict, f"{name}: choices of '{kind}'")
+            for site, chosen in sites.items():
+                _of_type(chosen, str, f"{name}: choice {kind}/{site}")
+        return Plan(kernels, name, data.get("target"), data.get("choices", {}))
 
     @cached_property
     def text(self) -> str:
         """The file's text: the same for the same content."""
         kernels = {digest: _kernel_to_json(entry) for digest, entry in self.kernels.items()}
         target = {"target": dict(self.target)} if self.target is not None else {}
-        return _pretty({"version": VERSION, **target, "kernels": kernels}) + "\n"
+        choices = {"choices": {kind: dict(sites) for kind, sites in self.choices.items()}} if self.choices else {}
+        return _pretty({"version": VERSION, **target, **choices, "kernels": kernels}) + "\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, whole or not at all."""

@@ -1,0 +1,38 @@
+"""A model of costs: what passes choose between is predicted by a class of one's own, for one kind of choice or for all.
+
+    stepwell inspect model.onnx --explain conv1 --load examples/plugins/own_cost_model.py
+
+This one knows a machine whose memory is so slow that bytes are all that counts: of Winograd's tiles it takes the one with the smallest filters.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.plugin import Candidate, Site, register_cost_model
+
+BYTES_PER_SECOND = 1.0e8
+
+
+@register_cost_model("winograd")
+class SlowMemory:
+    """Predicts that a convolution takes as long as its filters take to be read."""
+
+    def predict(self, site: Site, candidates: Sequence[Candidate]) -> Sequence[float | None]:
+        """Seconds for each candidate; `stored` are the numbers of its filters, of four bytes each."""
+        return [4 * candidate.features["stored"] / BYTES_PER_SECOND for candidate in candidates]
+
+
+if __name__ == "__main__":
+    import small_models
+
+    import stepwell
+
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((1, 64, 28, 28), np.float32), random.standard_normal((64, 64, 3, 3), np.float32)
+    model = small_models.chain([("Conv", ["x", "w"], {"pads": [1, 1, 1, 1]})], x, np.empty_like(x), w=w)
+    text = stepwell.lower(model, "graph-opt", target="x86-64-v3").text()
+    assert '"graph.winograd_conv"' not in text, "the filters of the direct method are the smallest"
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    small_models.check(model, x, np.einsum("nchwyx,fcyx->nfhw", windows, w))
