@@ -13,7 +13,7 @@ from stepwell.dialects.core.sizes import Size, evaluated, total
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.fused_loops import FusedLoops, rounds
@@ -21,8 +21,10 @@ from stepwell.passes.linalg.parallel_rounds import parallel_loops, rounds_of
 from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg.views import RESHAPES, origin
-from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, bound_of, parallel_loop, value_of
-from stepwell.passes.linalg_to_affine.nest import NestEmitter
+from stepwell.passes.linalg_to_affine.affine_loops import bound_of, parallel_loop
+from stepwell.passes.linalg_to_affine.context import Enclosing, NestContext, Shrunk
+from stepwell.passes.linalg_to_affine.nest import emit_nest
+from stepwell.passes.linalg_to_affine.position import value_of
 from stepwell.passes.schedule.assign_schedules import default_schedule
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
@@ -48,14 +50,14 @@ class LowerToAffine(Pass):
             for part in (structured.operation, *(inner.operation for inner in structured.body.operations)):
                 part.location = leading(part.location)
         found = stages_on_memrefs(ops)
-        lowering = _Lowering(FusedLoops(found), state.target)
+        lowering = _Lowering(FusedLoops(found), state)
         for _, run in groupby(range(len(found)), key=lambda index: lowering.run(index, 0)):
             indices = list(run)
             # At the last member, where everything that is captured on the way is defined.
             with ir.InsertionPoint(found[indices[-1]].members[-1].operation), found[indices[0]].root.operation.location:
                 lowering.emit(indices, [], {})
                 if any(loop.rest for loop in found[indices[0]].root.fused):
-                    _rest([found[i] for i in indices], state.target)
+                    _rest([found[i] for i in indices], state)
             for i in reversed(indices):
                 for member in reversed(found[i].members):
                     member.operation.erase()
@@ -64,7 +66,7 @@ class LowerToAffine(Pass):
             _on_threads(loop)
 
 
-def _rest(stages: Sequence[Stage], target: Target | None) -> None:
+def _rest(stages: Sequence[Stage], state: PassState) -> None:
     """Emit what whole rounds of the fused loop around these stages leave over, in small rounds, for which the stages get schedules of their own."""
     loop = stages[0].root.fused[0]
     first = rounds(stages[0].root, 0) * (loop.step // loop.rest)
@@ -74,8 +76,8 @@ def _rest(stages: Sequence[Stage], target: Target | None) -> None:
         info.fused = (replace(outermost, step=outermost.rest, chunks=1, prefetch=0, rest=0), *inner)
     small = stages_on_memrefs([Structured(member.operation) for stage in stages for member in stage.members])
     for stage in small:
-        ScheduleInfo(stage.root.operation).nest = default_schedule(stage.root, target)
-    _Lowering(FusedLoops(small), target).emit(range(len(small)), [], {}, first)
+        ScheduleInfo(stage.root.operation).nest = default_schedule(stage.root, state.target)
+    _Lowering(FusedLoops(small), state).emit(range(len(small)), [], {}, first)
 
 
 def _on_threads(loop: ir.Operation) -> None:
@@ -110,8 +112,9 @@ def on_threads(shapes: SymbolicShapes, work: int | Size, least: int, emit: Calla
 class _Lowering:
     """Emits stages, each inside the fused loops that it is in."""
 
-    def __init__(self, loops: FusedLoops, target: Target | None) -> None:
-        self.loops, self.stages, self.target, self.costs = loops, loops.stages, target, (target or GENERIC).costs
+    def __init__(self, loops: FusedLoops, state: PassState) -> None:
+        self.loops, self.stages, self.state = loops, loops.stages, state
+        self.target, self.costs = state.target, state.machine.costs
 
     def run(self, index: int, level: int) -> tuple[int, int]:
         """A key that is equal for stages to be emitted together: their fused loop at that level, or else the stage itself."""
@@ -138,9 +141,14 @@ class _Lowering:
             initial = stage.fill.operation.operands[0] if stage.fill else None
             nest = Nest.of(stage.root, self.target)
             use = available(stage.root, self.target).get(nest.intrinsic)
+            context = NestContext(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, self.target)
 
             def emit() -> None:
-                NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, target=self.target).emit()
+                declined: dict[tuple[str, str], None] = {}  # many tiles may be declined for one reason
+                strategy = emit_nest(context, lambda by, why: declined.setdefault((by, why.reason)))
+                for by, reason in declined:
+                    self.state.decline(by, stage.root.operation, NoMatch(reason))
+                self.state.did(strategy.name, stage.root.operation, "computes the register tiles")
 
             if nest.parallel:
                 on_threads(stage.root.shapes, work_of(stage.root, self.costs), self.costs.threaded_work, emit)

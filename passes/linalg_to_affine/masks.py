@@ -45,7 +45,7 @@ def first_lanes(width: int, count: ir.Value) -> ir.Value:
     return vector.CreateMaskOp(ir.VectorType.get([width], ir.IntegerType.get_signless(1)), [count]).result
 
 
-def masked_load(source: ir.Value, ivs: list[ir.Value], address: Any, mask: ir.Value) -> ir.Value:
+def masked_load(source: ir.Value, ivs: Sequence[ir.Value], address: Any, mask: ir.Value) -> ir.Value:
     """Load the neighbours from an address on that a mask has, and zeros for the others."""
     kind = ir.VectorType.get(ir.VectorType(mask.type).shape, ir.MemRefType(source.type).element_type)
     element = kind.element_type
@@ -54,11 +54,11 @@ def masked_load(source: ir.Value, ivs: list[ir.Value], address: Any, mask: ir.Va
     return vector.MaskedLoadOp(kind, source, _indices(address, ivs), mask, zeros).result
 
 
-def masked_store(value: ir.Value, target: ir.Value, ivs: list[ir.Value], address: Any, mask: ir.Value) -> None:
+def masked_store(value: ir.Value, target: ir.Value, ivs: Sequence[ir.Value], address: Any, mask: ir.Value) -> None:
     """Store the lanes that a mask has to the neighbours from an address on."""
     vector.MaskedStoreOp(target, _indices(address, ivs), mask, value)
 
 
-def _indices(address: Any, ivs: list[ir.Value]) -> list[ir.Value]:
+def _indices(address: Any, ivs: Sequence[ir.Value]) -> list[ir.Value]:
     maps = [ir.AffineMapAttr.get(ir.AffineMap.get(address.n_dims, 0, [place])) for place in address.results]
-    return [affine.AffineApplyOp(one, ivs).result for one in maps]
+    return [affine.AffineApplyOp(one, list(ivs)).result for one in maps]

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.passes.linalg_to_affine import emit
-from stepwell.passes.linalg_to_affine.loops import Offsets
+from stepwell.passes.linalg_to_affine.position import Offsets
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector
 from stepwell.passes.linalg_to_affine.values import constant_of
 
@@ -56,23 +56,30 @@ class SharedSums:
         return [None if row is None else found[row] for row in self.rows]
 
 
+def known_numbers(places: Sequence[Sequence[Offsets]], number: Callable[[Offsets], float | None]) -> list[list[float]] | None:
+    """The `number` at each place; None if some number is not known, or an integer that f64, in which the matrix is taken apart, does not hold."""
+    rows = []
+    for row in places:
+        numbers = [found for place in row if (found := number(place)) is not None]
+        if len(numbers) < len(row) or any(isinstance(v, int) and float(v) != v for v in numbers):
+            return None
+        rows.append(numbers)
+    return rows
+
+
 def tile_sums(
     places: Sequence[Sequence[Offsets]],
+    numbers: Sequence[Sequence[float]],
     *,
-    number: Callable[[Offsets], float | None],
     address: Callable[[Offsets], str],
     load: Callable[[Offsets], ir.Value],
     width: int,
     fma: bool,
-) -> list[ir.Value | None] | None:
-    """The sums of a register tile, each over a row of `places`, of the `number` at a place times what is loaded at its `address`.
+) -> list[ir.Value | None]:
+    """The sums of a register tile, each over a row of `places`, of the number of a place times what is loaded at its `address`.
 
-    Sums that load from the same addresses are rows of one matrix. A sum without terms is None; the result is None if some number is not known,
-    or an integer that f64, in which the matrix is taken apart, does not hold.
+    Sums that load from the same addresses are rows of one matrix. A sum without terms is None.
     """
-    numbers = [[number(place) for place in row] for row in places]
-    if any(v is None or (isinstance(v, int) and float(v) != v) for row in numbers for v in row):
-        return None
     addresses = [tuple(map(address, row)) for row in places]
     loaded: dict[str, ir.Value] = {}
     found: list[ir.Value | None] = [None] * len(places)

@@ -42,20 +42,20 @@ class ShortRows:
             return None
         return sum(int(r.value) * step for r, step in zip(inside, self.steps[1:], strict=True))
 
-    def load(self, place: int, width: int, ivs: list[ir.Value], start: Any) -> ir.Value:
+    def load(self, place: int, width: int, ivs: Sequence[ir.Value], start: Any) -> ir.Value:
         """The elements at one place of `width` rows. Whole rows are loaded, so that vectors of other places share the loads."""
         kind = ir.VectorType.get([width], ir.MemRefType(self.memory.type).element_type)
         starts = [j * width for j in range(self.length)]
         rows = [emit.loaded(kind, self.memory, ivs, further(start, at)) for at in starts]
         return picked(rows, [self.length * lane + place for lane in range(width)], starts)
 
-    def store(self, values: Mapping[int, ir.Value], ivs: list[ir.Value], start: Any) -> None:
+    def store(self, values: Mapping[int, ir.Value], ivs: Sequence[ir.Value], start: Any) -> None:
         """Store whole rows: for each place in them, 2 or 4, a vector across the rows."""
         whole = interleaved([values[place] for place in range(self.length)])
         emit.store(whole, self.memory, ivs, start)
 
 
-def store_lanes(v: ir.Value, memory: ir.Value, ivs: list[ir.Value], addresses: Sequence[Any]) -> None:
+def store_lanes(v: ir.Value, memory: ir.Value, ivs: Sequence[ir.Value], addresses: Sequence[Any]) -> None:
     """Store the elements of a vector one by one."""
     for lane, where in enumerate(addresses):
         emit.store(vector.extract(v, [], [lane]), memory, ivs, where)

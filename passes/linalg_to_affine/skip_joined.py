@@ -10,7 +10,7 @@ from stepwell.dialects.core.symbolic_shapes import shapes_around
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg_to_affine.branches import body, move_into
-from stepwell.passes.linalg_to_affine.loops import value_of
+from stepwell.passes.linalg_to_affine.position import value_of
 
 
 @register_pass("skip-joined", level="affine")

@@ -1,7 +1,7 @@
 """Values that a nest is made of: loads of scalars and vectors, indices, constants, and what folds them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from stepwell.passes.linalg.views import origin
 from stepwell.passes.linalg_to_affine import emit
 
 
-def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:
+def load(source: ir.Value, kind: str, width: int, ivs: Sequence[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:
     """Load from a memref: a scalar, a vector of successive elements, or a vector put together from others.
 
     `address` says where each lane is; with `step`, so many elements of one row apart.
@@ -82,9 +82,9 @@ def picked(rows: list[ir.Value], places: list[int], starts: list[int]) -> ir.Val
     return found
 
 
-def index_value(expr: Any, ivs: list[ir.Value], width: int) -> ir.Value:
+def index_value(expr: Any, ivs: Sequence[ir.Value], width: int) -> ir.Value:
     """An affine expression of the loop variables as an index, or as `width` successive ones."""
-    scalar = affine.AffineApplyOp(ir.AffineMapAttr.get(ir.AffineMap.get(len(ivs), 0, [expr])), ivs).result
+    scalar = affine.AffineApplyOp(ir.AffineMapAttr.get(ir.AffineMap.get(len(ivs), 0, [expr])), list(ivs)).result
     if width == 1:
         return scalar
     vector_type = ir.VectorType.get([width], ir.IndexType.get())

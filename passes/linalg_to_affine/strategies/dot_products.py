@@ -1,0 +1,121 @@
+"""Register tiles by dot products of the target: each round takes in several iterations of a summed dimension at once."""
+
+from functools import partial
+from itertools import chain
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.target.llvm_habits import ROLLED_ROUNDS
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg_to_affine.blocks import along, emit_block, everywhere, neighbours
+from stepwell.passes.linalg_to_affine.context import NestContext
+from stepwell.passes.linalg_to_affine.position import Offsets
+from stepwell.passes.linalg_to_affine.prefetches import prefetch
+from stepwell.passes.linalg_to_affine.scalar_body import emit_value
+from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
+from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_strategy
+from stepwell.passes.linalg_to_affine.strategies.sums_in_lanes import SumsInLanes
+from stepwell.passes.linalg_to_affine.tile import RegisterTile
+from stepwell.passes.linalg_to_affine.values import load
+from stepwell.passes.schedule.intrinsics import Use
+from stepwell.passes.schedule.segments import Segment
+
+
+@register_tile_strategy("dot-products", kinds=("contraction",))
+class DotProducts(TileStrategy):
+    """The intrinsic that the schedule names, on vectors. Operands are gathered as it wants them; the body takes what is left of the sum."""
+
+    def __init__(self, context: NestContext, use: Use) -> None:
+        super().__init__(context)
+        self.use = use
+
+    @classmethod
+    def fits(cls, context: NestContext) -> TileStrategy | NoMatch:
+        use = context.use
+        if use is None:
+            return NoMatch("its numbers are written into the code" if context.intrinsic is not None else "its schedule names no intrinsic")
+        if use.intrinsic.tile is not None:
+            return NoMatch(f"'{use.intrinsic.name}' works on registers of two dimensions")
+        return DotProductsInLanes(context, use) if context.lanes_reduce else cls(context, use)
+
+    def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
+        lanes = self.use.intrinsic.lanes
+        if tile.width % lanes:
+            return NoMatch(f"a vector of {tile.width} is no multiple of the {lanes} lanes of '{self.use.intrinsic.name}'")
+        return super().compute(tile)
+
+    def cut(self, tile: RegisterTile, dim: int) -> list[tuple[Segment, TileStrategy]]:
+        return [(segment, self.rest if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]
+
+    def written_out(self, tile: RegisterTile, dim: int, segment: Segment) -> bool:
+        return is_rolled(self.use, self.root, dim, segment) or super().written_out(tile, dim, segment)
+
+    def step(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
+        return add_blocks(self.use, tile, carried)
+
+
+class DotProductsInLanes(SumsInLanes):
+    """Sums in lanes, of which the intrinsic sums vectors that hold whole blocks."""
+
+    def __init__(self, context: NestContext, use: Use) -> None:
+        super().__init__(context)
+        self.use = use
+
+    def lanes(self, width: int) -> int:
+        return width // self.use.intrinsic.depth if self._takes(width) else width
+
+    def written_out(self, tile: RegisterTile, dim: int, segment: Segment) -> bool:
+        rolled = self._takes(tile.width) and is_rolled(self.use, self.root, dim, segment)
+        return rolled or super().written_out(tile, dim, segment)
+
+    def step(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
+        return add_blocks(self.use, tile, carried) if self._takes(tile.width) else super().step(tile, carried)
+
+    def _takes(self, width: int) -> bool:
+        return width % (self.use.intrinsic.lanes * self.use.intrinsic.depth) == 0
+
+
+def is_rolled(use: Use, root: Structured, dim: int, segment: Segment) -> bool:
+    """Whether LLVM would keep a loop around blocks that it had better not keep (see `ROLLED_ROUNDS`)."""
+    return dim == use.innermost(root) and segment.rounds == ROLLED_ROUNDS
+
+
+def add_blocks(use: Use, tile: RegisterTile, sums: list[ir.Value]) -> list[ir.Value]:
+    """The sums with a block of products added to each."""
+    keys = [[(side, tile.place(tile.context.root.inputs[index], point)) for side, index in enumerate(use.sides)] for point in tile.points]
+    # What there is most of is taken one after the other, so that only the other operand stays in registers.
+    most = max(range(len(use.sides)), key=lambda side: len({key[side] for key in keys}))
+    alike: dict[tuple[int, str], list[int]] = {}
+    for n, both in enumerate(keys):
+        alike.setdefault(both[most], []).append(n)
+    operands: dict[tuple[int, str], list[ir.Value]] = {}
+    results = list(sums)
+    for n in chain.from_iterable(alike.values()):
+        for key in keys[n]:
+            if key not in operands:
+                operands[key] = _operand(use, tile, key[0], tile.points[n])
+        results[n] = emit_block(use, sums[n], [operands[key] for key in keys[n]])
+    return results
+
+
+def _operand(use: Use, tile: RegisterTile, side: int, point: Offsets) -> list[ir.Value]:
+    """What the intrinsic is given of an input at a point: see `emit_block`."""
+    at, context, root = tile.at, tile.context, tile.context.root
+    access, depth, vector = root.inputs[use.sides[side]], use.intrinsic.depth, context.nest.vector
+
+    def factor(loaded: ir.Value) -> ir.Value:
+        argument = root.body.arguments[use.sides[side]]
+        index = partial(tile.index, point=point, width=tile.width if context.lanes_reduce else 1)
+        return emit_value(root, use.values[side], argument, loaded, index)
+
+    def neighbouring(count: int) -> ir.Value:
+        return factor(load(context.memory(access), "vector", count, at.ivs, lambda _: tile.address(access, point)))
+
+    if context.lanes_reduce:
+        return along(use, side, factor(tile.load(access, point)), tile.width)
+    if use.is_grouped(access, vector):
+        prefetch(tile, access, point)
+        return along(use, side, neighbouring(tile.width * depth), tile.width * depth)
+    if access.kind(vector) == "scalar" and access.kind(use.summed) == "vector":
+        return everywhere(use, side, neighbouring(depth))
+    return neighbours(use, side, [factor(tile.load(access, {**point, use.summed: i})) for i in range(depth)])

@@ -1,0 +1,70 @@
+"""The strategies that compute register tiles: their registry, and the choice for a nest."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stepwell.dialects.support.errors import PassError, shown
+from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.origins import line_of
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.linalg_to_affine.context import NestContext
+from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
+
+ORDER = ("constant-matrices", "matrix-registers", "dot-products", "sums-in-lanes", "transposed", "plain")
+"""The built-in strategies in the order in which they are asked. Those of plugins are asked before, the last one that was registered first."""
+S = TypeVar("S", bound=type[TileStrategy])
+Decline = Callable[[str, NoMatch], None]
+"""Notes why the strategy of a name does not compute a nest, or some of its tiles."""
+
+
+@dataclass(frozen=True)
+class _Registered:
+    strategy: type[TileStrategy]
+    kinds: frozenset[str]
+
+
+_STRATEGIES: dict[str, _Registered] = {}
+
+
+def register_tile_strategy(name: str, *, kinds: Sequence[str] = ("elementwise", "contraction", "reduction", "other")) -> Callable[[S], S]:
+    """Register a class that computes the register tiles of ops of these kinds (see `Structured.kind`), where it fits."""
+
+    def add(cls: S) -> S:
+        known = _STRATEGIES.pop(name, None)
+        if known is not None and known.strategy.__qualname__ != cls.__qualname__:
+            _STRATEGIES[name] = known
+            raise PassError(f"tile strategy '{name}' is already registered by {known.strategy.__module__}.{known.strategy.__qualname__}")
+        cls.name = name
+        _STRATEGIES[name] = _Registered(cls, frozenset(kinds))
+        extension(cls)
+        return cls
+
+    return add
+
+
+def tile_strategies(kind: str) -> list[type[TileStrategy]]:
+    """The strategies for ops of a kind, in the order in which they are asked."""
+    brought = [name for name in reversed(_STRATEGIES) if name not in ORDER]
+    return [_STRATEGIES[name].strategy for name in (*brought, *ORDER) if kind in _STRATEGIES[name].kinds]
+
+
+def choose(context: NestContext, decline: Decline) -> TileStrategy:
+    """The first strategy that fits a nest, with those behind it that fit as its `rest`. Says why those before it do not.
+
+    Raises PassError if none fits, or if one answers with something else.
+    """
+    found: list[TileStrategy] = []
+    for cls in tile_strategies(context.root.kind):
+        answer = cls.fits(context)
+        if isinstance(answer, TileStrategy):
+            found.append(answer)
+        elif not isinstance(answer, NoMatch):
+            raise PassError(f"tile strategy '{cls.name}': fits must give a TileStrategy or a NoMatch, got {shown(answer)}{line_of(cls.fits)}")
+        elif not found:
+            decline(cls.name, answer)
+    if not found:
+        raise PassError(f"no tile strategy fits '{context.root.operation.name}' at {context.root.operation.location}")
+    for strategy, rest in zip(found, [*found[1:], found[-1]], strict=True):
+        strategy.rest = rest
+    return found[0]

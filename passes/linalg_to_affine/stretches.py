@@ -1,0 +1,36 @@
+"""Copies of stretches of memory, which need no loops."""
+
+from math import prod
+
+from stepwell.dialects.core.mlir import ir, memref
+from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
+from stepwell.passes.linalg_to_affine.position import Position
+from stepwell.passes.linalg_to_affine.values import index_value
+
+
+def is_stretch(at: Position) -> bool:
+    """Whether what the loops still have to walk is a copy of a long stretch of memory."""
+    context = at.context
+    alone = not context.epilogues and not any(a.value in context.enclosing.shrunk for a in context.root.accesses)
+    return alone and known(at.extents) and stretch(context.root, known_sizes(at.extents)) >= STRETCH
+
+
+def copy_stretch(at: Position) -> None:
+    """Copy what the loops still have to walk at once."""
+    source, target = (_part(at, access) for access in moved(at.context.root) or ())
+    memref.CopyOp(source, target)
+
+
+def _part(at: Position, access: Access) -> ir.Value:
+    """What is left to walk of an operand, which is a stretch of memory, as a view of one dimension."""
+    sizes = sizes_of_part(access, known_sizes(at.extents))
+    offsets = [e.value if isinstance(e, ir.AffineConstantExpr) else index_value(e, at.ivs, 1) for e in at.address(access, {}).results]
+    part = memref.subview(access.value, offsets, sizes, [1] * len(sizes))
+    if len(sizes) == 1:
+        return part
+    strided = isinstance(part.type.layout, ir.StridedLayoutAttr)
+    layout = ir.StridedLayoutAttr.get(part.type.get_strides_and_offset()[1], [1]) if strided else None
+    flat = ir.MemRefType.get([prod(sizes)], access.element_type, layout)
+    return memref.CollapseShapeOp(flat, part, [list(range(len(sizes)))]).result
