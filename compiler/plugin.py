@@ -98,6 +98,11 @@ if TYPE_CHECKING:
     from stepwell.passes.graph_to_linalg.reduction import reduce
     from stepwell.passes.graph_to_linalg.scalars import Scalars
     from stepwell.passes.linalg.structured import Structured
+    from stepwell.passes.linalg_to_affine.context import NestContext
+    from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
+    from stepwell.passes.linalg_to_affine.strategies.plain import PlainTiles
+    from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_strategy
+    from stepwell.passes.linalg_to_affine.tile import RegisterTile
     from stepwell.passes.schedule.nest import Nest
     from stepwell.passes.schedule.schedulers import schedule
     from stepwell.pipelines.lowered import Lowered
@@ -141,6 +146,12 @@ _LAZY = {
     "stepwell.passes.schedule.nest": "Nest",
     "stepwell.dialects.target.dot_products": "intrinsic",
     "stepwell.passes.linalg.structured": "Structured",
+    # Register tiles
+    "stepwell.passes.linalg_to_affine.context": "NestContext",
+    "stepwell.passes.linalg_to_affine.strategies.base": "TileStrategy",
+    "stepwell.passes.linalg_to_affine.strategies.plain": "PlainTiles",
+    "stepwell.passes.linalg_to_affine.strategies.registry": "register_tile_strategy",
+    "stepwell.passes.linalg_to_affine.tile": "RegisterTile",
     # Vector maths
     "stepwell.passes.affine_to_llvm.vector_math.expansions": "expands",
     "stepwell.passes.affine_to_llvm.vector_math.lanes": "Floats",
@@ -228,6 +239,7 @@ __all__ = [
     "ModuleInfo",
     "MovesData",
     "Nest",
+    "NestContext",
     "NoMatch",
     "Operand",
     "Operands",
@@ -240,8 +252,10 @@ __all__ = [
     "Phase",
     "Pipeline",
     "Pipes",
+    "PlainTiles",
     "Pure",
     "Region",
+    "RegisterTile",
     "Result",
     "Rewriter",
     "Scalars",
@@ -251,6 +265,7 @@ __all__ = [
     "Structured",
     "Target",
     "TensorType",
+    "TileStrategy",
     "Trait",
     "UnsupportedError",
     "Value",
@@ -303,6 +318,7 @@ __all__ = [
     "register_level",
     "register_pass",
     "register_target",
+    "register_tile_strategy",
     "scf",
     "schedule",
     "signless",

@@ -13,7 +13,6 @@ from stepwell.dialects.core.sizes import Size, evaluated, total
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.fused_loops import FusedLoops, rounds
@@ -144,11 +143,11 @@ class _Lowering:
             context = NestContext(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, self.target)
 
             def emit() -> None:
-                declined: dict[tuple[str, str], None] = {}  # many tiles may be declined for one reason
-                strategy = emit_nest(context, lambda by, why: declined.setdefault((by, why.reason)))
-                for by, reason in declined:
-                    self.state.decline(by, stage.root.operation, NoMatch(reason))
-                self.state.did(strategy.name, stage.root.operation, "computes the register tiles")
+                report = emit_nest(context)
+                for by, why in report.declined:
+                    self.state.decline(by, stage.root.operation, why)
+                for by in report.used:
+                    self.state.did(by, stage.root.operation, "computes register tiles")
 
             if nest.parallel:
                 on_threads(stage.root.shapes, work_of(stage.root, self.costs), self.costs.threaded_work, emit)

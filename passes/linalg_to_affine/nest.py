@@ -1,7 +1,7 @@
 """Emission of one scheduled loop nest: affine loops outside, a register tile of `vector` ops inside."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -18,38 +18,50 @@ from stepwell.passes.linalg_to_affine.loops import LoopNest, Loops
 from stepwell.passes.linalg_to_affine.operands import load_along, store_across
 from stepwell.passes.linalg_to_affine.position import Offsets, Position
 from stepwell.passes.linalg_to_affine.strategies import choose
-from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
-from stepwell.passes.linalg_to_affine.strategies.registry import Decline
 from stepwell.passes.linalg_to_affine.stretches import copy_stretch, is_stretch
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 from stepwell.passes.linalg_to_affine.values import index_value
 
 
-def emit_nest(context: NestContext, decline: Decline) -> TileStrategy:
-    """Emit a nest at the current insertion point. A product of rows that only the run counts gets code of its own for few of them.
+@dataclass
+class TileReport:
+    """Which strategies compute the register tiles of a nest, and why others do not: each name and each reason once, of however many tiles."""
 
-    Returns the strategy of its register tiles. `decline` hears why others do not compute it, or some of its tiles.
-    """
-    emitter, at = NestEmitter(context, decline), Position.outside(context)
+    used: dict[str, None] = field(default_factory=dict)
+    declined: dict[tuple[str, NoMatch], None] = field(default_factory=dict)
+
+    def use(self, by: str) -> None:
+        """Note that a strategy computes a tile."""
+        self.used.setdefault(by)
+
+    def decline(self, by: str, why: NoMatch) -> None:
+        """Note why a strategy does not compute the nest, or a tile of it."""
+        self.declined.setdefault((by, why))
+
+
+def emit_nest(context: NestContext) -> TileReport:
+    """Emit a nest at the current insertion point. A product of rows that only the run counts gets code of its own for few of them."""
+    report = TileReport()
+    emitter, at = NestEmitter(context, report), Position.outside(context)
     few = few_rows(context)
     if few is None:
         emitter.emit(at)
-        return emitter.strategy
+        return report
     blocks = switch(at.value(at.extents[few.dim]), list(few.at_once), lambda: emitter.emit(at))
     for count, block in zip(few.at_once, blocks, strict=True):
         version = few.version(context, count)
         with ir.InsertionPoint(block):
-            NestEmitter(version, decline).emit(Position.outside(version, {few.dim: count}))
+            NestEmitter(version, report).emit(Position.outside(version, {few.dim: count}))
             scf.YieldOp([])
-    return emitter.strategy
+    return report
 
 
 class NestEmitter(LoopNest):
     """Emits the loops of a stage (see `NestContext`): tiles by the strategy that fits, epilogues and stores behind them."""
 
-    def __init__(self, context: NestContext, decline: Decline) -> None:
+    def __init__(self, context: NestContext, report: TileReport) -> None:
         super().__init__(context)
-        self.decline, self.strategy = decline, choose(context, decline)
+        self.report, self.strategy = report, choose(context, report.decline)
 
     def _serial(self, at: Position, loops: Loops, counts: Offsets, width: int) -> None:
         if is_stretch(at):
@@ -79,10 +91,11 @@ class NestEmitter(LoopNest):
         """What the strategy makes of a tile, or the first one behind it that does not decline."""
         strategy = self.strategy
         while isinstance(found := strategy.compute(tile), NoMatch):
-            self.decline(strategy.name, found)
+            self.report.decline(strategy.name, found)
             if strategy.rest is strategy:
                 raise PassError(f"tile strategy '{strategy.name}' declines, and there is none behind it: {found.reason}{line_of(strategy.compute)}")
             strategy = strategy.rest
+        self.report.use(strategy.name)
         wanted = len(tile.points) * len(self.root.outputs)
         if len(found) != wanted:
             what = f"tile strategy '{strategy.name}' gave {len(found)} values for a tile of '{self.root.operation.name}'"

@@ -168,7 +168,7 @@ def test_there_is_an_example_of_each_thing_that_one_may_add() -> None:
     """By the name that each is made with. docs/architecture.md points to them."""
     made_with = (
         "GraphOp", "onnx_rule", "lowering", "pattern", "register_pass", "register_dialect", "layout_rule", "schedule", "intrinsic",
-        "register_target", "register_backend", "register_level",
+        "register_target", "register_backend", "register_level", "register_tile_strategy",
     )  # fmt: skip
     texts = [example.read_text() for example in EXAMPLES]
     assert [name for name in made_with if not any(f"@{name}" in text or f"{name}(" in text or f"({name}," in text for text in texts)] == []
@@ -290,6 +290,58 @@ def test_a_level_and_a_backend_in_one_file(tmp_path: Path) -> None:
     (contract,) = said[len(expected) :]
     assert contract.startswith("[] kernel @")
     assert "'algebra.einsum' of product is left at level bare" in contract
+
+
+OWN_TILE = """
+import sys
+import numpy as np, onnx, stepwell
+from stepwell.analysis.explain import Explanation
+from stepwell.plugin_files import load_file
+
+model, how = onnx.load(sys.argv[2]), dict(target="x86-64-v3")
+random = np.random.default_rng(12)
+# Terms that all but cancel out: in any order, a plain sum is as wrong as its partial sums are rounded.
+x = random.standard_normal((1999, 21)).astype(np.float32)
+x = np.concatenate([x, random.uniform(0.001, 0.002, x.shape).astype(np.float32) - x])
+y = random.standard_normal((21, 1999)).astype(np.float32)
+feed = {"x": x, "y": y}
+before = stepwell.compile(model, threads=1, **how).run(feed)
+code = stepwell.lower(model, "affine", **how).text()
+load_file(sys.argv[1])
+told = Explanation()
+after = stepwell.compile(model, threads=1, **how).run(feed)
+lowered = stepwell.lower(model, "affine", instrumentation=told, **how)
+exact = {"columns": x.astype(np.float64).sum(0), "rows": x.astype(np.float64).sum(1), "product": y.astype(np.float64) @ x[:1999]}
+for name, want in exact.items():
+    wrong = [float(np.abs(out[name] - want).max() / np.abs(want).max()) for out in (before, after)]
+    print(name, *(error < 2e-7 for error in wrong), np.array_equal(before[name], after[name]))
+infinite = dict(feed, x=np.where(np.arange(21) == 3, np.float32(np.inf), x))
+print(*np.isinf(stepwell.compile(model, threads=1, **how).run(infinite)["columns"][2:5]))
+print(code.count("arith.subf"), "arith.subf" in lowered.text(), "iter_args(" in lowered.text())
+for decision in told.decisions:
+    if decision.run == "lower-to-affine" and decision.op == "linalg.generic":
+        print(decision.by, decision.done, decision.what)
+"""
+
+
+def test_a_tile_strategy_in_one_file(tmp_path: Path) -> None:
+    """Sums that carry their errors are exact where plain ones are not; where vectors lie along the sum, the strategy declines and nothing changes."""
+    value, axes = helper.make_tensor_value_info, [numpy_helper.from_array(np.array([n]), f"axis{n}") for n in (0, 1)]
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axis0"], ["columns"], name="columns", keepdims=0),
+        helper.make_node("ReduceSum", ["x", "axis1"], ["rows"], name="rows", keepdims=0),
+        helper.make_node("Slice", ["x", "low", "high"], ["half"], name="half"),
+        helper.make_node("MatMul", ["y", "half"], ["product"], name="product"),
+    ]
+    axes += [numpy_helper.from_array(np.array([n]), name) for name, n in (("low", 0), ("high", 1999))]
+    inputs = [value(name, TensorProto.FLOAT, shape) for name, shape in (("x", [3998, 21]), ("y", [21, 1999]))]
+    outputs = [value(name, TensorProto.FLOAT, None) for name in ("columns", "rows", "product")]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, axes)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "sums.onnx")
+    said = child(OWN_TILE, str(PLUGINS / "own_tile.py"), tmp_path / "sums.onnx").splitlines()
+    assert said[:5] == ["columns False True False", "rows True True True", "product False True False", "False True False", "0 True True"]
+    declined = "compensated-sums False vectors lie along a summed dimension, and their lanes are added up without their errors"
+    assert {*said[5:]} == {"compensated-sums True computes register tiles", declined, "sums-in-lanes True computes register tiles"}
 
 
 BETWEEN = """

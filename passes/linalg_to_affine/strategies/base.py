@@ -1,7 +1,6 @@
 """What computes the values of register tiles: the interface of a strategy, and the summed loops inside of a tile."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.passes.framework.decisions import NoMatch
@@ -12,6 +11,9 @@ from stepwell.passes.linalg_to_affine.prefetches import prefetch_lines
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 from stepwell.passes.schedule.segments import Segment
 
+CONSTANT = "the elements of a constant are written into the code instead of being loaded for an intrinsic"
+"""Why no intrinsic computes a contraction whose schedule names one."""
+
 
 class TileStrategy(ABC):
     """How the root of a nest is computed in its register tiles, from the accumulators' first values to their last ones.
@@ -20,8 +22,8 @@ class TileStrategy(ABC):
     nothing about the tile at hand, which each method is given. By default a tile is `begin`, the summed loops around `step`, and `finish`.
     """
 
-    name: ClassVar[str]
-    """See `register_tile_strategy`."""
+    name: str
+    """The name that it is registered by (see `register_tile_strategy`)."""
     rest: "TileStrategy"
     """The next strategy that fits the nest: it computes the tiles that this one declines, and what `cut` leaves to it."""
 
@@ -30,8 +32,8 @@ class TileStrategy(ABC):
 
     @classmethod
     @abstractmethod
-    def fits(cls, context: NestContext) -> "TileStrategy | NoMatch":
-        """The strategy for a nest, or why it does not fit."""
+    def fits(cls, context: NestContext) -> "TileStrategy | NoMatch | None":
+        """The strategy for a nest; why it does not fit, or None where it is for nests of another kind and there is nothing to say."""
 
     def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
         """The values of a tile in front of the epilogues: for each point one for each output, with as many lanes as `tile.lanes`.

@@ -4,7 +4,7 @@ from itertools import product
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.linalg.accesses import FEW_NUMBERS, Access
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Offsets
 from stepwell.passes.linalg_to_affine.prefetches import prefetch
@@ -26,10 +26,12 @@ class ConstantMatrices(TileStrategy):
         self.matrix, self.other, self.initial = matrix, other, initial
 
     @classmethod
-    def fits(cls, context: NestContext) -> "ConstantMatrices | NoMatch":
+    def fits(cls, context: NestContext) -> "ConstantMatrices | NoMatch | None":
         root, known, initial = context.root, context.known, context.initial
-        if len(known) != 1:
-            return NoMatch(f"{len(known)} of its inputs are constants of at most {FEW_NUMBERS} numbers, expected 1")
+        if not known:
+            return None
+        if len(known) > 1:
+            return NoMatch(f"its inputs {list(known)} are all constants, expected one that is")
         if not root.adds_products:
             return NoMatch("its body does more than to add the product of two inputs")
         if context.lanes_reduce or not context.written_out.issuperset(root.reduction_dims):

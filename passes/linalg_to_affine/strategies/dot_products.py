@@ -12,7 +12,7 @@ from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Offsets
 from stepwell.passes.linalg_to_affine.prefetches import prefetch
 from stepwell.passes.linalg_to_affine.scalar_body import emit_value
-from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
+from stepwell.passes.linalg_to_affine.strategies.base import CONSTANT, TileStrategy
 from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_strategy
 from stepwell.passes.linalg_to_affine.strategies.sums_in_lanes import SumsInLanes
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
@@ -30,13 +30,13 @@ class DotProducts(TileStrategy):
         self.use = use
 
     @classmethod
-    def fits(cls, context: NestContext) -> TileStrategy | NoMatch:
-        use = context.use
-        if use is None:
-            return NoMatch("its numbers are written into the code" if context.intrinsic is not None else "its schedule names no intrinsic")
-        if use.intrinsic.tile is not None:
-            return NoMatch(f"'{use.intrinsic.name}' works on registers of two dimensions")
-        return DotProductsInLanes(context, use) if context.lanes_reduce else cls(context, use)
+    def fits(cls, context: NestContext) -> TileStrategy | NoMatch | None:
+        named = context.intrinsic
+        if named is None or named.intrinsic.tile is not None:
+            return None
+        if context.use is None:
+            return NoMatch(CONSTANT)
+        return DotProductsInLanes(context, named) if context.lanes_reduce else cls(context, named)
 
     def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
         lanes = self.use.intrinsic.lanes

@@ -24,8 +24,8 @@ class PlainTiles(TileStrategy):
     """Each round emits the body at each point. Where the op says so, a few rounds at a time are added up on their own."""
 
     @classmethod
-    def fits(cls, context: NestContext) -> "PlainTiles | NoMatch":
-        return NoMatch("vectors lie along a summed dimension") if context.lanes_reduce else cls(context)
+    def fits(cls, context: NestContext) -> "TileStrategy | NoMatch | None":
+        return None if context.lanes_reduce else cls(context)
 
     def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
         return self.finish(tile, self._summed_in_parts(tile, self.begin(tile)))

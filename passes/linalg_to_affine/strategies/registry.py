@@ -11,7 +11,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
 
-ORDER = ("constant-matrices", "matrix-registers", "dot-products", "sums-in-lanes", "transposed", "plain")
+ORDER = ("constant-matrices", "tile-registers", "dot-products", "sums-in-lanes", "transposed", "plain")
 """The built-in strategies in the order in which they are asked. Those of plugins are asked before, the last one that was registered first."""
 S = TypeVar("S", bound=type[TileStrategy])
 Decline = Callable[[str, NoMatch], None]
@@ -50,7 +50,7 @@ def tile_strategies(kind: str) -> list[type[TileStrategy]]:
 
 
 def choose(context: NestContext, decline: Decline) -> TileStrategy:
-    """The first strategy that fits a nest, with those behind it that fit as its `rest`. Says why those before it do not.
+    """The first strategy that fits a nest, with those behind it that fit as its `rest`. Notes why those before it do not.
 
     Raises PassError if none fits, or if one answers with something else.
     """
@@ -58,10 +58,11 @@ def choose(context: NestContext, decline: Decline) -> TileStrategy:
     for cls in tile_strategies(context.root.kind):
         answer = cls.fits(context)
         if isinstance(answer, TileStrategy):
+            answer.name = cls.name  # it may be of another class
             found.append(answer)
-        elif not isinstance(answer, NoMatch):
-            raise PassError(f"tile strategy '{cls.name}': fits must give a TileStrategy or a NoMatch, got {shown(answer)}{line_of(cls.fits)}")
-        elif not found:
+        elif answer is not None and not isinstance(answer, NoMatch):
+            raise PassError(f"tile strategy '{cls.name}': fits must give a TileStrategy, NoMatch or None, got {shown(answer)}{line_of(cls.fits)}")
+        elif answer is not None and not found:
             decline(cls.name, answer)
     if not found:
         raise PassError(f"no tile strategy fits '{context.root.operation.name}' at {context.root.operation.location}")

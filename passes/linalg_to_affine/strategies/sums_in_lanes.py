@@ -21,8 +21,8 @@ class SumsInLanes(PlainTiles):
     """Lanes start neutral and are folded together at the end; what is left over of the vectors goes one by one."""
 
     @classmethod
-    def fits(cls, context: NestContext) -> "SumsInLanes | NoMatch":
-        return cls(context) if context.lanes_reduce else NoMatch("vectors lie along no summed dimension")
+    def fits(cls, context: NestContext) -> "SumsInLanes | None":
+        return cls(context) if context.lanes_reduce else None
 
     @property
     def combiner(self) -> str:

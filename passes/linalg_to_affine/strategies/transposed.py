@@ -24,12 +24,15 @@ class TransposedTiles(PlainTiles):
         self.turned = turned
 
     @classmethod
-    def fits(cls, context: NestContext) -> "TransposedTiles | NoMatch":
-        if context.lanes_reduce:
-            return NoMatch("vectors lie along a summed dimension")
-        inputs = [(n, a) for n, a in enumerate(context.root.inputs) if a.used and n not in context.known]
-        turned = {n: dim for n, access in inputs if (dim := turned_dim(access, context.nest)) is not None}
-        return cls(context, turned) if turned else NoMatch("no input lies along another dimension of the tile than its vectors do")
+    def fits(cls, context: NestContext) -> "TransposedTiles | NoMatch | None":
+        vector = context.nest.vector
+        if vector < 0 or context.lanes_reduce:
+            return None
+        gathered = {n: a for n, a in enumerate(context.root.inputs) if a.used and a.is_shaped and n not in context.known and a.is_gathered(vector)}
+        turned = {n: dim for n, access in gathered.items() if (dim := turned_dim(access, context.nest)) is not None}
+        if turned or not gathered:
+            return cls(context, turned) if turned else None
+        return NoMatch(f"inputs {list(gathered)} are gathered, and the tile has one iteration of each dimension along which they lie in memory")
 
     def loaded(self, tile: RegisterTile) -> Loaded:
         found: Loaded = {}

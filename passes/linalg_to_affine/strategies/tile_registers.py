@@ -1,4 +1,4 @@
-"""Register tiles of registers of two dimensions: which rows and columns each holds, its operands, and the vectors that it leaves."""
+"""Register tiles in tile registers, which have two dimensions: which rows and columns each holds, its operands, and the vectors that it leaves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Offsets
-from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
+from stepwell.passes.linalg_to_affine.strategies.base import CONSTANT, TileStrategy
 from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_strategy
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 from stepwell.passes.linalg_to_affine.values import combine, index_value, is_zero
@@ -17,10 +17,10 @@ from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.segments import Segment
 
 
-@register_tile_strategy("matrix-registers", kinds=("contraction",))
-class MatrixRegisters(TileStrategy):
-    """Sums in registers of two dimensions, from zero on: those of the same rows side by side, rows after rows. What the sums begin with is added
-    when they come to vectors, by way of memory."""
+@register_tile_strategy("tile-registers", kinds=("contraction",))
+class TileRegisters(TileStrategy):
+    """Sums in tile registers, from zero on: those of the same rows side by side, rows after rows. What the sums begin with is added when they come
+    to vectors, by way of memory."""
 
     def __init__(self, context: NestContext, use: Use, registers: Tile) -> None:
         super().__init__(context)
@@ -28,15 +28,15 @@ class MatrixRegisters(TileStrategy):
         self.element = context.root.outputs[0].element_type
 
     @classmethod
-    def fits(cls, context: NestContext) -> "MatrixRegisters | NoMatch":
-        use = context.use
-        if use is None:
-            return NoMatch("its numbers are written into the code" if context.intrinsic is not None else "its schedule names no intrinsic")
-        if use.intrinsic.tile is None:
-            return NoMatch(f"'{use.intrinsic.name}' works on vectors")
+    def fits(cls, context: NestContext) -> "TileRegisters | NoMatch | None":
+        named = context.intrinsic
+        if named is None or named.intrinsic.tile is None:
+            return None
+        if context.use is None:
+            return NoMatch(CONSTANT)
         if context.lanes_reduce:
             return NoMatch("vectors lie along a summed dimension")
-        return cls(context, use, use.intrinsic.tile)
+        return cls(context, named, named.intrinsic.tile)
 
     def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
         lanes = self.use.intrinsic.lanes
