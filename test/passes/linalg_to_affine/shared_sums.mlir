@@ -70,3 +70,33 @@ func.func private @pair_of_columns(%x: memref<3x8xf32>, %o: memref<3x8xf32>) {
   }
   return
 }
+
+// Each column is asked for a round of the fused loop ahead, once, and only where it is multiplied by more than zeros: the second is not.
+
+memref.global "private" constant @c_t : memref<2x3xf32> = dense<[[1.0, 0.0, 2.0], [1.0, 0.0, -2.0]]> {alignment = 64 : i64}
+
+// CHECK-LABEL: func.func private @in_a_fused_loop
+// CHECK: affine.for %[[R:.*]] = 0 to 7
+// CHECK: affine.prefetch %arg0[%[[R]] + 1, 0, 0]
+// CHECK: affine.vector_load %arg0[%[[R]], 0, 0]
+// CHECK-NEXT: affine.prefetch %arg0[%[[R]] + 1, 2, 0]
+// CHECK-NEXT: affine.vector_load %arg0[%[[R]], 2, 0]
+// CHECK-NOT: affine.prefetch
+// CHECK: return
+func.func private @in_a_fused_loop(%x: memref<7x3x8xf32>, %o: memref<7x2x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c = memref.get_global @c_t : memref<2x3xf32>
+  linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0, 1, 2>, parallel = 0 : i64, unroll = array<i64: 1, 1, 1>, vector = 2 : i64, width = 8 : i64}>,
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<7x2x8xf32>)
+  linalg.generic {indexing_maps = [affine_map<(r, i, j, k) -> (i, k)>, affine_map<(r, i, j, k) -> (r, k, j)>, affine_map<(r, i, j, k) -> (r, i, j)>],
+    iterator_types = ["parallel", "parallel", "parallel", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1, 2>, parallel = 0 : i64, unroll = array<i64: 1, 2, 1, 1>, vector = 2 : i64, width = 8 : i64}>,
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 1 : i64, prefetch = 1 : i64}]>}
+    ins(%c, %x : memref<2x3xf32>, memref<7x3x8xf32>) outs(%o : memref<7x2x8xf32>) {
+  ^bb0(%i: f32, %j: f32, %out: f32):
+    %p = arith.mulf %i, %j fastmath<contract> : f32
+    %s = arith.addf %out, %p fastmath<contract> : f32
+    linalg.yield %s : f32
+  }
+  return
+}
