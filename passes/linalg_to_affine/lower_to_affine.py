@@ -36,7 +36,8 @@ from stepwell.passes.schedule.segments import Segment
 class LowerToAffine(Pass):
     """Lower scheduled linalg ops on memrefs to affine loops with vector ops, one nest for a fill, its reduction and their epilogues.
 
-    Works for any body and indexing maps; how an op is computed is said by its attributes `sched.nest` and `sched.fused` alone.
+    Works for any body and indexing maps; how an op is computed is said by its attributes `sched.nest` and `sched.fused` alone. What is computed in a
+    register tile is up to the first tile strategy that fits (docs/schedules.md); `--explain` says which.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
