@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         vector,
     )
     from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-    from stepwell.dialects.core.sizes import holds, product
+    from stepwell.dialects.core.sizes import Dim, holds, product
     from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, TensorType, to_numpy, type_of
     from stepwell.dialects.core.weights import WeightTable
     from stepwell.dialects.graph.base import (
@@ -63,8 +63,22 @@ if TYPE_CHECKING:
         broadcast,
     )
     from stepwell.dialects.graph.builder import GraphBuilder
-    from stepwell.dialects.graph.inference import expect_at_least, expect_axes, expect_axis, expect_dtype, expect_rank, expect_same_dtype
+    from stepwell.dialects.graph.inference import expect_at_least, expect_axes, expect_axis, expect_dim, expect_dtype, expect_rank, expect_same_dtype
     from stepwell.dialects.graph.numerics import widened
+    from stepwell.dialects.graph.products import SumOfProducts
+    from stepwell.dialects.graph.traits import (
+        ChoosesData,
+        ComputesRows,
+        Converts,
+        Convolves,
+        Exact,
+        JoinsData,
+        KeepsAll,
+        KeepsEach,
+        Pools,
+        Speculatable,
+        SumsProducts,
+    )
     from stepwell.dialects.interpreter import Interpreter, meaning, signless
     from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
     from stepwell.dialects.support.errors import (
@@ -93,6 +107,7 @@ if TYPE_CHECKING:
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, pattern
     from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
     from stepwell.passes.graph.matching import has_one_use, new_weight, producer, stored
+    from stepwell.passes.graph_to_linalg.contraction import contract
     from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
     from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
     from stepwell.passes.graph_to_linalg.reduction import reduce
@@ -117,9 +132,13 @@ _LAZY = {
         "Elementwise Fusion GraphOp IndexOperand InferredTypes KeepsChannels KeepsFinite MovesData Operand OptionalOperand Pure Region Result "
         "Trait VariadicOperand VariadicResult broadcast"
     ),
+    "stepwell.dialects.graph.traits": (
+        "ChoosesData ComputesRows Converts Convolves Exact JoinsData KeepsAll KeepsEach Pools Speculatable SumsProducts"
+    ),
+    "stepwell.dialects.graph.products": "SumOfProducts",
     "stepwell.dialects.core.types": "BOOL FLOATS INTEGERS NUMERIC TensorType to_numpy type_of",
-    "stepwell.dialects.graph.inference": "expect_at_least expect_axes expect_axis expect_dtype expect_rank expect_same_dtype",
-    "stepwell.dialects.core.sizes": "holds product",
+    "stepwell.dialects.graph.inference": "expect_at_least expect_axes expect_axis expect_dim expect_dtype expect_rank expect_same_dtype",
+    "stepwell.dialects.core.sizes": "Dim holds product",
     "stepwell.dialects.graph.numerics": "widened",
     "stepwell.dialects.graph.builder": "GraphBuilder",
     # Dialects, and MLIR itself
@@ -131,6 +150,7 @@ _LAZY = {
     "stepwell.importer.builder": "ImportBuilder Value",
     "stepwell.importer.registry": "onnx_rule",
     # Lowering
+    "stepwell.passes.graph_to_linalg.contraction": "contract",
     "stepwell.passes.graph_to_linalg.linalg_builder": "LinalgBuilder dims",
     "stepwell.passes.graph_to_linalg.lowerings": "Operands lowering",
     "stepwell.passes.graph_to_linalg.reduction": "reduce",
@@ -207,13 +227,19 @@ __all__ = [
     "Caches",
     "Candidate",
     "Capabilities",
+    "ChoosesData",
     "Code",
     "CodegenError",
+    "ComputesRows",
+    "Converts",
+    "Convolves",
     "CostModel",
     "Costs",
     "Dialect",
+    "Dim",
     "ElementTypeError",
     "Elementwise",
+    "Exact",
     "Executable",
     "Family",
     "Floats",
@@ -226,7 +252,10 @@ __all__ = [
     "InferredTypes",
     "InputError",
     "Interpreter",
+    "JoinsData",
+    "KeepsAll",
     "KeepsChannels",
+    "KeepsEach",
     "KeepsFinite",
     "KernelInfo",
     "LLVMOnCPU",
@@ -253,6 +282,7 @@ __all__ = [
     "Pipeline",
     "Pipes",
     "PlainTiles",
+    "Pools",
     "Pure",
     "Region",
     "RegisterTile",
@@ -261,8 +291,11 @@ __all__ = [
     "Scalars",
     "ScheduleInfo",
     "Site",
+    "Speculatable",
     "StepwellError",
     "Structured",
+    "SumOfProducts",
+    "SumsProducts",
     "Target",
     "TensorType",
     "TileStrategy",
@@ -277,6 +310,7 @@ __all__ = [
     "affine",
     "arith",
     "broadcast",
+    "contract",
     "depends_on",
     "describe",
     "dims",
@@ -284,6 +318,7 @@ __all__ = [
     "expect_at_least",
     "expect_axes",
     "expect_axis",
+    "expect_dim",
     "expect_dtype",
     "expect_rank",
     "expect_same_dtype",

@@ -11,6 +11,9 @@ HALVES = ("f16", "bf16")
 SIGNED = ("i8", "i16", "i32", "i64")
 UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
 INTEGERS = SIGNED + UNSIGNED
+BYTES = ("i8", "ui8")
+NARROW = (*BYTES, "i16", "ui16")
+"""Integers that floats are quantised to, and that products read and sum in i32; smallest first."""
 NUMERIC = FLOATS + INTEGERS
 BOOL = "i1"
 COMPACT = ("f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN", "i4", "ui4", "i2", "ui2")

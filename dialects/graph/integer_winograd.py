@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
@@ -20,7 +21,7 @@ from stepwell.dialects.support.errors import InferenceError
 INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
 """Where the polynomials of F(m, 3) are evaluated, beside infinity: the smallest whole numbers. Data of F(6, 3) would leave 16 bits."""
 MOST = 15  # what a row of G adds up to at most: the square of that times 128, the largest weight, still fits 16 bits
-NARROW = ("i8", "ui8", "i16")  # what is transformed
+TRANSFORMED = (*BYTES, "i16")  # what is transformed
 SUMS = 32  # bits of sums
 
 
@@ -113,8 +114,8 @@ class IntegerWinogradConvOp(GraphOp, name="integer_winograd_conv", traits=[Pure,
 
     @staticmethod
     def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
-        expect_dtype("x", x, NARROW)
-        expect_dtype("u", u, ("i16",) if transformed else NARROW)
+        expect_dtype("x", x, TRANSFORMED)
+        expect_dtype("u", u, ("i16",) if transformed else TRANSFORMED)
         shape = result_shape(x, u, INTEGER_POINTS, 7, tile=tile, group=group, transformed=transformed)
         lanes, depth = u.shape[4], u.shape[6]
         if lanes is not None and depth is not None and x.shape[4] is not None and lanes * depth != x.shape[4]:

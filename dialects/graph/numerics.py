@@ -7,21 +7,22 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from stepwell.dialects.core.dtypes import HALVES, to_numpy
 from stepwell.dialects.core.index_checks import out_of_range
 from stepwell.dialects.support.errors import IndexRangeError
 
 Array = np.ndarray
-_NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+_HALVES = tuple(map(to_numpy, HALVES))
 
 
 def is_floating(dtype: np.dtype) -> bool:
     """Whether a numpy dtype is a float, bfloat16 included (whose `kind` does not say so)."""
-    return dtype.kind == "f" or dtype in _NARROW
+    return dtype.kind == "f" or dtype in _HALVES
 
 
 def wide(x: Array) -> Array:
     """`x` in the type it is computed in: f32 for f16 and bf16, else its own."""
-    return x.astype(np.float32) if x.dtype in _NARROW else x
+    return x.astype(np.float32) if x.dtype in _HALVES else x
 
 
 def summing(x: Array) -> Array:
@@ -31,7 +32,7 @@ def summing(x: Array) -> Array:
 
 def narrow(x: Array, dtype: np.dtype) -> Array:
     """`x` rounded once to `dtype`."""
-    if dtype == _NARROW[1] and x.dtype == np.float64:
+    if dtype == _HALVES[1] and x.dtype == np.float64:
         # ml_dtypes goes through f32, which would round twice; rounding to odd first makes the second rounding the only one.
         with np.errstate(over="ignore", invalid="ignore"):
             single = x.astype(np.float32)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES, NARROW
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast, compatible
 from stepwell.dialects.graph.inference import expect_dtype, expect_same_dtype
@@ -9,10 +10,6 @@ from stepwell.dialects.graph.logic import saturated
 from stepwell.dialects.graph.traits import Converts, Exact
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.support.errors import InferenceError
-
-STORED = ("i8", "ui8", "i16", "ui16")
-"""The integers that floats are quantised to."""
-BYTES = ("i8", "ui8")
 
 
 class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinite, Exact]):
@@ -31,7 +28,7 @@ class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinit
     def infer(x: TensorType, scale: TensorType, zero_point: TensorType) -> InferredTypes:
         expect_dtype("x", x, ("f32",))
         expect_same_dtype(x=x, scale=scale)
-        expect_dtype("zero_point", zero_point, STORED)
+        expect_dtype("zero_point", zero_point, NARROW)
         return _fitting(x, scale=scale, zero_point=zero_point).with_dtype(zero_point.dtype)
 
     @staticmethod
@@ -57,7 +54,7 @@ class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsF
 
     @staticmethod
     def infer(x: TensorType, scale: TensorType, zero_point: TensorType) -> InferredTypes:
-        expect_dtype("x", x, (*STORED, "i32"))
+        expect_dtype("x", x, (*NARROW, "i32"))
         expect_same_dtype(x=x, zero_point=zero_point)
         expect_dtype("scale", scale, ("f32",))
         return _fitting(x, scale=scale, zero_point=zero_point).with_dtype(scale.dtype)

@@ -21,8 +21,7 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.control_memory import control_memory
 from stepwell.passes.bufferize.late_sizes import BINDS, LateSizes, Waits, late_sizes
 from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack, slots
-
-VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
+from stepwell.passes.linalg.views import WHOLE_TENSOR_VIEWS
 
 
 @dataclass(eq=False)
@@ -145,7 +144,7 @@ def assign(
     for op in ops:
         if op.name == "tensor.empty":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
-        elif op.name in VIEWS:
+        elif op.name in WHOLE_TENSOR_VIEWS:
             plan.values[op.results[0]] = plan.values[op.operands[0]]
         elif op.name == "bufferization.to_tensor":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), "weights", offset=_weight_offset(op))

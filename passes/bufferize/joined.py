@@ -10,8 +10,9 @@ from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, evaluated_if_known, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
-from stepwell.passes.bufferize.buffers import VIEWS, Assignment, Buffer, callee
+from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
 from stepwell.passes.bufferize.packing import Lifetime, pack, slots
+from stepwell.passes.linalg.views import WHOLE_TENSOR_VIEWS
 
 
 def join(
@@ -54,7 +55,7 @@ class _Joiner:
 
     def _written(self, buffer: Buffer, op: ir.Operation) -> None:
         root, _ = buffer.root()
-        if root in self.writes and op.name not in ("tensor.empty", *VIEWS):
+        if root in self.writes and op.name not in ("tensor.empty", *WHOLE_TENSOR_VIEWS):
             self.writes[root].add(self.position[op])
 
     def _size(self, size: int | Size) -> int | Size:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.passes.graph.integer_products import BYTES, widened
+from stepwell.passes.graph.integer_products import widened
 from stepwell.passes.graph.matching import producer, stored
 
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES, NARROW
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
@@ -20,9 +21,6 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.matching import erase_unused, producer
 from stepwell.passes.graph.ranges import ranges
 
-NARROW = ("i8", "ui8", "i16", "ui16")
-"""The element types that products may read, smallest first."""
-BYTES = ("ui8", "i8")
 WIDE = "i32"  # what products of bytes are summed in
 HALF, SINGLE = "bf16", "f32"  # floats that products may read, and what they are summed in
 
@@ -166,7 +164,7 @@ def read_as(weights: str, target: Target | None) -> tuple[str, int]:
 
     That is what the target's fastest intrinsic for `weights`, a narrow type, reads: bytes of either sign, or 16 bits.
     """
-    best = max(BYTES, key=lambda dtype: rate(kind_of(dtype), kind_of(weights), target))
+    best = max(BYTES, key=lambda dtype: (rate(kind_of(dtype), kind_of(weights), target), is_unsigned(dtype)))
     shift = -128 if best == "i8" else 0
     chosen = fastest(kind_of(best), kind_of(weights), target)
     order = None if chosen is None else chosen.takes(kind_of(best), kind_of(weights))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import ClassVar
 
+from stepwell.dialects.core.dtypes import NARROW
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import to_numpy, type_of
@@ -17,7 +18,6 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.graph.integer_products import (
     HALF,
-    NARROW,
     IntegerProductPass,
     ProductRewriting,
     fastest,

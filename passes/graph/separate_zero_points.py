@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
@@ -14,7 +15,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.centred import centred, known_numbers
-from stepwell.passes.graph.integer_products import BYTES, WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest, sum_of_products
+from stepwell.passes.graph.integer_products import WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest, sum_of_products
 from stepwell.passes.graph.matching import new_weight, producer, with_operands
 
 HALF = 128

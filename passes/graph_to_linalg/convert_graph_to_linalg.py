@@ -10,9 +10,9 @@ from stepwell.passes.framework.rewriting import convert, functions
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.plain_types import make_plain
+from stepwell.passes.linalg.views import TENSOR_VIEWS, origin
 
 UPSTREAM = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization")
-VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tensor.extract_slice")
 
 
 @register_pass("convert-graph-to-linalg", level="graph-opt")
@@ -42,9 +42,7 @@ def copy_borrowed_result(function: ir.OpView, state: PassState) -> None:
     block = function.regions[0].blocks[0]
     last = block.operations[len(block.operations) - 1].operation
     for number, value in enumerate(last.operands):
-        origin = defining_op(value)
-        while origin is not None and origin.name in VIEWS:
-            origin = defining_op(origin.operands[0])
-        if origin is None or origin.name == "arith.constant":
+        made = defining_op(origin(value, TENSOR_VIEWS))
+        if made is None or made.name == "arith.constant":
             with ir.InsertionPoint(last), last.location:
                 last.operands[number] = LinalgBuilder(state).copy(value)

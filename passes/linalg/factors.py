@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stepwell.dialects.core.mlir import defining_op, ir, known_index
 
 WIDENS = ("arith.extsi", "arith.extui", "arith.extf")
-PRODUCTS = (["arith.muli", "arith.addi", "linalg.yield"], ["arith.mulf", "arith.addf", "linalg.yield"])
+MULTIPLY_ADDS = (["arith.muli", "arith.addi", "linalg.yield"], ["arith.mulf", "arith.addf", "linalg.yield"])
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def product_factors(body: ir.Block, stays: Callable[[int, int], bool]) -> list[F
     alike.
     """
     operations = [o.operation for o in body.operations]
-    if [o.name for o in operations[-3:]] not in PRODUCTS:
+    if [o.name for o in operations[-3:]] not in MULTIPLY_ADDS:
         return None
     found = []
     for operand in operations[-3].operands:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, use_count, users
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import STRUCTURED, Structured, Walk, walk
+from stepwell.passes.linalg.views import RESHAPES
 
 OWN = ("memref.alloc", "memref.view")  # what makes a buffer that is a kernel's own
-SAME = ("memref.collapse_shape", "memref.expand_shape")  # what gives a buffer another shape
 
 
 @dataclass(eq=False)
@@ -139,7 +139,7 @@ def _retypes(stage: Stage, op: Structured) -> bool:
     while all(user in own or user.name == "memref.dealloc" for user in users(value)) and (made := defining_op(value)) is not None:
         if made.name in OWN:
             return True
-        if made.name not in SAME:
+        if made.name not in RESHAPES:
             return False
         own, value = [made], made.operands[0]
     return False
@@ -147,7 +147,7 @@ def _retypes(stage: Stage, op: Structured) -> bool:
 
 def buffer_of(value: ir.Value) -> ir.Value:
     """The buffer that a value is, whatever its shape."""
-    while (made := defining_op(value)) is not None and made.name in SAME:
+    while (made := defining_op(value)) is not None and made.name in RESHAPES:
         value = made.operands[0]
     return value
 

@@ -10,7 +10,8 @@ RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 SLICES = (*RESHAPES, "memref.subview", "memref.cast", "memref.reinterpret_cast")
 VIEWS = (*SLICES, "memref.view")
 TENSOR_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
-TENSOR_VIEWS = (*TENSOR_RESHAPES, "tensor.extract_slice", "tensor.cast")
+WHOLE_TENSOR_VIEWS = (*TENSOR_RESHAPES, "tensor.cast")
+TENSOR_VIEWS = (*WHOLE_TENSOR_VIEWS, "tensor.extract_slice")
 
 
 def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:

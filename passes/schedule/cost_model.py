@@ -26,6 +26,7 @@ from stepwell.dialects.target.costs import COMMON
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.factors import WIDENS
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
@@ -42,7 +43,6 @@ FOLD = 1.0
 SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
 EXPANDED = 16
 """Instructions that a function of the math dialect takes on a vector, on average (see docs/vector-math.md)."""
-WIDENING = ("arith.extsi", "arith.extui", "arith.extf")
 
 Steps = dict[int, int]  # iterations of each dimension in one step of a nest
 
@@ -391,5 +391,5 @@ def widenings(op: Structured) -> list[int]:
     if op.is_fill:
         return []
     arguments = list(op.body.arguments)[: len(op.inputs)]
-    operands = [o.operation.operands[0] for o in op.body.operations if o.operation.name in WIDENING]
+    operands = [o.operation.operands[0] for o in op.body.operations if o.operation.name in WIDENS]
     return [n for operand in operands for n, argument in enumerate(arguments) if operand == argument]

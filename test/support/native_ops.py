@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from guarded import bits, run
 from op_cases import case_of, legal_dtypes
-from op_closeness import ADDS_UP, Bound, bound, meaningful, problem
+from op_closeness import Bound, bound, may_overflow, meaningful, problem
 from op_random import Case, type_of_array
 from op_sweep import SIZES, Row, Sweep, pairwise
 
@@ -147,7 +147,7 @@ def instance(mnemonic: str, number: int, row: dict[str, Any], seed: int) -> Inst
     special = row["special"] and mnemonic not in FINITE_ONLY.get(row["way"], ())
     sizes = tuple(row[f"size{i}"] for i in range(4))
     own = Row(zlib.crc32(f"{mnemonic}.{number}.{seed}".encode()), row["dtype"], row["rank"], sizes, special)
-    drawn = Sweep(own, largest=mnemonic not in ADDS_UP)
+    drawn = Sweep(own, largest=not may_overflow(mnemonic))
     made = Instance(mnemonic, number, case_of(mnemonic, drawn), row["target"], row["way"], (), row["literal"])
     count = len(made.arrays)
     which = row["constants"]

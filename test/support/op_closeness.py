@@ -11,24 +11,21 @@ import numpy as np
 from op_random import type_of_array
 
 from stepwell.dialects.core.types import FLOATS, from_numpy
-from stepwell.dialects.graph import op_class, winograd
+from stepwell.dialects.graph import GraphOp, op_class, winograd
 from stepwell.dialects.graph.inference import no_arithmetic
+from stepwell.dialects.graph.traits import ChoosesData, Exact, JoinsData, MovesData, SumsProducts
 
-SUMS = (
-    "conv", "conv_transpose", "blocked_conv", "bordered_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum",
-    "avg_pool", "col2im",
-)  # fmt: skip
+SUMS = ("conv_transpose", "reduce_sum", "cumsum", "avg_pool", "col2im")
+"""Ops that add up, beside those that state it (`SumsProducts`)."""
+
 RECURRENT = ("gru", "lstm", "rnn", "quantized_lstm")
 ADDS_UP = (
     *SUMS, *RECURRENT, "winograd_conv", "versioned_winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
     "cumprod", "det", "resize", "interpolate", "roi_align",
 )  # fmt: skip
-"""Ops whose intermediate results may overflow in one order and not in another."""
-# What gives one of its operands' elements, or rounds once as IEEE 754 says.
-EXACT = (
-    "abs", "add", "cast", "ceil", "clamp", "div", "floor", "max_pool", "maximum", "minimum", "mod", "mul", "neg", "reciprocal", "reduce_max",
-    "reduce_min", "relu", "roi_max_pool", "round", "select", "sign", "sqrt", "sub",
-)  # fmt: skip
+"""Ops whose intermediate results may overflow in one order and not in another, beside those that state `SumsProducts`."""
+EXACT = ("ceil", "floor", "mod", "reciprocal", "roi_max_pool", "select", "sign", "sqrt")
+"""Ops that give one of their operands' elements, or round once as IEEE 754 says, beside those that state it (`Exact`, `MovesData` and others)."""
 KEEPS_SIGNS = ("abs", "neg", "select")
 COUNTED = {"non_zero_places": 1, "kept_boxes": 0}
 """Ops whose first result means something only as far along this axis as their second, a vector of one number, says."""
@@ -51,12 +48,28 @@ class Bound:
     signs: bool = False
 
 
+def sums(mnemonic: str) -> bool:
+    """Whether an op adds up, as it states itself or by `SUMS`."""
+    return mnemonic in SUMS or op_class(mnemonic).has_trait(SumsProducts)
+
+
+def may_overflow(mnemonic: str) -> bool:
+    """Whether intermediate results of an op may overflow in one order and not in another."""
+    return mnemonic in ADDS_UP or op_class(mnemonic).has_trait(SumsProducts)
+
+
+def is_exact(cls: type[GraphOp]) -> bool:
+    """Whether two computations of an op may not differ, as it states itself or by `EXACT`."""
+    states = any(map(cls.has_trait, (Exact, MovesData, JoinsData, ChoosesData)))
+    return states or cls.flops is no_arithmetic or cls.mnemonic() in EXACT
+
+
 def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], result: np.ndarray) -> Bound:
     """How far apart two computations of the op on these operands (by field) with this `result` may lie."""
     cls = op_class(mnemonic)
-    if cls.flops is no_arithmetic or mnemonic in EXACT:
+    if is_exact(cls):
         return Bound(0, 0, signs=cls.flops is no_arithmetic or mnemonic in KEEPS_SIGNS)
-    if mnemonic in SUMS:
+    if sums(mnemonic):
         return Bound(terms_of(mnemonic, operands, attributes, result), 1, magnitude(mnemonic, operands, attributes))
     if mnemonic == "packed_matmul_of_bits":  # what the zero points take off may be summed apart
         x, w, scale, zero = operands

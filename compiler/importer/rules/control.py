@@ -26,7 +26,7 @@ from stepwell.importer.tensors import onnx_tensor_type
 FEW_ROUNDS, FEW_NODES = 16, 1024
 """Up to how many rounds, or how many nodes in all of them, a loop of known length is written out. A thousand nodes compile in a few seconds, and save
 what a round takes to begin; a loop that is written out also computes sizes and indices of each round at compile time."""
-PRODUCTS, FEW_PRODUCTS = frozenset({"MatMul", "Gemm"}), 4
+MATRIX_PRODUCTS, FEW_PRODUCTS = frozenset({"MatMul", "Gemm"}), 4
 """Operators that multiply matrices, and up to how many rounds a loop of known length with one of them is written out."""
 _NOT_CARRIED = "the condition of a loop's body, and what it collects,"
 
@@ -138,7 +138,7 @@ def is_long(rounds: int, body: GraphProto) -> bool:
     (`use-recurrences`), or what it multiplies one product (`hoist-from-loops`).
     """
     nodes = list(nested_nodes(body.node))
-    if any(node.op_type in PRODUCTS for node in nodes):
+    if any(node.op_type in MATRIX_PRODUCTS for node in nodes):
         return rounds > FEW_PRODUCTS
     return rounds > FEW_ROUNDS and rounds * len(nodes) > FEW_NODES
 

@@ -6,9 +6,9 @@ added, as the operators' texts say. ONNX's evaluator adds the zero point first i
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import FLOATS, NARROW
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
-from stepwell.dialects.graph.quantization import STORED
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis, static_dim
 from stepwell.importer.registry import onnx_rule
@@ -16,8 +16,8 @@ from stepwell.importer.rules.compact import FORMATS, WIDTHS, clipped, compacted,
 from stepwell.importer.rules.slicing import reshaped_like
 from stepwell.importer.tensors import our_dtype
 
-QUANTISED = ("i8", "ui8", "i16", "ui16", *WIDTHS, *FORMATS)
-PRECISIONS = ("f16", "bf16", "f32", "f64", "i32")
+QUANTISED = (*NARROW, *WIDTHS, *FORMATS)
+PRECISIONS = (*FLOATS, "i32")
 
 
 @onnx_rule("QuantizeLinear", since=10)
@@ -88,7 +88,7 @@ def quantized(
     """
     scale, zero_point = number(b, scale), None if zero_point is None else number(b, zero_point)
     divided = "f32" if precision is None else precision if is_float(precision) else "f64"
-    if dtype in STORED and type_of(x).dtype == type_of(scale).dtype == divided == "f32":
+    if dtype in NARROW and type_of(x).dtype == type_of(scale).dtype == divided == "f32":
         return b.quantize(x, scale, zero_of(b, dtype) if zero_point is None else zero_point)
     quotient = b.div(b.convert(x, divided), b.convert(scale, divided))
     if dtype in FORMATS:

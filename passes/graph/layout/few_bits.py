@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import DequantizeOp, MatmulOp
-from stepwell.dialects.graph.quantization import BYTES
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.matching import derived_name, has_one_use, moves_by_place, producer, stored
 

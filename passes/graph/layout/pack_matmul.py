@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import NARROW
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
@@ -23,7 +24,7 @@ from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
-from stepwell.passes.graph.integer_products import NARROW, fastest, holds, kind_of, multiplies_narrow, read_as, widened
+from stepwell.passes.graph.integer_products import fastest, holds, kind_of, multiplies_narrow, read_as, widened
 from stepwell.passes.graph.layout.few_bits import Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 

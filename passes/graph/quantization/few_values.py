@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph import FakeQuantizeOp
-from stepwell.dialects.graph.quantization import BYTES
+from stepwell.dialects.graph import FakeQuantizeOp, constant_value
 from stepwell.dialects.graph.traits import Elementwise, Exact
 from stepwell.passes.graph.matching import states
-from stepwell.passes.graph.quantization.quantized import known
 
 OPS_BACK = 16
 """Ops on the way from bytes to a value, at most."""
@@ -36,7 +35,7 @@ def _values(value: ir.Value, weights: WeightTable, left: int) -> np.ndarray | No
         return numbers
     if op is None or not left or not states(op, Elementwise, Exact):
         return None
-    operands = [known(v, weights) for v in op.operands]
+    operands = [constant_value(v, weights) for v in op.operands]
     unknown = [n for n, array in enumerate(operands) if array is None]
     if len(unknown) not in (1, 2):
         return None
@@ -73,7 +72,7 @@ def _from_byte(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
         return _column(np.arange(256) + np.iinfo(to_numpy(kind.dtype)).min, kind.rank).astype(to_numpy(kind.dtype))
     if op is None or not isinstance(op.opview, FakeQuantizeOp):
         return None
-    zero = known(op.opview.zero_point, weights)
+    zero = constant_value(op.opview.zero_point, weights)
     if zero is None:
         return None
     return (_column(np.arange(256) + np.iinfo(zero.dtype).min, kind.rank) - zero.astype(np.int64)).astype(np.float32)

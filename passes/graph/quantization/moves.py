@@ -4,13 +4,13 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import PadOp, QuantizeOp, TransposeOp
+from stepwell.dialects.graph import PadOp, QuantizeOp, TransposeOp, constant_value
 from stepwell.dialects.graph.traits import ChoosesData, JoinsData, MovesData, Pools
 from stepwell.dialects.graph.windows import always_meets_image
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import fused_location, has_one_use, states, with_operands
-from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, known, quantized, same_parameters
+from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, quantized, same_parameters
 
 NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one zero point")
 
@@ -130,7 +130,7 @@ def quantize_before(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("it has several scales")
     if states(before, ChoosesData) and not is_positive(op.scale, rw.weights):
         return NoMatch("its scale is not known to be above 0")
-    if all(known(v, rw.weights) is not None for v in before.operands):
+    if all(constant_value(v, rw.weights) is not None for v in before.operands):
         return NoMatch("what is quantised is known")
     with op.location:
         parts = [rw.quantize(v, op.scale, op.zero_point) for v in before.operands]

@@ -12,11 +12,6 @@ from stepwell.dialects.graph import GraphBuilder, constant_value
 from stepwell.passes.graph.matching import derived_name, producer
 
 
-def known(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
-    """The array that a scale, zero point or bias is known to hold, perhaps behind a few ops."""
-    return constant_value(value, weights)
-
-
 @dataclass(frozen=True)
 class Quantized:
     """A value in f32 that integers stand for: `(x - zero_point) * scale`."""
@@ -42,11 +37,11 @@ class Quantized:
 
     def scale(self, weights: WeightTable) -> np.ndarray | None:
         """The scale where it is known."""
-        return known(self.op.scale, weights)
+        return constant_value(self.op.scale, weights)
 
     def zero_point(self, weights: WeightTable) -> np.ndarray | None:
         """The zero point where it is known."""
-        return known(self.op.zero_point, weights)
+        return constant_value(self.op.zero_point, weights)
 
 
 def quantized(value: ir.Value) -> Quantized | None:
@@ -63,7 +58,7 @@ def same_parameters(first: tuple[ir.Value, ir.Value], second: tuple[ir.Value, ir
 def _same(a: ir.Value, b: ir.Value, weights: WeightTable) -> bool:
     if a == b:
         return True
-    left, right = known(a, weights), known(b, weights)
+    left, right = constant_value(a, weights), constant_value(b, weights)
     if left is None or right is None or left.dtype != right.dtype:
         return False
     return left.size == right.size == 1 and bool(left.reshape(()) == right.reshape(()))
@@ -71,7 +66,7 @@ def _same(a: ir.Value, b: ir.Value, weights: WeightTable) -> bool:
 
 def is_positive(scale: ir.Value, weights: WeightTable) -> bool:
     """Whether a scale is known to be above 0, so that larger integers stand for larger numbers."""
-    array = known(scale, weights)
+    array = constant_value(scale, weights)
     return array is not None and bool((array > 0).all())
 
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import DequantizeOp, QuantizeOp
+from stepwell.dialects.graph import DequantizeOp, QuantizeOp, constant_value
 from stepwell.dialects.graph.numerics import loses_digits
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, is_float_op, producer
-from stepwell.passes.graph.quantization.quantized import known, parameter
+from stepwell.passes.graph.quantization.quantized import parameter
 
 OPS_BACK = 16
 """Ops that the search for a product looks at, at most."""
@@ -19,7 +19,7 @@ OPS_BACK = 16
 
 def reciprocal(scale: ir.Value, rw: Rewriter) -> np.ndarray | None:
     """1 / scale, where it is known, not 1, and a normal number."""
-    array = known(scale, rw.weights)
+    array = constant_value(scale, rw.weights)
     if array is None or bool((array == 1).all()):
         return None
     with np.errstate(all="ignore"):
@@ -67,7 +67,7 @@ def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     inner = producer(op.lhs if relu is None else relu.x, "mul")
     if inner is None or not follows_from_products(inner.lhs):  # cheaper to ask than what is known
         return NoMatch("it does not scale a scaled sum of integers")
-    factor, first = known(op.rhs, rw.weights), known(inner.rhs, rw.weights)
+    factor, first = constant_value(op.rhs, rw.weights), constant_value(inner.rhs, rw.weights)
     if factor is None or first is None:
         return NoMatch("it does not scale a scaled sum of integers")
     if not has_one_use(op.lhs) or (relu is not None and not has_one_use(relu.x)) or not bool((factor > 0).all()):
@@ -93,7 +93,7 @@ def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     And quantize(clamp(x, a, b), s, z) where it cuts off as much.
     """
     bounded = producer(op.x, "relu", "clamp")
-    scale, zero = known(op.scale, rw.weights), known(op.zero_point, rw.weights)
+    scale, zero = constant_value(op.scale, rw.weights), constant_value(op.zero_point, rw.weights)
     if bounded is None or scale is None or zero is None or not bool((scale > 0).all()):
         return NoMatch("its operand is not bounded, or its scale and zero point are not known")
     low, high = (0.0, np.inf) if bounded.mnemonic() == "relu" else (bounded.attribute_values()[name] for name in ("min", "max"))
@@ -114,7 +114,7 @@ def settle_parameters(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """
     operands = [op.scale, op.zero_point]
     for number, given in enumerate(operands):
-        array, made = known(given, rw.weights), producer(given, "parameter", "constant")
+        array, made = constant_value(given, rw.weights), producer(given, "parameter", "constant")
         if array is None:
             continue
         if number == 1 and not array.any():

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import DequantizeOp, QuantizeOp
-from stepwell.dialects.graph.quantization import BYTES
+from stepwell.dialects.graph import DequantizeOp, QuantizeOp, constant_value
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.matching import fused_location, has_one_use, producer
 from stepwell.passes.graph.quantization.few_values import few_values
-from stepwell.passes.graph.quantization.quantized import known, parameter, same_parameters
+from stepwell.passes.graph.quantization.quantized import parameter, same_parameters
 from stepwell.passes.graph.quantization.scales import reciprocal
 
 
@@ -23,7 +23,7 @@ def multiply_where_it_is_the_same(op: QuantizeOp, rw: Rewriter) -> ir.Value | No
     A quotient takes as long as several products. Where one of the many pairs of bytes is so near to halfway between two steps that it would be
     rounded to the other one, a neighbour of the reciprocal may do.
     """
-    inverse, scale, zero = reciprocal(op.scale, rw), known(op.scale, rw.weights), known(op.zero_point, rw.weights)
+    inverse, scale, zero = reciprocal(op.scale, rw), constant_value(op.scale, rw.weights), constant_value(op.zero_point, rw.weights)
     if inverse is None or scale is None or zero is None:
         return NoMatch("its scale or zero point is not known, or the scale is 1, or has no reciprocal")
     values = few_values(op.x, rw.weights)
@@ -53,7 +53,7 @@ def stay_in_floats(op: DequantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its operand is not quantised to bytes that nothing else reads")
     if not same_parameters((before.zero_point,) * 2, (op.zero_point,) * 2, rw.weights):
         return NoMatch("the zero points are not known to be the same")
-    scale = known(before.scale, rw.weights)
+    scale = constant_value(before.scale, rw.weights)
     with before.location:
         quotient = before.x if scale is not None and bool((scale == 1).all()) else rw.div(before.x, before.scale)
         whole = rw.fake_quantize(quotient, before.zero_point)

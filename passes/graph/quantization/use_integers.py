@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import AddOp
+from stepwell.dialects.graph import AddOp, constant_value
 from stepwell.dialects.graph.products import SumOfProducts, changes_along_sum
 from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.passes.framework.registry import register_pass
@@ -15,7 +15,7 @@ from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, 
 from stepwell.passes.graph.integer_products import WIDE, one_channel, sums_integers
 from stepwell.passes.graph.matching import fused_location, has_one_use, producer, stored, with_operands
 from stepwell.passes.graph.quantization.moves import MOVES
-from stepwell.passes.graph.quantization.quantized import Quantized, known, parameter, quantized
+from stepwell.passes.graph.quantization.quantized import Quantized, parameter, quantized
 from stepwell.passes.graph.quantization.scales import SCALES
 
 LARGEST = np.iinfo(np.int32).max
@@ -86,7 +86,7 @@ def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
     """
     for product, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         scaling, bias = producer(product, "mul"), known_integers(other, rw)
-        scale = None if scaling is None else known(scaling.rhs, rw.weights)
+        scale = None if scaling is None else constant_value(scaling.rhs, rw.weights)
         if scale is None or bias is None or not is_whole(scaling.lhs):
             continue
         numbers, own = bias
@@ -129,7 +129,7 @@ def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarra
     source = quantized(value if reshape is None else reshape.x)
     if source is None or type_of(source.x).dtype != WIDE:
         return None
-    numbers, scale, zero = known(source.x, rw.weights), source.scale(rw.weights), source.zero_point(rw.weights)
+    numbers, scale, zero = constant_value(source.x, rw.weights), source.scale(rw.weights), source.zero_point(rw.weights)
     if numbers is None or scale is None or zero is None or zero.any() or not type_of(value).is_static:
         return None
     shape = type_of(value).static_shape
@@ -157,7 +157,7 @@ def integers(source: Quantized, rw: Rewriter) -> ir.Value:
 def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
     """Sums of products in units of the product of some scales, which is one number where all are known."""
     value = total
-    arrays = [known(scale, rw.weights) for scale in scales]
+    arrays = [constant_value(scale, rw.weights) for scale in scales]
     numbers = [array for array in arrays if array is not None]
     if len(numbers) == len(arrays):
         both = numbers[0]
@@ -174,7 +174,7 @@ def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
 
 def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     """`value` in another shape: now, where it is known."""
-    array = known(value, rw.weights)
+    array = constant_value(value, rw.weights)
     result: ir.Value = rw.reshape(value, shape=shape) if array is None else parameter(rw, value, array.reshape(shape))
     return result
 

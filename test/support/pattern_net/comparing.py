@@ -9,7 +9,7 @@ from itertools import chain
 
 import ml_dtypes
 import numpy as np
-from op_closeness import EXACT
+from op_closeness import is_exact
 from op_random import with_some
 from pattern_net.graphs import Constant, Graph, Noise, NotReadableError, block_of, build, fit, read, run, shape_in_numbers
 
@@ -27,7 +27,7 @@ FREE = (1, 2, 3, 5)  # what free sizes are
 SAMPLES = 5  # of random roundings
 SLACK = 6.0  # how many times farther apart than the samples lie two graphs may be
 NO_MEANING = (StepwellError, NotReadableError, ValueError, IndexError, TypeError, KeyError, ArithmeticError, np.exceptions.AxisError)
-EXACT_ONLY = ("dequantize", "quantize", "fake_quantize", "equal", "less", "less_equal", "greater", "greater_equal", "not", "and", "or", "xor")
+EXACT_ONLY = ("fake_quantize", "equal", "less", "less_equal", "greater", "greater_equal", "not", "and", "or", "xor")
 
 
 class WrongError(Exception):
@@ -97,10 +97,7 @@ def promise(p: Pattern) -> str:
 
 def rounds_alike(graph: Graph) -> bool:
     """Whether the bits of a graph's results do not depend on how its functions are computed."""
-    allowed = (*EXACT, *EXACT_ONLY)
-    return all(
-        n.mnemonic in allowed or op_class(n.mnemonic).flops is no_arithmetic or not any(is_float(t.dtype) for t in n.types) for n in graph.nodes()
-    )
+    return all(n.mnemonic in EXACT_ONLY or is_exact(op_class(n.mnemonic)) or not any(is_float(t.dtype) for t in n.types) for n in graph.nodes())
 
 
 def data(kind: TensorType, shape: tuple[int, ...], generator: np.random.Generator, *, special: bool) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from op_closeness import SUMS, terms_of
+from op_closeness import sums, terms_of
 
 from stepwell.dialects.core.mlir import func, ir
 from stepwell.dialects.core.sizes import Size, evaluated
@@ -251,7 +251,7 @@ def _results(
             attributes["to"] = "f64"
     noisy = noise is not None and cls.flops is not no_arithmetic
     terms = 1.0  # that are added up one after the other, in any order
-    if node.mnemonic in SUMS:
+    if sums(node.mnemonic):
         arrays = map_groups(values.__getitem__, node.operands)
         shape = shape_in_numbers(node.types[0], sizes, 1)
         terms = float(terms_of(node.mnemonic, arrays, attributes, np.empty(shape, np.int8 if not is_float(types[0].dtype) else np.float32)))
