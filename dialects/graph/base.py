@@ -105,9 +105,9 @@ class GraphOp(Operation, dialect=Graph):
                 unknown = f"dialect '{dialect.DIALECT_NAMESPACE}' is not registered"
                 raise StepwellError(f"op '{cls.__qualname__}': {unknown}; put @register_dialect above it")
             cls._dialect_obj = dialect  # in the place of the inherited one, which the bindings refuse to replace
-        super().__init_subclass__(**kwargs)
-        if name is not None and cls.has_trait(SumsProducts) and cls.sum_of_products is GraphOp.sum_of_products:
+        if SumsProducts in kwargs.get("traits", ()) and cls.sum_of_products is GraphOp.sum_of_products:
             raise StepwellError(f"op '{cls.__qualname__}' states SumsProducts, so it must define sum_of_products")
+        super().__init_subclass__(**kwargs)
         define_group_accessors(cls)
         extension(cls)
 

@@ -25,7 +25,7 @@ MANTISSA, BIAS = 23, 127  # of f32: how many bits it has, and what is added to i
 SLICED = 21  # the largest number of a block lies from 2**21 on, below 2**22: no slice of three exceeds a byte
 ROUNDS = 1.5 * 2**MANTISSA  # f32 has no fractions there
 ABOVE_ZERO = 0x808080 - int(np.float32(ROUNDS).view(np.int32))  # makes what is left positive, and bytes of it that are 128 too large
-NIBBLES = (2, 4)  # the halves of a group's bytes, and the neighbours that each half holds
+HALVES_OF_GROUP = (2, 4)  # the halves of a group's bytes, and the neighbours that each half holds
 SUMS_AT_ONCE = 1 << 10
 """Sums of scale blocks that wait for their scales: few enough for the first cache, beside the weights that pass through it."""
 
@@ -269,13 +269,13 @@ class _SlicedProduct(_Product):
         maps = [[*rows, block, place], [*rows, block], [*rows, which, block, place]]
         out = b.empty("i8", [*self.outer, self.sums, self.blocks, self.stored * self.each])
         sliced = b.staged(b.generic([self.x, largest], out, maps, 0, slice_))
-        apart = [*self.outer, self.sums, self.blocks, self.stored, *NIBBLES]
+        apart = [*self.outer, self.sums, self.blocks, self.stored, *HALVES_OF_GROUP]
         return b.reshape(sliced, [*([i] for i in range(count + 2)), [count + 2, count + 3, count + 4]], apart)
 
     def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
         """sum of slice * number of each slice and each of so many blocks of a panel."""
         b, bits, count = self.b, Scalars(self.b, "i32"), len(self.outer)
-        inner = [self.stored, *NIBBLES]
+        inner = [self.stored, *HALVES_OF_GROUP]
         x = b.part(self.x, [*[0] * (count + 1), first, 0, 0, 0], [*self.outer, self.sums, blocks, *inner])
         *outer, block, column, word, half, place = dims(*range(count + 6))
 

@@ -37,6 +37,8 @@ QUOTES = {
     ("backends.md", "register_level"): "examples/plugins/own_level.py",
     ("kernels.md", "@register_dialect"): "examples/plugins/own_dialect.py",
     ("layouts.md", "@layout_rule"): "examples/plugins/layout_rule.py",
+    ("ops.md", "class RowProductOp"): "examples/plugins/product_op.py",
+    ("ops.md", "class InterleaveOp"): "examples/plugins/product_op.py",
     ("vector-math.md", "@expands"): "passes/affine_to_llvm/vector_math/exponential.py",
     ("benchmarks.md", "@register_pass"): None,  # decorators with nothing below them
 }

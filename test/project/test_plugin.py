@@ -77,15 +77,19 @@ WITH = {  # beside --load, what an example needs to be used by a command
     "own_pass": ("--insert-after", "pack-matmul=round-sums{bits=8}"), "numpy_backend": ("--backend", "numpy"), "own_level": ("--backend", "einsum"),
     "target": ("--target", "small-core"),
 }  # fmt: skip
-OPS = {"SoftShrink": "op", "PixelNorm": "layout_rule", "MuLaw": "own_dialect", "MovingAverage": "own_dialect"}
+OPS = {
+    "SoftShrink": "op", "PixelNorm": "layout_rule", "MuLaw": "own_dialect", "MovingAverage": "own_dialect", "RowProduct": "product_op",
+    "Interleave": "product_op",
+}  # fmt: skip
 """The operators that the examples add."""
+OF_TWO = ("RowProduct", "Interleave")
 
 
 def of_free_sizes(operator: str, path: Path) -> tuple[str, str]:
     """Writes a model of an operator of free sizes, and an input; the paths of both."""
     sizes: list[int | str] = ["n", 4, "h", "w"] if operator == "PixelNorm" else ["n", "m"]
     attributes = {"window": 5} if operator == "MovingAverage" else {}
-    own = helper.make_node(operator, ["x"], ["t"], name="own", domain="com.example", **attributes)
+    own = helper.make_node(operator, ["x", "x"] if operator in OF_TWO else ["x"], ["t"], name="own", domain="com.example", **attributes)
     nodes = [own, helper.make_node("Neg", ["t"], ["y"], name="neg")]
     sides = [[helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]

@@ -71,7 +71,8 @@ class Net:
         x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
         y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
         stored = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
-        made = helper.make_model(helper.make_graph(self.nodes, "g", [x], [y], stored), opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        opsets = [helper.make_opsetid("", 21), *(helper.make_opsetid(domain, 1) for domain in {node.domain for node in self.nodes} - {""})]
+        made = helper.make_model(helper.make_graph(self.nodes, "g", [x], [y], stored), opset_imports=opsets, ir_version=10)
         return onnx.shape_inference.infer_shapes(made)
 
 

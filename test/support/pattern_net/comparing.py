@@ -16,7 +16,6 @@ from pattern_net.graphs import Constant, Graph, Noise, NotReadableError, block_o
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.core.types import TensorType, is_compact, is_float, to_numpy
 from stepwell.dialects.graph import op_class
-from stepwell.dialects.graph.inference import no_arithmetic
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
