@@ -77,8 +77,8 @@ def _read_tensor(path: Path) -> np.ndarray:
     from google.protobuf.message import DecodeError
     from onnx import TensorProto
 
-    from stepwell.importer.tensors import ExternalData, read_file, string_array, tensor_array
-    from stepwell.importer.text import has_odd_names
+    from stepwell.frontends.onnx.tensors import ExternalData, read_file, string_array, tensor_array
+    from stepwell.frontends.onnx.text import has_odd_names
 
     try:
         tensor = TensorProto.FromString(read_file(path))

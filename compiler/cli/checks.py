@@ -102,7 +102,7 @@ def _reference(source: str) -> Callable[[Arrays], Arrays]:
     def evaluated(inputs: Arrays) -> Arrays:
         from stepwell.dialects.core.mlir import make_context
         from stepwell.dialects.graph.evaluate import evaluate
-        from stepwell.importer import import_for
+        from stepwell.frontends.onnx import import_for
 
         imported, taken = import_for(source, make_context(), inputs)
         return evaluate(imported.module, imported.weights, taken)

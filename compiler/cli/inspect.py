@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepwell.border.border import Border
     from stepwell.dialects.graph import GraphOp
-    from stepwell.importer import ImportedModel
+    from stepwell.frontends.onnx import ImportedModel
     from stepwell.options import CompileOptions
 
 DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights, and every node that is not supported; or its plan of memory."
@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     if options.memory:
         return _show_plan(options, how)
     from stepwell.dialects.core.mlir import make_context
-    from stepwell.importer import import_model
-    from stepwell.importer.source import read_source
+    from stepwell.frontends.onnx import import_model
+    from stepwell.frontends.onnx.source import read_source
     from stepwell.signature import TensorInfo
 
     with Progress() as progress:
@@ -185,8 +185,8 @@ def _declared(value: "onnx.ValueInfoProto") -> str:
     """The type of an input or output as the file declares it."""
     from onnx import helper
 
-    from stepwell.importer.border import input_kind
-    from stepwell.importer.structure import structured
+    from stepwell.frontends.onnx.border import input_kind
+    from stepwell.frontends.onnx.structure import structured
 
     whole = structured(value.name, value.type)
     if whole is not None:
@@ -203,7 +203,7 @@ def _declared(value: "onnx.ValueInfoProto") -> str:
 
 def _show_operators(model: "onnx.ModelProto") -> None:
     """The histogram of ONNX operators, the nodes inside others and in the model's own functions included."""
-    from stepwell.importer.source import nested_nodes
+    from stepwell.frontends.onnx.source import nested_nodes
 
     versions = {entry.domain: entry.version for entry in model.opset_import}
     counts: collections.Counter[tuple[str, str]] = collections.Counter()

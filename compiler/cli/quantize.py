@@ -170,7 +170,7 @@ def _say(made: "Quantized", output: str) -> None:
 
 
 def _stored(model: "onnx.ModelProto") -> str:
-    from stepwell.importer.tensors import data_bytes, packed_size
+    from stepwell.frontends.onnx.tensors import data_bytes, packed_size
 
     return quantity(sum(packed_size(tensor.data_type, data_bytes(tensor)) for tensor in model.graph.initializer), "B")
 

@@ -45,7 +45,7 @@ from stepwell.signature import Shape, TensorInfo
 
 if TYPE_CHECKING:
     from stepwell.border.model import BorderModel
-    from stepwell.importer import ImportedModel, NeedsError
+    from stepwell.frontends.onnx import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
     from stepwell.pipelines.lowered import Lowered
 
@@ -271,7 +271,7 @@ class _Request:
             from stepwell.dialects.core.kernel_info import KernelInfo
             from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
-            from stepwell.importer import NeedsError
+            from stepwell.frontends.onnx import NeedsError
             from stepwell.passes.framework.rewriting import functions
 
         passes = self.options.passes()

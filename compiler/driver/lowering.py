@@ -34,7 +34,7 @@ from stepwell.plugin_files import load_installed
 from stepwell.signature import TensorInfo
 
 if TYPE_CHECKING:
-    from stepwell.importer import ImportedModel
+    from stepwell.frontends.onnx import ImportedModel
 
 OnLevel = Callable[[str, float], None]
 
@@ -165,7 +165,7 @@ def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | No
 def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedModel, float]":
     """The model at level graph, and the seconds it took."""
     with uninterrupted():
-        from stepwell.importer import import_model  # here, because it loads onnx, which is not needed to continue from IR
+        from stepwell.frontends.onnx import import_model  # here, because it loads onnx, which is not needed to continue from IR
 
     load_installed()
     clock = stopwatch()

@@ -7,7 +7,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from stepwell.dialects.support.errors import InputError
-from stepwell.importer.source import copy_without
+from stepwell.frontends.onnx.source import copy_without
 from stepwell.quantizer.graphs import Links, Names, attribute, is_standard
 from stepwell.quantizer.layers import DQ, LayerPair, layer_pairs
 from stepwell.quantizer.options import PRODUCTS

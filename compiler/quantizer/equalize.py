@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto, NodeProto, numpy_helper
 
-from stepwell.importer.source import copy_without
+from stepwell.frontends.onnx.source import copy_without
 from stepwell.quantizer.graphs import Links, attribute, is_standard
 
 SWEEPS = 100  # over all pairs, at most: a chain of layers comes to rest step by step

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto, NodeProto, numpy_helper
 
-from stepwell.importer.source import copy_without
+from stepwell.frontends.onnx.source import copy_without
 from stepwell.quantizer.graphs import Links, Names, attribute, is_standard, rank_of, value_types
 
 AFFINE = ("Add", "Sub", "Mul", "Div")

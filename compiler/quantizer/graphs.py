@@ -9,8 +9,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.source import nested_nodes, read_source, subgraphs
-from stepwell.importer.tensors import onnx_tensor_type
+from stepwell.frontends.onnx.source import nested_nodes, read_source, subgraphs
+from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.signature import TensorInfo
 
 STANDARD = ("", "ai.onnx")

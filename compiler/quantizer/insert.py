@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
-from stepwell.importer.source import copy_without
+from stepwell.frontends.onnx.source import copy_without
 from stepwell.quantizer.fold import weight_axis
 from stepwell.quantizer.graphs import Links, Names
 from stepwell.quantizer.histogram import Histogram

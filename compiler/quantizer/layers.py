@@ -7,7 +7,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from stepwell.dialects.support.errors import InputError
-from stepwell.importer.source import copy_without
+from stepwell.frontends.onnx.source import copy_without
 from stepwell.quantizer.graphs import Links, Names, is_standard
 from stepwell.quantizer.options import PRODUCTS
 from stepwell.quantizer.plan import MOVES, UNARY, WITH_STORED

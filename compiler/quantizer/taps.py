@@ -9,7 +9,7 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto, numpy_helper
 
 from stepwell.driver.compilation import compile
-from stepwell.importer.source import copy_without
+from stepwell.frontends.onnx.source import copy_without
 from stepwell.quantizer.graphs import check_has, input_infos, value_types
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from covering import pairs
 from onnx import ModelProto, parser
 
 import stepwell
-from stepwell.importer.branches import with_what_follows
+from stepwell.frontends.onnx.branches import with_what_follows
 
 HEADER = '<ir_version: 9, opset_import: ["" : 17]>\n'
 LARGE = """

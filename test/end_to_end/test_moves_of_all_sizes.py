@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 import stepwell
 from stepwell.driver.dynamic import DynamicModel
-from stepwell.importer.rules import indexing
+from stepwell.frontends.onnx.rules import indexing
 
 FLOAT = TensorProto.FLOAT
 SIZES = ((4, 5), (1, 3), (9, 7), (2, 16), (6, 4), (33, 64), (4, 5))

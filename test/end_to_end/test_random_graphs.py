@@ -22,8 +22,8 @@ from random_graphs.operators import OPERATORS, grow
 from random_graphs.shrinking import shrink
 from watchdog import Watchdog
 
-from stepwell.importer import all_rules, import_model
-from stepwell.importer.functions import has_schema_function
+from stepwell.frontends.onnx import all_rules, import_model
+from stepwell.frontends.onnx.functions import has_schema_function
 
 PARTS = 4
 SEED = 20_000  # of the first graph

@@ -16,7 +16,7 @@ from stepwell.cli.main import main
 from stepwell.dialects.core.mlir import make_context
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import PipelineError
-from stepwell.importer import import_model
+from stepwell.frontends.onnx import import_model
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.registry import Pass, register_pass
 from stepwell.pipelines.pipeline import Pipeline

@@ -62,7 +62,7 @@ NEVER = {
     "dialects/target": ("dialects/graph", "dialects/sched", "dialects/flow", "dialects/interpreter", "a machine knows no other part"),
     "dialects/support": ("dialects/graph", "dialects/target", "dialects/sched", "it knows nothing of compilers"),
     "dialects/core": ("dialects/graph", "dialects/sched", "dialects/target", "the core knows no dialect"),
-    "dialects": ("compiler/importer", "passes", "a dialect knows no front end and no pass"),
+    "dialects": ("compiler/frontends", "passes", "a dialect knows no front end and no pass"),
     "passes/framework": ("passes/graph", "passes/schedule", "passes/linalg", "passes/bufferize", "it serves all levels alike"),
     "passes/graph": (
         "passes/schedule", "passes/linalg", "passes/graph_to_linalg", "passes/bufferize", "passes/linalg_to_affine", "passes/affine_to_llvm",
@@ -73,11 +73,14 @@ NEVER = {
     "passes/bufferize": ("passes/graph", "passes/linalg_to_affine", "passes/affine_to_llvm", "bufferisation chooses no loops"),
     "passes/linalg_to_affine": ("passes/graph", "passes/bufferize", "passes/affine_to_llvm", "levels meet in IR only"),
     "passes/affine_to_llvm": ("passes/graph", "passes/schedule", "passes/linalg", "passes/bufferize", "levels meet in IR only"),
-    "compiler/importer": ("compiler/driver", "compiler/backends", "compiler/runtime", "passes", "a front end only imports"),
-    "compiler/runtime": ("compiler/driver", "compiler/importer", "compiler/backends", "compiler/pipelines", "passes", "it knows only what it runs"),
-    "compiler/cache": ("compiler/driver", "compiler/importer", "compiler/backends", "compiler/analysis", "passes", "the cache knows no compiler"),
-    "compiler/pipelines": ("compiler/driver", "compiler/importer", "compiler/backends", "compiler/runtime", "pipelines are data"),
-    "compiler/backends": ("compiler/driver", "compiler/importer", "compiler/analysis", "compiler/cli", "a backend knows no driver"),
+    "compiler/frontends": (
+        "compiler/driver", "compiler/backends", "compiler/pipelines", "compiler/runtime", "compiler/cache", "compiler/cli", "passes",
+        "a front end only imports",
+    ),
+    "compiler/runtime": ("compiler/driver", "compiler/frontends", "compiler/backends", "compiler/pipelines", "passes", "it knows only what it runs"),
+    "compiler/cache": ("compiler/driver", "compiler/frontends", "compiler/backends", "compiler/analysis", "passes", "the cache knows no compiler"),
+    "compiler/pipelines": ("compiler/driver", "compiler/frontends", "compiler/backends", "compiler/runtime", "pipelines are data"),
+    "compiler/backends": ("compiler/driver", "compiler/frontends", "compiler/analysis", "compiler/cli", "a backend knows no driver"),
     "compiler/driver": ("compiler/cli", "compiler/analysis", "compiler/quantizer", "the driver knows no tool that uses it"),
 }
 """For a folder: those that it never imports, and why. The last entry is the reason."""

@@ -9,10 +9,9 @@ MIRRORED = ("compiler", "dialects", "passes")
 ELSEWHERE = {
     "compiler/cache/test_cache.py": "the cache, not the command of that name",
     "compiler/cli/test_explain.py": "the option --explain, which prints what analysis/explain.py collects",
-    "compiler/cli/test_plugins.py": "the option --load",
     "compiler/driver/test_limits.py": "limits from the options of compile down to the importer and passes",
-    "compiler/importer/test_defaults.py": "defaults of ONNX attributes",
-    "compiler/importer/test_inputs.py": "inputs of models",
+    "compiler/frontends/onnx/test_defaults.py": "defaults of ONNX attributes",
+    "compiler/frontends/onnx/test_inputs.py": "inputs of models",
     "compiler/integration/test_backend.py": "ONNX's backend interface",
     "dialects/graph/test_dialect.py": "the graph dialect",
     "passes/bufferize/test_memory.py": "memory plans, by which it checks bufferize",

@@ -18,8 +18,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, I
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.graph.evaluate import evaluate
-from stepwell.importer import ImportedModel, import_model, registry
-from stepwell.importer.deferral import NeedsError
+from stepwell.frontends.onnx import ImportedModel, import_model, registry
+from stepwell.frontends.onnx.deferral import NeedsError
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -15,7 +15,7 @@ from string_models import assert_same, build, column, maps, of_array, of_runtime
 import stepwell
 from stepwell import BorderModel, InputError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.core.mlir import make_context
-from stepwell.importer import import_model
+from stepwell.frontends.onnx import import_model
 from stepwell.signature import arrays_of
 
 COLOURS, SIZES, LABELS = ["red", "green", "blue"], ["s", "m"], ["low", "middle", "high"]

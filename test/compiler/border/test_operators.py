@@ -14,7 +14,7 @@ from stepwell.border.lookup import all_operators
 from stepwell.border.nodes import BorderNode
 from stepwell.border.registry import Kind
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
-from stepwell.importer.border import border_attributes
+from stepwell.frontends.onnx.border import border_attributes
 from stepwell.signature import STRING
 
 TEXTS = strings("Hello World!", "a b  c", "", "  ", "x", "héllo wörld", "a,b;c d", "ab1cd22 3")

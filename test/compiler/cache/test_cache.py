@@ -229,7 +229,7 @@ def test_plugins_are_part_of_it(cache_folder: Path, tmp_path: Path) -> None:
     """One process a step, because a plugin cannot be unloaded."""
     plugin, model = tmp_path / "shift.py", tmp_path / "net.onnx"
     source = """
-from stepwell.importer import onnx_rule
+from stepwell.frontends.onnx import onnx_rule
 from shift_by import AMOUNT
 @onnx_rule("Shift", since=1, domain="test.cache")
 def shift(b, x):

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 X = [-2.0, 1.0, 3.0]
 RULE = """
-from stepwell.importer import onnx_rule
+from stepwell.frontends.onnx import onnx_rule
 SLOPE = {slope}
 
 @onnx_rule("{name}", since=1, domain="test.plugins")
@@ -117,10 +117,10 @@ def test_every_file_of_every_plugin_counts_and_kernels_stay(tmp_path: Path) -> N
     edit(one.parent / "helper.py", "FACTOR = 2")
     assert run()[:2] == ("graph", [-48.0, 1.0, 3.0])
     # One that registers nothing, and turns a table of ours.
-    edit(silent, "from stepwell.importer import registry\n")
+    edit(silent, "from stepwell.frontends.onnx import registry\n")
     run = Run(tmp_path, source, one, two, silent)
     assert run() == ("graph", [-48.0, 1.0, 3.0], 3), "who knows what it does to kernels"
-    edit(silent, "from stepwell.importer import ImportBuilder\nImportBuilder.leaky_relu = lambda b, x, alpha: x\n")
+    edit(silent, "from stepwell.frontends.onnx import ImportBuilder\nImportBuilder.leaky_relu = lambda b, x, alpha: x\n")
     assert run()[:2] == ("graph", X)
 
 

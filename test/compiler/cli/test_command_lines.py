@@ -99,7 +99,7 @@ import json, os, sys
 from stepwell.cli import main, opt
 if sys.argv[2] == "compile":
     from stepwell.cli import checks, compile, execute, inspect, optimize, run
-    from stepwell.importer import import_model
+    from stepwell.frontends.onnx import import_model
 
 def child(case, arguments):
     log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

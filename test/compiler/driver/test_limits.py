@@ -16,7 +16,7 @@ from stepwell.analysis.explain import Explanation
 from stepwell.dialects.core.mlir import ops_below
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.lowering import lower
-from stepwell.importer import import_model
+from stepwell.frontends.onnx import import_model
 
 X = floats(512, 512)
 

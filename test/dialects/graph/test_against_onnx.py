@@ -23,7 +23,7 @@ BLOCKED = "no such layout in ONNX: test_blocked.py compares it with the plain op
 PANELS = "no such layout in ONNX: test_packed_matmul.py compares it with the plain op"
 ALONE = {
     "constant": "a literal",
-    "sizes": "what Shape becomes: importer/test_symbols.py",
+    "sizes": "what Shape becomes: compiler/frontends/onnx/test_symbols.py",
     "bit_cast": "no op of this opset: end_to_end/test_conversions.py compares it with ONNX's of a newer one",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **dict.fromkeys(("blocked_conv", "bordered_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
@@ -34,18 +34,18 @@ ALONE = {
     "cumprod": "newer than the opset here: end_to_end/test_run_time_operands.py compares it with ONNX's evaluator",
     "interpolate": "a part of DeformConv and GridSample, which end_to_end/test_sampled_operators.py compares with its definition",
     **dict.fromkeys(("det", "roi_align", "roi_max_pool", "count_ngrams"), "end_to_end/test_sampled_operators.py compares their operators"),
-    **dict.fromkeys(("unique", "non_max_suppression"), "compiler/importer/test_rule_selection.py compares their operators"),
+    **dict.fromkeys(("unique", "non_max_suppression"), "compiler/frontends/onnx/test_rule_selection.py compares their operators"),
     **dict.fromkeys(
         ("first", "non_zero_places", "order_rows", "kept_boxes"),
         "parts of NonZero, Unique and NonMaxSuppression, which end_to_end/test_data_sizes.py compares",
     ),
     "overwrite": "a part of models with a state, which end_to_end/test_bound_state.py compares with ONNX Runtime",
     "at_round": "a part of Scan, which end_to_end/test_compiled_control_flow.py compares with ONNX Runtime",
-    "tree_ensemble": "compiler/importer/test_rule_trees.py compares its operators, of ai.onnx.ml",
-    "pairwise_coupling": "a part of SVMClassifier, which compiler/importer/test_rule_linear_models.py compares with ONNX Runtime",
+    "tree_ensemble": "compiler/frontends/onnx/test_rule_trees.py compares its operators, of ai.onnx.ml",
+    "pairwise_coupling": "a part of SVMClassifier, which compiler/frontends/onnx/test_rule_linear_models.py compares with ONNX Runtime",
     "random_bits": "no such op in ONNX: end_to_end/test_random_values.py tests what is made of it by its statistics",
     "fake_quantize": "QuantizeLinear and DequantizeLinear: passes/graph/quantization/test_fake_quantize.py compares it with these",
-    "quantized_lstm": "ONNX Runtime's own: compiler/importer/test_rule_microsoft_quantized_layers.py compares its operator",
+    "quantized_lstm": "ONNX Runtime's own: compiler/frontends/onnx/test_rule_microsoft_quantized_layers.py compares its operator",
     "attention": "several ops in ONNX: passes/graph_to_linalg/test_attention.py compares it with these",
 }
 ONLY = {

@@ -16,7 +16,7 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class, op_classes
 from stepwell.dialects.graph.base import attribute_names
 from stepwell.dialects.support.errors import StepwellError
-from stepwell.importer import all_rules
+from stepwell.frontends.onnx import all_rules
 
 OURS = {name: cls for name, cls in op_classes().items() if cls.__module__.startswith("stepwell.dialects.")}
 NO_REFERENCE = {

@@ -21,7 +21,7 @@ LEFT_OUT = {
     "fused": REGION, "if": REGION, "loop": REGION,
     "bind_sizes": "it has no results: end_to_end/test_data_sizes.py",
     "keep": "it has no results: end_to_end/test_changing_sizes.py",
-    "require": "it has no results: compiler/importer/test_control_flow.py",
+    "require": "it has no results: compiler/frontends/onnx/test_control_flow.py",
 }  # fmt: skip
 """The ops that there are no cases of, and why."""
 PROBES = 4  # cases of an element type that must all be refused before it counts as illegal

@@ -17,7 +17,7 @@ from stepwell.analysis.interpretation import interpret
 from stepwell.dialects.support.errors import StepwellError, UnsupportedError
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
-from stepwell.importer import import_model
+from stepwell.frontends.onnx import import_model
 from stepwell.pipelines.routes import CPU_PATH
 
 THREADS = (1, 2)

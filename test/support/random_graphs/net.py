@@ -20,7 +20,7 @@ from stepwell.dialects.core.dtypes import STORED as EVERY
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.graph.resize import stretched
 from stepwell.dialects.support.errors import StepwellError
-from stepwell.importer import import_model
+from stepwell.frontends.onnx import import_model
 
 OPSETS = (11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
 NEWER = (18, 19, 20, 21, 21, 22, 22, 23, 23, 24, 26, 28)  # of which there are more, as they have more operators

@@ -10,7 +10,7 @@ from random_graphs.net import Case, Value, value_info
 from random_graphs.noise import functions_of, outputs_of
 
 from stepwell.dialects.graph.evaluate import Evaluator
-from stepwell.importer import import_model
+from stepwell.frontends.onnx import import_model
 
 MOST_TRIES = 60
 

@@ -25,7 +25,7 @@ from watchdog import Watchdog
 import stepwell
 from stepwell.dialects.graph.numerics import narrow
 from stepwell.dialects.support.errors import StepwellError
-from stepwell.importer import import_model
+from stepwell.frontends.onnx import import_model
 
 TRIES = 12  # draws of one combination before it counts as not drawn
 TOGETHER = 24  # nodes in one model

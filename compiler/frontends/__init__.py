@@ -1,0 +1,1 @@
+"""Front ends: what turns models of some format into the level `graph`."""

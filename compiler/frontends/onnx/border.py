@@ -1,0 +1,288 @@
+"""Parts the nodes of strings and maps at the border of a model, which run in Python, from the rest, which is compiled."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from stepwell.border.border import Border
+from stepwell.border.lookup import find_operator
+from stepwell.border.nodes import BorderNode
+from stepwell.border.registry import NUMBER, Kind, Operator
+from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.frontends.onnx.attributes import attribute_value
+from stepwell.frontends.onnx.border_spelling import spell_out
+from stepwell.frontends.onnx.functions import domain_of
+from stepwell.frontends.onnx.problems import Problems, node_problem
+from stepwell.frontends.onnx.source import Source, nested_nodes
+from stepwell.frontends.onnx.structure import structured
+from stepwell.frontends.onnx.symbols import Symbols
+from stepwell.frontends.onnx.tensors import DTYPES, SUPPORTED_DTYPES, dtype_name, string_array
+from stepwell.frontends.onnx.validation import FunctionKey, function_key
+from stepwell.signature import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_string
+
+WHERE = "strings and maps are supported at the border of a model, before and behind all that is compiled (docs/strings.md)"
+
+
+def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
+    """Take the nodes at the border out of a model whose nodes are in order, in place, with those of strings that nothing uses.
+
+    None if it has no border. The model's inputs are then those of its nodes that are left, with what nodes of the border make for these; its
+    outputs, what those make that are the model's or that nodes of the border take. Raises UnsupportedError or ModelError, naming the nodes, for
+    strings and maps elsewhere.
+    """
+    model = source.model
+    functions = {function_key(function) for function in model.functions}
+    if not _has_any(model, opsets, functions):
+        return None
+    versions = spell_out(model, opsets, functions)
+    parting = _Parting(source, versions, functions)
+    parting.walk(_used(model, versions, functions))
+    parting.problems.raise_any()
+    border = parting.part()
+    return border if border.before or border.behind or parting.has_foreign else None
+
+
+def operator_of(node: NodeProto, opsets: Mapping[str, int], functions: Iterable[FunctionKey]) -> Operator | None:
+    """What a node is in Python; None if it cannot run there."""
+    domain = domain_of(node.domain)
+    return None if function_key(node) in functions else find_operator(domain, node.op_type, opsets.get(domain, 0))
+
+
+def border_attributes(node: NodeProto) -> dict[str, Any]:
+    """The attributes of a node, tensors of strings among them. Raises ModelError or UnsupportedError."""
+    return {a.name: _value(a) for a in node.attribute}
+
+
+def _value(attribute: AttributeProto) -> Any:
+    return string_array(attribute.t) if _is_text(attribute) else attribute_value(attribute)
+
+
+def _is_text(attribute: AttributeProto) -> bool:
+    return attribute.type == AttributeProto.TENSOR and attribute.t.data_type == TensorProto.STRING
+
+
+def _of_strings(node: NodeProto, operator: Operator | None) -> bool:
+    """Whether a node is of strings or maps, whatever its inputs are."""
+    decides = operator is not None and operator.of_strings
+    if not callable(decides):
+        return decides
+    try:
+        # Tensors of numbers, which may be large and make no node one of strings, are not read for that.
+        return decides({a.name: _value(a) for a in node.attribute if a.type != AttributeProto.TENSOR or _is_text(a)})
+    except StepwellError:  # a node that its rule will report
+        return False
+
+
+def _has_any(model: ModelProto, opsets: Mapping[str, int], functions: set[FunctionKey]) -> bool:
+    """Whether there may be strings or maps outside of graphs inside nodes."""
+    foreign = any(input_kind(value) is not None for value in model.graph.input)
+    foreign = foreign or any(tensor.data_type == TensorProto.STRING for tensor in model.graph.initializer)
+    texts = ("classlabels_strings", "cats_strings", "pool_strings")
+    return foreign or any(
+        any(a.name in texts for a in node.attribute) or _of_strings(node, operator_of(node, opsets, functions)) for node in model.graph.node
+    )
+
+
+def input_kind(value: ValueInfoProto) -> Kind | None:
+    """What an input of strings or maps is, but for its shape; None for any other."""
+    kind, form = value.type, []
+    if kind.WhichOneof("value") == "sequence_type" and kind.sequence_type.elem_type.WhichOneof("value") == "map_type":
+        kind, form = kind.sequence_type.elem_type, [SEQUENCE]
+    if kind.WhichOneof("value") == "map_type":
+        held = kind.map_type.value_type.tensor_type.elem_type
+        if held != TensorProto.STRING and held not in DTYPES:
+            return None
+        keys = STRING if kind.map_type.key_type == TensorProto.STRING else np.dtype(np.int64)
+        return Kind(STRING if held == TensorProto.STRING else to_numpy(DTYPES[held]), (), (*form, MAP), keys)
+    if kind.WhichOneof("value") == "tensor_type" and kind.tensor_type.elem_type == TensorProto.STRING:
+        return Kind(STRING, UNRANKED)
+    return None
+
+
+def _info(value: ValueInfoProto, symbols: Symbols) -> TensorInfo:
+    """The description of an input. Raises UnsupportedError for one of a type that is not supported."""
+    kind = input_kind(value)
+    if kind is not None and is_string(kind.dtype) and not kind.form:
+        return TensorInfo(value.name, _named_shape(value, symbols), STRING)
+    if kind is not None:
+        return kind.info(value.name)
+    whole = structured(value.name, value.type)
+    if whole is not None:
+        return whole
+    elem_type = value.type.tensor_type.elem_type
+    if value.type.WhichOneof("value") != "tensor_type" or elem_type not in DTYPES:
+        what = f"element type {dtype_name(elem_type)}" if value.type.WhichOneof("value") == "tensor_type" else str(value.type.WhichOneof("value"))
+        raise UnsupportedError(f"input '{value.name}': {what} is not supported; supported: tensors of {SUPPORTED_DTYPES} or strings, maps of such")
+    return TensorInfo(value.name, _named_shape(value, symbols), to_numpy(DTYPES[elem_type]))
+
+
+def _named_shape(value: ValueInfoProto, symbols: Symbols) -> tuple[int | str | None, ...]:
+    """The shape of an input with a name for each free size, as the compiled part has it."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return UNRANKED
+    sizes = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
+    named = symbols.of_input(value.name, TensorType("i1", sizes), tensor.shape)  # of what type does not matter
+    return tuple(size if isinstance(size, int) or size is None else str(size) for size in named.shape)
+
+
+def _reads(node: NodeProto) -> list[str]:
+    """The names that a node, and nodes of graphs inside it, read."""
+    return [name for user in nested_nodes([node]) for name in user.input if name]
+
+
+def _used(model: ModelProto, opsets: Mapping[str, int], functions: set[FunctionKey]) -> list[NodeProto]:
+    """The nodes of a model but for those that could run in Python and that nothing uses."""
+    wanted, kept = {value.name for value in model.graph.output}, []
+    for node in reversed(model.graph.node):
+        if operator_of(node, opsets, functions) is None or any(name in wanted for name in node.output):
+            kept.append(node)
+            wanted.update(_reads(node))
+    return kept[::-1]
+
+
+@dataclass
+class _Parting:
+    """Sorts the nodes of a model into those before, those that are compiled, and those behind."""
+
+    source: Source
+    opsets: Mapping[str, int]
+    functions: set[FunctionKey]
+    before: list[BorderNode] = field(default_factory=list)
+    compiled: list[NodeProto] = field(default_factory=list)
+    behind: list[BorderNode] = field(default_factory=list)
+    problems: Problems = field(default_factory=Problems)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        graph, weights = self.source.model.graph, self.source.initializers
+        self._texts = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.STRING}
+        self._inputs = [value for value in graph.input if value.name not in weights]
+        symbols = Symbols(self._inputs)
+        self.infos = [_info(value, symbols) for value in self._inputs]
+        self._kinds: dict[str, Kind] = {info.name: Kind.of(info) for info in self.infos}
+        self._early = {*self._kinds, *weights, ""}
+        """The values that are known, or could be, before compiled code runs."""
+        self._late: set[str] = set()
+        """Those that nodes behind it make."""
+        self._foreign = {name for name, kind in self._kinds.items() if kind.is_foreign} | self._texts.keys()
+        self._spare: dict[str, NodeProto] = {}
+        """Compiled nodes that could run before as well, by the values that they make."""
+        self._lost: set[str] = set()
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether an input or an output is of strings or maps."""
+        return bool(self._foreign)
+
+    def walk(self, nodes: Sequence[NodeProto]) -> None:
+        """Sort the nodes. Problems are noted."""
+        for node in nodes:
+            reads = _reads(node)
+            if not self._lost.isdisjoint(reads):
+                self._lost.update(node.output)
+                continue
+            operator = operator_of(node, self.opsets, self.functions)
+            foreign = not self._foreign.isdisjoint(reads) or _of_strings(node, operator)
+            early = operator is not None and self._early.issuperset(reads)
+            if not foreign and self._late.isdisjoint(reads):
+                self.compiled.append(node)
+                if early:
+                    self._early.update(node.output)
+                    self._spare.update((name, node) for name in node.output if name)
+                continue
+            try:
+                if operator is None:
+                    which = next(name for name in reads if name in self._foreign or name in self._late)
+                    made = "of strings or maps" if which in self._foreign else "made by nodes that run in Python, behind what is compiled"
+                    raise UnsupportedError(f"its input '{which}' is {made}, which is not supported here; {WHERE}")
+                self._place(node, early=early)
+            except (ModelError, UnsupportedError) as error:
+                self._note(node, error)
+
+    def _note(self, node: NodeProto, error: StepwellError) -> None:
+        domain = domain_of(node.domain)
+        text = node_problem(node.op_type, domain, node.name, self.opsets.get(domain, 0), str(error.args[0]))
+        self.problems.add(node.name, text, malformed=isinstance(error, ModelError))
+        self._lost.update(node.output)
+
+    def _place(self, node: NodeProto, *, early: bool) -> None:
+        """Have a node run in Python, before or behind. Raises ModelError or UnsupportedError."""
+        domain = domain_of(node.domain)
+        names = tuple(node.input)
+        made = BorderNode(
+            node.op_type, domain, self.opsets.get(domain, 0), node.name, names, tuple(node.output), border_attributes(node)
+        )  # fmt: skip
+        for name in filter(None, names):
+            self._know(name)
+        kinds = made.infer(self._kinds)
+        self._kinds.update(kinds)
+        self._foreign.update(name for name, kind in kinds.items() if kind.is_foreign)
+        (self.before if early else self.behind).append(made)
+        (self._early if early else self._late).update(name for name in node.output if name)
+
+    def _know(self, name: str) -> None:
+        """Have a value that a node of the border reads be known: as a constant, by nodes before, or as what compiled code will make."""
+        if name in self._kinds:
+            return
+        if name in self._texts or name in self.source.initializers:
+            array = string_array(self._texts[name]) if name in self._texts else self.source.initializers[name]()
+            self.constants[name] = array
+            self._kinds[name] = Kind.constant(array)
+        elif name in self._spare:
+            self._place(self._spare[name], early=True)
+        else:
+            self._kinds[name] = Kind(NUMBER, UNRANKED)
+
+    def part(self) -> Border:
+        """Take what runs in Python out of the model."""
+        graph, weights = self.source.model.graph, self.source.initializers
+        outputs = [value.name for value in graph.output]
+        for name in outputs:
+            if name in self._texts:
+                self._know(name)
+        border = Border(tuple(self.infos), tuple(outputs), tuple(self.before), tuple(self.behind), self.constants)
+        made = {name for node in self.compiled for name in node.output if name}
+        own = {name for node in (*self.before, *self.behind) for name in node.outputs}
+        returned = [value for value in graph.output if value.name in made or (value.name not in own and value.name not in self._foreign)]
+        taken = dict.fromkeys(name for node in self.behind for name in node.inputs if name in made)
+        known = {value.name: value for value in graph.value_info}
+        returned += [known.get(name, _untyped(name)) for name in taken if name not in {value.name for value in returned}]
+        reads = {name for node in self.compiled for name in _reads(node)} | {value.name for value in returned}
+        in_python = border.reads
+        inputs = [v for v in self._inputs if v.name not in self._foreign and (v.name in reads or (returned and v.name not in in_python))]
+        before = dict.fromkeys(name for node in self.before for name in node.outputs if name in reads and name not in made)
+        inputs += [_value_info(name, self._kinds[name]) for name in before]
+        declared = [v for v in graph.input if v.name in weights and v.name in reads]
+        for name in [name for name in weights if name not in reads]:
+            del weights[name]
+        tensors = [tensor for tensor in graph.initializer if tensor.name in weights and tensor.name not in self._texts]
+        infos = [value for value in graph.value_info if value.name in made]
+        entries: list[tuple[str, Sequence[Any]]] = [
+            ("node", self.compiled), ("input", [*inputs, *declared]), ("output", returned), ("initializer", tensors), ("value_info", infos),
+        ]  # fmt: skip
+        copies = {name: [deepcopy(entry) for entry in listed] for name, listed in entries}
+        for name, listed in copies.items():
+            graph.ClearField(name)
+            getattr(graph, name).extend(listed)
+        return border
+
+
+def _untyped(name: str) -> ValueInfoProto:
+    """An output of some type."""
+    value = ValueInfoProto(name=name)
+    value.type.tensor_type.SetInParent()
+    return value
+
+
+def _value_info(name: str, kind: Kind) -> ValueInfoProto:
+    """An input of the compiled part that a node before it makes."""
+    shape = None if kind.shape == UNRANKED else list(kind.shape)
+    assert not is_string(kind.dtype)
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind.dtype), shape)

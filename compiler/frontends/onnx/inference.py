@@ -1,0 +1,157 @@
+"""The types of a model's values by ONNX's inference, as far as it gets: what a model declares wrongly is left out, and named in a warning."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+
+import onnx
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, shape_inference
+
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.base import compatible
+from stepwell.frontends.onnx.problems import Notices
+from stepwell.frontends.onnx.source import nested_nodes, subgraphs
+from stepwell.frontends.onnx.tensors import onnx_tensor_type
+from stepwell.frontends.onnx.validation import foreign_errors, foreign_text
+
+LONG_VECTOR = 4096
+ABOUT_ELEMENT_TYPES = ("TypeInferenceError", "inconsistent type", "unsupported type")  # what ONNX's inference says of these
+_CONSEQUENCE = re.compile(r"\[TypeInferenceError\] Input \d+ expected to have type but instead is null")  # of a node, behind one that failed
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A model whose values have types, as far as ONNX infers them. `objection` is what ONNX has against the model, if it could not finish."""
+
+    model: ModelProto
+    objection: str = ""
+
+
+def infer(model: ModelProto, notices: Notices) -> Inferred:
+    """The model with the types of its values inferred.
+
+    Where what it declares of values inside the graph and of outputs contradicts what ONNX infers, the declaration is left out. Where ONNX's
+    inference fails by itself, there are no types: the import's own inference goes on, and decides. Raises ModelError if ONNX's checker finds a
+    fault, or an element type that an operator does not take.
+    """
+    for value in model.graph.output:
+        if not value.HasField("type"):
+            notices.add("output without a type", f"output '{value.name}' is declared without a type")
+    with foreign_errors("the model is not valid ONNX"), _typed_outputs(model):
+        onnx.checker.check_model(model)
+    try:
+        return Inferred(_strictly(model))
+    except shape_inference.InferenceError as error:
+        first = foreign_text(error)
+    bare = deepcopy(model)
+    _strip(bare)
+    with foreign_errors("the types in the model do not fit together"):
+        try:
+            found = _strictly(bare)
+        except shape_inference.InferenceError as error:
+            if any(words in _CONSEQUENCE.sub("", str(error)) for words in ABOUT_ELEMENT_TYPES) and not _about_a_body(str(error)):
+                raise
+            return Inferred(bare, foreign_text(error))
+        return Inferred(_with_fitting(model, bare, found, first, notices))
+
+
+def _about_a_body(text: str) -> bool:
+    """Whether ONNX objects to its own definition of an operator by others: that of MeanVarianceNormalization adds an f32 to whatever it gets."""
+    operators = re.findall(r"\(op_type:(\w+)", text)
+    return len(operators) > 1 and operators[0] in {schema.name for schema in onnx.defs.get_function_ops()}
+
+
+@contextmanager
+def _typed_outputs(model: ModelProto) -> Iterator[None]:
+    """Have every output have some type and shape, inside the block: ONNX's checker insists on it, and nobody else does."""
+    before = [deepcopy(value) for value in model.graph.output]
+    for value in model.graph.output:
+        if value.type.WhichOneof("value") in (None, "tensor_type") and not value.type.tensor_type.HasField("shape"):
+            tensor = value.type.tensor_type
+            tensor.elem_type = tensor.elem_type or TensorProto.FLOAT
+            tensor.shape.SetInParent()
+    try:
+        yield
+    finally:
+        for value, was in zip(model.graph.output, before, strict=True):
+            value.CopyFrom(was)
+
+
+def _strictly(model: ModelProto) -> ModelProto:
+    """The model with types. Raises ONNX's InferenceError if these do not fit together.
+
+    Propagation of data (through arithmetic on shapes) is a second round, where the first leaves something open. It takes every vector
+    for a shape, element by element, so it is left out where there are long ones: constants are propagated by ourselves anyway.
+    """
+    inferred = shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    types = {v.name: onnx_tensor_type(v.type) for v in _declared(inferred.graph)} | {v.name: onnx_tensor_type(v.type) for v in inferred.graph.input}
+    known = [types.get(name) for node in inferred.graph.node for name in node.output if name]
+    if all(t is not None and t.is_static for t in known) or any(
+        t is not None and t.rank == 1 and (t.shape[0] or 0) > LONG_VECTOR for t in types.values()
+    ):
+        return inferred
+    return shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+
+
+def _declared(graph: GraphProto) -> Iterator[ValueInfoProto]:
+    """What a graph says of the values that its nodes make."""
+    yield from graph.value_info
+    yield from graph.output
+
+
+def declared_types(graph: GraphProto) -> dict[str, TensorType]:
+    """The types that a graph declares for the values that its nodes make, as far as they are ours."""
+    types = {value.name: onnx_tensor_type(value.type) for value in _declared(graph)}
+    return {name: tensor for name, tensor in types.items() if tensor is not None}
+
+
+def _strip(model: ModelProto) -> None:
+    """Take out what a model declares of values, in place, but for its inputs and the element types of outputs."""
+    inner = [g for nodes in (model.graph.node, *(f.node for f in model.functions)) for node in nested_nodes(nodes) for g in subgraphs(node)]
+    for function in model.functions:
+        del function.value_info[:]
+    for graph in (model.graph, *inner):
+        del graph.value_info[:]
+        for value in graph.output:
+            _forget_shape(value)
+    for graph in inner:
+        for value in graph.input:
+            _forget_shape(value)
+
+
+def _forget_shape(value: ValueInfoProto) -> None:
+    if value.type.WhichOneof("value") == "tensor_type":
+        value.type.tensor_type.ClearField("shape")
+
+
+def _with_fitting(model: ModelProto, bare: ModelProto, found: ModelProto, objection: str, notices: Notices) -> ModelProto:
+    """What is inferred of `bare`, which declares nothing, with those declarations of `model` put back that `found` does not contradict."""
+    types = declared_types(found.graph)
+    again = deepcopy(bare)
+    kept = {}
+    contradictions = 0
+    for value in _declared(model.graph):
+        said, is_ = onnx_tensor_type(value.type), types.get(value.name)
+        if said is not None and is_ is not None and not compatible(said, is_):
+            notices.add("declared type", contradiction(value.name, said, is_))
+            contradictions += 1
+        else:
+            kept[value.name] = value
+    if not contradictions:
+        notices.add("declared type", f"graphs inside nodes declare types that ONNX's inference contradicts; the inferred ones hold: {objection}")
+    outputs = {value.name for value in model.graph.output}
+    again.graph.value_info.extend(value for name, value in kept.items() if name not in outputs)
+    for value in again.graph.output:
+        if value.name in kept:
+            value.CopyFrom(kept[value.name])
+    try:
+        return _strictly(again)
+    except shape_inference.InferenceError:
+        return found
+
+
+def contradiction(name: str, said: TensorType, is_: TensorType) -> str:
+    """How a value differs from what the model declares."""
+    return f"'{name}' is {is_}, but declared as {said}, which is left out of account"

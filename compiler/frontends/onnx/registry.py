@@ -1,0 +1,163 @@
+"""The importer's rules: one function for each ONNX operator and since-version, whose Python signature is the operator's schema."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.properties import cached_property
+from stepwell.frontends.onnx.functions import domain_of
+from stepwell.frontends.onnx.sequences import Nothing, SequenceValue, described
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How nodes of one operator are imported from opset `since` on, until a rule with a newer `since` takes over."""
+
+    name: str
+    domain: str
+    since: int
+    function: Callable[..., Any]
+
+    # What the function's signature says of the operator, read when the rule is first applied: most are not in one process.
+
+    @cached_property
+    def _parameters(self) -> list[inspect.Parameter]:
+        return list(inspect.signature(self.function).parameters.values())[1:]
+
+    @cached_property
+    def _inputs(self) -> list[inspect.Parameter]:
+        return [p for p in self._parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+    @cached_property
+    def _keywords(self) -> list[inspect.Parameter]:
+        return [p for p in self._parameters if p.kind is p.KEYWORD_ONLY]
+
+    @cached_property
+    def required(self) -> int:
+        """The number of required inputs."""
+        return sum(p.default is p.empty for p in self._inputs)
+
+    @cached_property
+    def positional(self) -> int:
+        """The number of required and optional inputs."""
+        return len(self._inputs)
+
+    @cached_property
+    def variadic(self) -> bool:
+        """Whether any number of inputs may follow."""
+        return any(p.kind is p.VAR_POSITIONAL for p in self._parameters)
+
+    @cached_property
+    def attributes(self) -> Mapping[str, bool]:
+        """Whether an attribute is required, by its name."""
+        return {p.name: p.default is p.empty for p in self._keywords}
+
+    @cached_property
+    def numbers(self) -> Mapping[str, float]:
+        """The defaults of float attributes, rounded to f32 as in ONNX, even for f64 data."""
+        return {p.name: float(np.float32(p.default)) for p in self._keywords if type(p.default) is float}
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[type, ...], ...]:
+        """For each of the inputs, and last for those that follow, what it may be."""
+        return tuple(_kinds_of(p.annotation) for p in self._parameters if p.kind is not p.KEYWORD_ONLY)
+
+    def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values of the node's outputs, in order.
+
+        Raises UnsupportedError if the node has inputs or attributes that the rule knows nothing of.
+        """
+        present = list(inputs)
+        while present and present[-1] is None:
+            present.pop()
+        if not self.variadic and len(present) > self.positional:
+            raise UnsupportedError(f"input number {self.positional} is not supported; supported: {self.positional} inputs")
+        needed = [*range(self.required), *range(self.positional, len(present))]
+        absent = [i for i in needed if i >= len(present) or present[i] is None]
+        if absent:
+            raise UnsupportedError(f"without its input number {absent[0]} it is not supported; supported: all of its first {len(needed)} inputs")
+        for i, value in enumerate(present):
+            kinds = self.kinds[min(i, len(self.kinds) - 1)]
+            if value is not None and not isinstance(value, kinds):
+                raise ModelError(f"input number {i} is {described(value)}; expected {' or '.join(_KINDS[kind] for kind in kinds)}")
+        unknown = [name for name in attributes if name not in self.attributes]
+        if unknown:
+            known = ", ".join(self.attributes) or "none"
+            raise UnsupportedError(f"attribute {unknown[0]}={shortened(attributes[unknown[0]])} is not supported; supported attributes: {known}")
+        missing = [name for name, needed in self.attributes.items() if needed and name not in attributes]
+        if missing:
+            raise UnsupportedError(f"without the attribute {missing[0]} it is not supported")
+        made = self.function(builder, *present, **{**self.numbers, **attributes})
+        return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+
+
+_rules: dict[tuple[str, str], list[Rule]] = {}
+
+
+def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False) -> Callable[[Function], Function]:
+    """Register the decorated function as the rule for operator `name` from opset version `since` of `domain` on.
+
+    The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values`
+    for any number; `SequenceValue` and `Nothing` where one may be a sequence, or an optional that holds nothing) and its attributes by
+    keyword (a default for an optional one), and returns the node's outputs: one value or a tuple, which may leave out outputs at the end
+    that are not supported, and have an Unavailable with the reason for others. It raises UnsupportedError or ModelError about its node.
+    `replace` takes the place of a rule that is there. Raises StepwellError if there is one and `replace` is not set.
+    """
+
+    def register(function: Function) -> Function:
+        rule = Rule(name, domain_of(domain), since, function)
+        rules = _rules.setdefault((rule.domain, name), [])
+        same = [r for r in rules if r.since == since]
+        if same and not replace:
+            raise StepwellError(
+                f"there is already an importer rule for {name} since opset {since} of {domain or 'ai.onnx'}; pass replace=True to replace it"
+            )
+        rules[:] = sorted([r for r in rules if r.since != since] + [rule], key=lambda r: r.since)
+        extension(function)
+        return function
+
+    return register
+
+
+_KINDS: dict[type, str] = {ir.Value: "a tensor", SequenceValue: "a sequence", Nothing: "an optional that holds nothing"}
+
+
+def _kinds_of(annotation: Any) -> tuple[type, ...]:
+    """What an input may be, by the annotation of its parameter: a tensor unless that says otherwise."""
+    said = get_args(annotation) or (annotation,)
+    return tuple(kind for kind in _KINDS if kind in said) or (ir.Value,)
+
+
+def find_rule(domain: str, name: str, opset: int) -> Rule | None:
+    """The newest rule for an operator with `since` at most `opset`, or None."""
+    return next((r for r in reversed(_rules.get((domain_of(domain), name), [])) if r.since <= opset), None)
+
+
+def newest_rule(domain: str, name: str) -> int:
+    """The since-version of the newest rule for an operator; 0 if there is none."""
+    return max((r.since for r in _rules.get((domain_of(domain), name), [])), default=0)
+
+
+def missing_rule(domain: str, name: str) -> str:
+    """The reason for which `find_rule` finds no rule."""
+    rules = _rules.get((domain_of(domain), name))
+    return f"there is no rule for it before opset {rules[0].since}" if rules else "there is no rule for it"
+
+
+def all_rules() -> list[Rule]:
+    """Every registered rule, by domain, name and since-version."""
+    return [rule for key in sorted(_rules) for rule in _rules[key]]
+
+
+def shortened(value: Any, limit: int = 60) -> str:
+    """A value as messages show it."""
+    text = repr(value)
+    return text if len(text) <= limit else text[:limit] + "…"

@@ -1,0 +1,122 @@
+"""Puts right, with a warning, what a model's file has against the standard where its meaning is clear all the same."""
+
+import re
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, defs
+
+from stepwell.frontends.onnx.functions import domain_of
+from stepwell.frontends.onnx.order import sorted_nodes
+from stepwell.frontends.onnx.problems import Notices
+from stepwell.frontends.onnx.registry import newest_rule
+from stepwell.frontends.onnx.source import nested_nodes, subgraphs
+from stepwell.frontends.onnx.validation import function_key
+
+IMPLIED_OPSET = 1  # of a model older than imports of opsets
+NO_NAME = re.compile(r"\s*(\?+|\*|-\d+|none|null|nan|dynamic|unknown|unk__\d+)?\s*", re.IGNORECASE)
+"""What exporters write for a free dimension that they have no name for."""
+OPSETS_AHEAD = 100  # of the newest that is known; one further ahead is damage
+FIRST_WITH_OPSETS = 3  # the IR version
+
+
+def repair(model: ModelProto, notices: Notices) -> None:
+    """Make a model one that ONNX's checker takes, in place, as far as there is one way to read it; the rest is left for the checker.
+
+    Functions that nothing calls are dropped without a word. Raises ModelError for nodes that depend on each other in a circle.
+    """
+    _drop_unused_functions(model)
+    _free_negative_sizes(model, notices)
+    free_names(model, lambda name: NO_NAME.fullmatch(name) is not None)
+    _date(model, notices)
+    for graph in _graphs(model):
+        if not graph.name:
+            graph.name = "graph"
+            notices.add("unnamed graph", "a graph has no name")
+    bodies: list[tuple[str, GraphProto | FunctionProto]] = [(f"graph '{g.name}'", g) for g in _graphs(model)]
+    bodies = [*((f"function '{f.name}'", f) for f in model.functions), *bodies]
+    for what, body in reversed(bodies):  # from the inside: sorting copies nodes with the graphs in them
+        _sort(what, body, notices)
+
+
+def _graphs(model: ModelProto) -> list[GraphProto]:
+    """The main graph, and every graph inside a node of it or of a function."""
+    nodes = [model.graph.node, *(function.node for function in model.functions)]
+    return [model.graph, *(graph for body in nodes for node in nested_nodes(body) for graph in subgraphs(node))]
+
+
+def _drop_unused_functions(model: ModelProto) -> None:
+    """Leave only the functions that the main graph calls, directly or not."""
+    functions = {function_key(function): function for function in model.functions}
+    if len(functions) != len(model.functions):  # two of one name: whoever reads them will say so
+        return
+    used: set[tuple[str, str, str]] = set()
+    waiting: list[Iterable[NodeProto]] = [model.graph.node]
+    while waiting:
+        for node in nested_nodes(waiting.pop()):
+            key = function_key(node)
+            if key in functions and key not in used:
+                used.add(key)
+                waiting.append(functions[key].node)
+    if len(used) < len(functions):
+        kept = [function for key, function in functions.items() if key in used]
+        del model.functions[:]
+        model.functions.extend(kept)
+
+
+def free_names(model: ModelProto, chosen: Callable[[str], bool]) -> None:
+    """Take the names of free dimensions that are `chosen` away, wherever a type is declared: each is a size of its own then."""
+    for graph in _graphs(model):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            if value.type.WhichOneof("value") != "tensor_type":
+                continue
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param and chosen(dim.dim_param):
+                    dim.ClearField("dim_param")
+
+
+def _free_negative_sizes(model: ModelProto, notices: Notices) -> None:
+    """Take a negative size for a free one, wherever a type is declared."""
+    for graph in _graphs(model):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            if value.type.WhichOneof("value") != "tensor_type":
+                continue
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+                if dim.dim_value < 0:
+                    notices.add("negative size", f"dimension {axis} of '{value.name}' is declared as {dim.dim_value}, which is taken for a free size")
+                    dim.ClearField("dim_value")
+
+
+def _date(model: ModelProto, notices: Notices) -> None:
+    """Give a model the opset that its age implies, and read one that is newer than all that is known as the newest."""
+    if model.ir_version and model.ir_version < FIRST_WITH_OPSETS:
+        if not model.opset_import:  # as the standard says
+            model.opset_import.add(domain="", version=IMPLIED_OPSET)
+        else:
+            notices.add("old IR version", f"the model is of IR version {model.ir_version}, which has no imports of opsets, and imports some")
+        model.ir_version = FIRST_WITH_OPSETS
+    newest = defs.onnx_opset_version()
+    for body, imports in [(model.graph.node, model.opset_import), *((f.node, f.opset_import) for f in model.functions)]:
+        for entry in imports:
+            if domain_of(entry.domain) != "" or not newest < entry.version <= newest + OPSETS_AHEAD:
+                continue
+            used = sorted({node.op_type for node in nested_nodes(body) if domain_of(node.domain) == ""})
+            if any(newest_rule("", op) > newest for op in used):
+                continue
+            text = f"opset {entry.version} of ai.onnx is newer than {newest}, the newest that the installed onnx knows"
+            notices.add("newer opset", f"{text}: operators are taken as in opset {newest} ({', '.join(used) or 'none is used'})")
+            entry.version = newest
+
+
+def _sort(what: str, body: GraphProto | FunctionProto, notices: Notices) -> None:
+    """Put the nodes of a graph or function in topological order; those that are in order stay so."""
+    given = body.input if isinstance(body, FunctionProto) else [value.name for value in (*body.input, *body.initializer)]
+    order, early = sorted_nodes(body.node, frozenset(given))
+    if early is None:
+        return
+    node, name = early
+    shown = f'{node.op_type} "{node.name}" comes before the node that makes its input \'{name}\''
+    notices.add("order of nodes", f"the nodes of {what} are not in topological order ({shown}): they are sorted")
+    nodes = [deepcopy(body.node[i]) for i in order]
+    del body.node[:]
+    body.node.extend(nodes)

@@ -1,0 +1,182 @@
+"""The rule for com.microsoft's GroupQueryAttention, which keeps keys and values in a cache of its own."""
+
+import numpy as np
+
+from stepwell.dialects.core.sizes import Size, always, maximum, same_sizes, sizes_text
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
+from stepwell.frontends.onnx.rules.indexing import tensor_scatter
+from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
+from stepwell.frontends.onnx.rules.microsoft_attention import check_heads, check_past, refuse
+from stepwell.frontends.onnx.rules.microsoft_normalizations import normalised_rows, wide_type
+from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, slice_axis, split_axis, with_new_axes
+
+
+@onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT)
+def group_query_attention(
+    b: ImportBuilder,
+    query: Value,
+    key: Value | None = None,
+    value: Value | None = None,
+    past_key: Value | None = None,
+    past_value: Value | None = None,
+    seqlens_k: Value | None = None,
+    total_sequence_length: Value | None = None,
+    cos_cache: Value | None = None,
+    sin_cache: Value | None = None,
+    position_ids: Value | None = None,
+    attention_bias: Value | None = None,
+    head_sink: Value | None = None,
+    k_scale: Value | None = None,
+    v_scale: Value | None = None,
+    q_norm_weight: Value | None = None,
+    k_norm_weight: Value | None = None,
+    *,
+    causal: int = 1,
+    do_rotary: int = 0,
+    k_norm_epsilon: float | None = None,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0,
+    kv_num_heads: int,
+    local_window_size: int = -1,
+    num_heads: int,
+    q_norm_epsilon: float | None = None,
+    qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
+    rotary_interleaved: int = 0,
+    scale: float = 0.0,
+    sliding_window_cache: int = 0,
+    smooth_softmax: int = -1,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+) -> tuple[Value, Value, Value]:
+    """Attention to the keys and values of a cache, to which the new ones are added first; heads of queries share those of keys.
+
+    `seqlens_k` counts for each sequence the tokens of the past and the new ones, less one. Without a past, all tokens are new, and sequences
+    that are shorter are padded at the end: what comes out for their padding has no meaning, and so its length does not matter.
+    """
+    refuse(k_scale=k_scale, v_scale=v_scale, kv_cache_bit_width=kv_cache_bit_width, qk_output=qk_output, sliding_window_cache=sliding_window_cache)
+    if (k_quant_type, v_quant_type) != ("NONE", "NONE"):
+        raise UnsupportedError(f"k_quant_type={k_quant_type!r} and v_quant_type={v_quant_type!r} are not supported; supported: 'NONE'")
+    if (past_key is None) != (past_value is None) or (key is None) != (value is None) or (cos_cache is None) != (sin_cache is None):
+        raise ModelError("key and value, past_key and past_value, cos_cache and sin_cache must be given together")
+    if seqlens_k is None or total_sequence_length is None:
+        raise ModelError("seqlens_k and total_sequence_length must be given")
+    if causal not in (0, 1) or smooth_softmax not in (-1, 0, 1):
+        raise ModelError(f"causal must be 0 or 1 and smooth_softmax -1, 0 or 1, got {causal} and {smooth_softmax}")
+    q, k, v = new_heads(b, query, key, value, num_heads, kv_num_heads)
+    if (q_norm_weight is None) != (k_norm_weight is None):
+        raise ModelError("q_norm_weight and k_norm_weight must be given together")
+    if q_norm_weight is not None and k_norm_weight is not None:
+        q = normalised_heads(b, q, q_norm_weight, qk_norm_epsilon if q_norm_epsilon is None else q_norm_epsilon)
+        k = normalised_heads(b, k, k_norm_weight, qk_norm_epsilon if k_norm_epsilon is None else k_norm_epsilon)
+    batch, _, queries, _ = dims_of(q)
+    if type_of(seqlens_k).rank not in (1, 2) or not same_sizes(dims_of(seqlens_k), (batch, 1)[: type_of(seqlens_k).rank]):
+        raise ModelError(f"seqlens_k must be {sizes_text((batch,))}, got {type_of(seqlens_k)}")
+    before = None  # how many tokens of each sequence the past holds: (batch, 1)
+    if past_key is not None:  # a first prompt that is padded would give less than none
+        last = b.with_shape(b.convert(seqlens_k, "i64"), (batch, 1))
+        before = b.relu(b.add(last, size_scalar(b, 1 - queries, last)))
+    first = b.literal(np.zeros((1, 1), np.int64)) if before is None else before
+    places = b.add(first, counting(b, queries, 1, 2))  # of the new tokens in their sequences
+    if do_rotary:
+        if cos_cache is None or sin_cache is None:
+            raise ModelError("do_rotary needs cos_cache and sin_cache")
+        if position_ids is not None:
+            places_of_tables = b.convert(position_ids, "i64")
+            if not same_sizes(dims_of(places_of_tables), (batch, queries)):
+                raise ModelError(f"position_ids must be {sizes_text((batch, queries))}, got {type_of(position_ids)}")
+        else:
+            places_of_tables = places
+        cos, sin = (with_new_axes(b, b.gather(cache, places_of_tables, axis=0), [1]) for cache in (cos_cache, sin_cache))
+        q, k = (rotated(b, x, cos, sin, bool(rotary_interleaved)) for x in (q, k))
+    elif position_ids is not None:
+        raise UnsupportedError("position_ids without do_rotary are not supported; supported: to leave them out")
+    if past_key is not None and past_value is not None and before is not None:
+        size = cache_size(b, past_key, total_sequence_length)
+        k, v = (cached(b, past, new, before, size) for past, new in ((past_key, k), (past_value, v)))
+    keys, dtype = dims_of(k)[2], type_of(q).dtype
+    mask = allowed_keys(b, places, before, queries, keys, bool(causal), local_window_size, dtype)
+    sink = head_sink
+    if sink is None and smooth_softmax == 1:
+        sink = b.literal(np.zeros(num_heads, to_numpy(dtype)))
+    return heads_together(b, attend(b, q, k, v, [mask, attention_bias], scale, softcap=softcap, sink=sink)), k, v
+
+
+def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | None, heads: int, shared: int) -> list[Value]:
+    """Queries, keys and values by head, of three tensors or of one that holds them side by side."""
+    hidden = dims_of(query)[-1]
+    if key is None or value is None:
+        check_heads(heads + 2 * shared, hidden)
+        size = hidden // (heads + 2 * shared)
+        parts = split_axis(b, query, type_of(query).rank - 1, [heads * size, shared * size, shared * size])
+    else:
+        parts = [query, key, value]
+    if any(type_of(p).rank != 3 for p in parts):
+        raise ModelError(f"query, key and value must be (batch, sequence, hidden), got {', '.join(str(type_of(p)) for p in parts)}")
+    for part, count in zip(parts, (heads, shared, shared), strict=True):
+        check_heads(count, dims_of(part)[2])
+    return [heads_apart(b, part, count) for part, count in zip(parts, (heads, shared, shared), strict=True)]
+
+
+def normalised_heads(b: ImportBuilder, x: Value, weight: Value, epsilon: float) -> Value:
+    """Each head of each token divided by the root of its mean square, times the weights."""
+    dtype = type_of(x).dtype
+    wide = b.convert(x, wide_type(dtype))
+    return normalised_rows(b, wide, weight, None, epsilon, dtype, simplified=True)[0]
+
+
+def cache_size(b: ImportBuilder, past: Value, total: Value) -> int | Size:
+    """How many tokens the cache holds afterwards: what the model declares, or the past's size or the total length, whichever is more."""
+    declared = b.node.output_types[1] if len(b.node.output_types) > 1 else None
+    if declared is not None and declared.rank == 4 and isinstance(size := declared.shape[2], int):
+        return size
+    return maximum(dims_of(past)[2], b.bound_sizes(total, "total_sequence_length")[0])
+
+
+def cached(b: ImportBuilder, past: Value, new: Value, before: Value, size: int | Size) -> Value:
+    """The cache (batch, heads, size, depth): of each sequence the `before` tokens of the past, then the new ones; what is behind is not defined."""
+    check_past(past, new)
+    have, count = dims_of(past)[2], dims_of(new)[2]
+    lengths = b.constant_value(before)
+    if lengths is not None and lengths.size and (lengths == lengths.flat[0]).all():
+        first = int(lengths.flat[0])
+        behind = size - first - count
+        if always(first, "<=", have) and (behind == 0 or (always(behind, ">", 0) and always(size, "<=", have))):
+            parts = [slice_axis(b, past, 2, 0, first), new, *([] if behind == 0 else [slice_axis(b, past, 2, first + count, behind)])]
+            return b.concat(parts[first == 0 :], axis=2)
+    return tensor_scatter(b, with_room(b, past, new, size), new, before, axis=2)
+
+
+def with_room(b: ImportBuilder, past: Value, new: Value, size: int | Size) -> Value:
+    """A cache of that size that begins with the tokens of the past; what is behind them is not defined."""
+    have, count = dims_of(past)[2], dims_of(new)[2]
+    if size == have:
+        return past
+    both = b.concat([past, new], axis=2)
+    if always(size, ">", have + count):
+        return b.pad(both, low=(0,) * 4, high=(0, 0, size - have - count, 0), mode="constant", value=0.0)
+    return slice_axis(b, both, 2, 0, size)
+
+
+def allowed_keys(
+    b: ImportBuilder, places: Value, before: Value | None, queries: int | Size, keys: int | Size, causal: bool, window: int, dtype: str
+) -> Value | None:
+    """What is added to the scores to forbid keys: those behind a query, those `window` tokens and more before it, those that are not there yet."""
+    if not causal and window > 0:
+        raise ModelError(f"local_window_size={window} needs causal=1")
+    key, rows = counting(b, keys, 3, 4), dims_of(places)[0]
+    own = b.with_shape(places, (rows, 1, queries, 1))
+    if causal:
+        allowed = b.less_equal(key, own)
+        if window > 0:
+            allowed = b.and_(allowed, b.greater(key, b.sub(own, b.scalar(window, like=own))))
+    elif before is not None:
+        allowed = b.less(key, b.with_shape(b.add(before, size_scalar(b, queries, before)), (dims_of(before)[0], 1, 1, 1)))
+    else:
+        return None
+    lowest = lowest_of(dtype)
+    return b.select(allowed, b.literal(np.zeros_like(lowest)), b.literal(lowest))

@@ -1,0 +1,157 @@
+"""Builds graph.loop: a body is built until the types of what it carries are those of every round."""
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, maximum
+from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.graph.control import LoopOp
+from stepwell.dialects.graph.regions import captured_by
+from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.onnx.rules.counted_loops import counted
+from stepwell.frontends.onnx.rules.slicing import slice_axis, with_new_axes
+
+ENDLESS = np.iinfo(np.int64).max
+"""The trip count of a loop that has none."""
+
+
+class TypeChangesError(UnsupportedError):
+    """A round of a loop gives a carried value another element type or rank than it took."""
+
+
+def none_of(b: ImportBuilder, part: TensorType) -> Value:
+    """Values of a type, none of them, along a new first dimension."""
+    one = b.convert(b.literal(np.zeros((1,) * (1 + part.rank), np.float32)), part.dtype)
+    return slice_axis(b, b.expand(one, shape=(1, *part.shape)), 0, 0, 0)
+
+
+def loop_of(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]],
+    growing: Collection[int] = (),
+) -> tuple[tuple[Value, ...], ir.Operation]:  # fmt: skip
+    """The results of a graph.loop, and the op. `rounds` builds the body: of round, condition and carried values what the op's body yields.
+
+    The carried values of the numbers in `growing` may have another size in dimension 0 in each round, as the body is told from the start.
+    """
+    own = [type_of(v) for v in initial]
+    open_ = [kind.with_shape((None, *kind.shape[1:])) if i in growing else kind for i, kind in enumerate(own)]
+    types = [b.symbols.completed("carried", kind) for kind in open_]
+    holder, made = _body(b, limit, condition, initial, types, rounds)
+    names = [*b.node.output_names, *[""] * len(own)]
+    # A size that changes is another symbol in each round; which one it is after the last, only the run tells. What changes may make others
+    # change, so the body is built until none does.
+    while (after := _wider(own, types, made)) != types:
+        b.erase(holder)
+        types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, after, strict=False)]
+        holder, made = _body(b, limit, condition, initial, types, rounds)
+    bounds = counted(b, limit, condition, initial, holder.regions[0].blocks[0], made)
+    if bounds is not None:  # all rounds of the loop with this trip count come
+        limit, condition = bounds
+        body = holder.regions[0].blocks[0]
+        made[0] = body.arguments[1]
+        list(body.operations)[-1].operation.operands[0] = made[0]
+    unchanged = zip(types, own, strict=True)
+    results = [kind if kind == before else b.symbols.completed("carried", _after_loop(kind, before)) for kind, before in unchanged]
+    parts = [type_of(v) for v in made[len(own) + 1 :]]
+    count: int | Size | None = _round_count(b, limit, condition, holder, made[0])
+    if count is None and parts:
+        names = list(b.node.output_names)
+        count = b.symbols.fresh(f"{names[len(own)] if len(names) > len(own) else 'rounds'}_0")
+    if parts and is_endless(b, limit) and all(b.symbols.are_of_inputs(kind.shape) for kind in parts):
+        b.erase(holder)
+        return appended(b, limit, condition, initial, rounds, parts, growing)
+    outside = {name for kind in (*own, *map(type_of, captured_by(holder))) for size in kind.shape if isinstance(size, Size) for name in size.symbols}
+    inside = [[size for size in kind.shape if isinstance(size, Size) and not outside.issuperset(size.symbols)] for kind in parts]
+    changing = next((kind for kind, sizes in zip(parts, inside, strict=True) if not b.symbols.are_of_inputs(sizes)), None)
+    if changing is not None:
+        raise UnsupportedError(f"a loop that collects values of changing sizes ({changing}) is not supported; supported: one size for all rounds")
+    collected = [kind.with_shape((count, *kind.shape)) for kind in parts]
+    op = b.create(LoopOp, [limit, condition, list(initial)], {}, [*results, *collected]).operation
+    holder.regions[0].blocks[0].append_to(op.regions[0])
+    b.erase(holder)
+    return tuple(op.results), op
+
+
+def appended(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]],
+    parts: Sequence[TensorType], growing: Collection[int],
+) -> tuple[tuple[Value, ...], ir.Operation]:  # fmt: skip
+    """As `loop_of`, for a loop that collects `parts`: it carries what it has collected, since nothing says how much memory that will take."""
+
+    def longer(number: Value, going_on: Value, *state: Value) -> tuple[Value, ...]:
+        goes, *results = rounds(number, going_on, *state[: len(initial)])
+        new = [with_new_axes(b, part, [0]) for part in results[len(initial) :]]
+        return goes, *results[: len(initial)], *(b.concat([old, part], axis=0) for old, part in zip(state[len(initial) :], new, strict=True))
+
+    return loop_of(b, limit, condition, [*initial, *(none_of(b, kind) for kind in parts)], longer, growing)
+
+
+def is_endless(b: ImportBuilder, limit: Value) -> bool:
+    """Whether a loop has no trip count."""
+    count = b.constant_value(limit)
+    return count is not None and int(count) == ENDLESS
+
+
+def _body(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], types: Sequence[TensorType], rounds: Callable[..., tuple[Value, ...]]
+) -> tuple[ir.Operation, list[Value]]:
+    """An op that holds the body of a loop that carries these types, and what the body yields.
+
+    The op has no results yet, since the body tells their types. It is in the module, as in the rule for If.
+    """
+    holder = ir.Operation.create("graph.loop", operands=[limit, condition, *initial], results=[], regions=1)
+    arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
+    block = holder.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[holder.location] * len(arguments))
+    try:
+        with ir.InsertionPoint(block):
+            made = list(rounds(*block.arguments))
+            b.yield_(made, result_types=[])
+    except BaseException:
+        b.erase(holder)
+        raise
+    return holder, made
+
+
+def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Operation, going_on: Value) -> int | Size | None:
+    """How many rounds there are, if that is known: a number, or a size that shapes of inputs give."""
+    first = b.constant_value(condition)
+    goes = np.array(True) if going_on == holder.regions[0].blocks[0].arguments[1] else b.constant_value(going_on)
+    if first is None or goes is None or not goes.all() or is_endless(b, limit):
+        return None
+    if not first.all():
+        return 0
+    count = b.symbolic_scalar(limit, "the trip count")
+    return None if count is None or not b.symbols.are_of_shapes([count]) else maximum(count, 0)
+
+
+def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequence[Value]) -> list[TensorType]:
+    """`types`, of carried values that are of the types `own` at first, without the sizes that a round changes.
+
+    A size that is another one in `types` than in `own` is a symbol that covers any. Raises TypeChangesError where more than sizes change.
+    """
+    after = [type_of(v) for v in made[1 : len(types) + 1]]
+    if any((kind.dtype, kind.rank) != (new.dtype, new.rank) for kind, new in zip(types, after, strict=True)):
+        shown = [", ".join(map(str, kinds)) for kinds in (types, after)]
+        raise TypeChangesError(f"carried values that change their type ({shown[0]} to {shown[1]}) are not supported; supported: one type each")
+    return [
+        kind.with_shape([a if a != first or a == new else None for first, a, new in zip(start.shape, kind.shape, end.shape, strict=True)])
+        for start, kind, end in zip(own, types, after, strict=True)
+    ]
+
+
+def _after_loop(kind: TensorType, before: TensorType) -> TensorType:
+    """The type of a carried value after a loop: nothing is known of sizes that are others in the body than before."""
+    return kind.with_shape([size if size == first else None for size, first in zip(kind.shape, before.shape, strict=True)])
+
+
+def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[TensorType]:
+    """Types that cover both lists: dynamic where sizes differ. Raises UnsupportedError where anything else differs."""
+    if len(first) != len(second) or any(a.dtype != b.dtype or a.rank != b.rank for a, b in zip(first, second, strict=True)):
+        shown = [", ".join(map(str, types)) for types in (first, second)]
+        raise UnsupportedError(
+            f"values that may be of different types ({shown[0]} or {shown[1]}) are not supported; supported: one element type and rank"
+        )
+    return [a.with_shape(tuple(i if i == j else None for i, j in zip(a.shape, b.shape, strict=True))) for a, b in zip(first, second, strict=True)]

@@ -1,0 +1,178 @@
+"""Rules for whole layers of ONNX Runtime's domain com.microsoft with quantised weights: LSTM, attention, and embeddings."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects.core.sizes import same_sizes
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph.recurrence import DIRECTIONS
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
+from stepwell.frontends.onnx.rules.microsoft_attention import Masks, attended, divided, refuse, with_bias
+from stepwell.frontends.onnx.rules.microsoft_normalizations import Table, embedded, normalised_rows
+from stepwell.frontends.onnx.rules.microsoft_quantization import dynamic_quantize_matmul, matmul_integer_to_float, number, real
+from stepwell.frontends.onnx.rules.quantization import is_zero
+from stepwell.frontends.onnx.rules.recurrence import Layer, bound
+from stepwell.frontends.onnx.rules.slicing import split_axis
+
+WEIGHTS = ("i8", "ui8")
+
+
+@onnx_rule("DynamicQuantizeLSTM", since=1, domain=MICROSOFT)
+def dynamic_quantize_lstm(
+    b: ImportBuilder,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value | None = None,
+    sequence_lens: Value | None = None,
+    initial_h: Value | None = None,
+    initial_c: Value | None = None,
+    peepholes: Value | None = None,
+    w_scale: Value | None = None,
+    w_zero_point: Value | None = None,
+    r_scale: Value | None = None,
+    r_zero_point: Value | None = None,
+    *,
+    activation_alpha: Sequence[float] = (),
+    activation_beta: Sequence[float] = (),
+    activations: Sequence[str] = (),
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+) -> tuple[Value, ...]:
+    """Outputs: Y, Y_h, Y_c. All inputs are quantised as one tensor, and so is the state of all sequences before each step."""
+    if type_of(x).dtype != "f32":
+        raise UnsupportedError(f"of {type_of(x)} is not supported; supported: f32")
+    layer = QuantizedLayer(b, x, w, r, direction, hidden_size)
+    functions = layer.functions(activations or ("Sigmoid", "Tanh", "Tanh") * layer.directions, 3, activation_alpha, activation_beta)
+    layer.of_inputs = layer.parameters("W", w, w_scale, w_zero_point)
+    scale, zero_point = layer.parameters("R", r, r_scale, r_zero_point)
+    peepholes = layer.peepholes(peepholes)
+    projected = layer.projected(layer.both_biases(bias))
+    states = (layer.state("initial_h", initial_h), layer.state("initial_c", initial_c))
+    attributes = {**functions, "direction": direction, "clip": bound(clip), "input_forget": bool(input_forget)}
+    numbers, sums = layer.numbers(zero_point)
+    scales = b.with_shape(scale, (layer.directions, layer.gates, layer.hidden))
+    return layer.results(b.quantized_lstm(projected, numbers, scales, sums, layer.lengths(sequence_lens), *states, peepholes, **attributes))
+
+
+class QuantizedLayer(Layer):
+    """A recurrent layer with quantised weights, which are given transposed."""
+
+    of_inputs: tuple[Value, Value | None]
+    """The scale and the zero point of each column of the inputs' weights."""
+
+    def __init__(self, b: ImportBuilder, x: Value, w: Value, r: Value, direction: str, hidden_size: int | None) -> None:
+        for name, value in (("X", x), ("W", w), ("R", r)):
+            if type_of(value).rank != 3:
+                raise ModelError(f"its input {name} must have rank 3, got {type_of(value)}")
+        for name, value in (("W", w), ("R", r)):
+            if type_of(value).dtype not in WEIGHTS:
+                raise UnsupportedError(f"weights {name} of {type_of(value)} are not supported; supported: {', '.join(WEIGHTS)}")
+        directions, hidden = len(DIRECTIONS.get(direction, [direction])), dims_of(r)[1]
+        for name, value, inputs in (("W", w, type_of(x).shape[2]), ("R", r, hidden)):
+            self.expect(name, value, (directions, inputs, 4 * hidden))
+        turned = b.transposed(w, (0, 2, 1)), b.transposed(r, (0, 2, 1))
+        super().__init__(b, x, *turned, 4, direction, 0, hidden_size)
+
+    def parameters(self, name: str, weights: Value, scale: Value | None, zero_point: Value | None) -> tuple[Value, Value | None]:
+        """The scale and the zero point of weights as (directions, gates * hidden); no zero point where it is 0.
+
+        They are given so, or as one number for each direction.
+        """
+        b, columns, dtype = self.b, (self.directions, self.gates * self.hidden), type_of(weights).dtype
+        if scale is None or zero_point is None:
+            raise ModelError(f"its inputs {name}_scale and {name}_zero_point must be given")
+        for what, value, wanted in (("scale", scale, "f32"), ("zero_point", zero_point, dtype)):
+            kind = type_of(value)
+            if kind.dtype != wanted or not any(same_sizes(kind.shape, sizes) for sizes in (columns, columns[:1])):
+                raise ModelError(f"its input {name}_{what} must be of {wanted}, one number for each direction or for each column; got {kind}")
+        spread = [v if type_of(v).rank == 2 else b.expand(b.with_shape(v, (columns[0], 1)), shape=columns) for v in (scale, zero_point)]
+        return spread[0], None if is_zero(b, zero_point) else spread[1]
+
+    def multiplied(self, rows: Value, weights: Value) -> Value:
+        scale, zero_point = (None if v is None else self.b.with_shape(v, (self.directions * self.gates * self.hidden,)) for v in self.of_inputs)
+        assert scale is not None
+        return dynamic_quantize_matmul(self.b, rows, weights, scale, zero_point)
+
+    def numbers(self, zero_point: Value | None) -> tuple[Value, Value]:
+        """The recurrent weights without a zero point, as `graph.quantized_lstm` takes them, and the sums of their columns."""
+        b, weights = self.b, self.weights()
+        shape = (self.directions, self.gates, 1, self.hidden, self.hidden)
+        if zero_point is None and type_of(weights).dtype == "ui8":
+            weights = b.convert(weights, "i16")
+        elif zero_point is not None:
+            zero = b.with_shape(zero_point, (self.directions, self.gates, 1, 1, self.hidden))
+            weights = b.convert(b.sub(b.convert(weights, "i32"), b.convert(zero, "i32")), "i16")
+        sums = b.reduce_sum(b.convert(weights, "i32"), axes=(2, 3), keepdims=False)
+        return b.with_shape(weights, (*shape, 1)), sums
+
+
+@onnx_rule("QAttention", since=1, domain=MICROSOFT)
+def qattention(
+    b: ImportBuilder,
+    x: Value,
+    weights: Value,
+    bias: Value,
+    x_scale: Value,
+    weights_scale: Value,
+    mask_index: Value | None = None,
+    x_zero_point: Value | None = None,
+    weights_zero_point: Value | None = None,
+    past: Value | None = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> tuple[Value, ...]:
+    """Only the product that makes queries, keys and values is of integers."""
+    refuse(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    sizes = divided(x, weights, num_heads)
+    zero_point = None if x_zero_point is None else number(b, x_zero_point, "the zero point of the input")
+    product = matmul_integer_to_float(b, x, weights, x_scale, weights_scale, zero_point, weights_zero_point)
+    projected = with_bias(b, split_axis(b, product, 2, sizes), bias)
+    return attended(b, projected, num_heads, Masks(mask_index, bool(unidirectional), mask_filter_value), past, None, scale)
+
+
+@onnx_rule("QEmbedLayerNormalization", since=1, domain=MICROSOFT)
+def qembed_layer_normalization(
+    b: ImportBuilder,
+    input_ids: Value,
+    segment_ids: Value | None = None,
+    words: Value | None = None,
+    positions: Value | None = None,
+    segments: Value | None = None,
+    gamma: Value | None = None,
+    beta: Value | None = None,
+    mask: Value | None = None,
+    words_scale: Value | None = None,
+    positions_scale: Value | None = None,
+    segments_scale: Value | None = None,
+    gamma_scale: Value | None = None,
+    beta_scale: Value | None = None,
+    words_zero_point: Value | None = None,
+    positions_zero_point: Value | None = None,
+    segments_zero_point: Value | None = None,
+    gamma_zero_point: Value | None = None,
+    beta_zero_point: Value | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> tuple[Value, ...]:
+    """Rows become floats when they have been looked up."""
+    if words is None or positions is None or gamma is None or beta is None:
+        raise ModelError("the embeddings of words and positions, gamma and beta must all be given")
+
+    def table(rows: Value, scale: Value | None, zero_point: Value | None) -> Table:
+        return Table(rows, lambda found: real(b, found, scale, zero_point))
+
+    of_segments = None if segments is None else table(segments, segments_scale, segments_zero_point)
+    tables = table(words, words_scale, words_zero_point), table(positions, positions_scale, positions_zero_point), of_segments
+    total, kept = embedded(b, input_ids, segment_ids, *tables, mask, None, 0)
+    factors = real(b, gamma, gamma_scale, gamma_zero_point), real(b, beta, beta_scale, beta_zero_point)
+    return normalised_rows(b, total, *factors, epsilon, "f32")[0], kept

@@ -1,0 +1,40 @@
+"""Rules for optionals. Whether one holds something is known where the graph is imported: nothing is left of it."""
+
+import numpy as np
+from onnx import TypeProto
+
+from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.sequences import AnyValue, Nothing, SequenceValue
+from stepwell.frontends.onnx.tensors import our_dtype
+
+
+@onnx_rule("Optional", since=15)
+def optional(b: ImportBuilder, x: Value | SequenceValue | None = None, *, type: TypeProto | None = None) -> AnyValue:
+    if x is not None:
+        return x
+    if type is None:
+        raise ModelError("without an element it must have the attribute type")
+    return nothing_of(type)
+
+
+def nothing_of(kind: TypeProto) -> Nothing:
+    """The optional that holds nothing of what might be of this type. Raises ModelError for one that is no tensor nor sequence of such."""
+    is_sequence = kind.WhichOneof("value") == "sequence_type"
+    tensor = kind.sequence_type.elem_type if is_sequence else kind
+    if tensor.WhichOneof("value") != "tensor_type":
+        raise ModelError("what an optional may hold must be a tensor or a sequence of tensors")
+    return Nothing(our_dtype(tensor.tensor_type.elem_type), is_sequence)
+
+
+@onnx_rule("OptionalGetElement", since=15)
+def optional_get_element(b: ImportBuilder, x: AnyValue) -> AnyValue:
+    if isinstance(x, Nothing):
+        raise ModelError("its optional holds nothing")
+    return x
+
+
+@onnx_rule("OptionalHasElement", since=15)
+def optional_has_element(b: ImportBuilder, x: AnyValue | None = None) -> Value:
+    return b.literal(np.array(x is not None and not isinstance(x, Nothing)))

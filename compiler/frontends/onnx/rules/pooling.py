@@ -1,0 +1,178 @@
+"""Rules for pooling over windows and over whole dimensions."""
+
+import math
+from collections.abc import Sequence
+
+from stepwell.dialects.core.sizes import holds, same_sizes
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph.numerics import lowest
+from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rounding import rounded_once
+from stepwell.frontends.onnx.rules.pooled_places import places_of_maxima
+from stepwell.frontends.onnx.rules.reductions import plain, reduce_mean
+from stepwell.frontends.onnx.rules.windows import FreeWindow, image_of, window, with_overhang
+
+
+@onnx_rule("MaxPool", since=1)
+def max_pool(
+    b: ImportBuilder,
+    x: Value,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    storage_order: int = 0,
+) -> tuple[Value, ...]:
+    win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
+    image, hangs = image_of(b, x, win, float(lowest(to_numpy(type_of(x).dtype)))), bool(ceil_mode) and not isinstance(win, FreeWindow)
+    y = b.max_pool(image, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=hangs)
+    return (y,) if b.node.output_count < 2 else (y, places_of_maxima(b, x, win, dims_of(y), bool(storage_order)))
+
+
+@onnx_rule("AveragePool", since=1)
+def average_pool(
+    b: ImportBuilder,
+    x: Value,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+) -> Value:
+    win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
+    if isinstance(win, FreeWindow):
+        return rounded_once(mean_of_padded)(b, x, win, bool(count_include_pad))
+    return b.avg_pool(
+        x,
+        kernel=win.kernel,
+        strides=win.strides,
+        pads=win.pads,
+        dilations=win.dilations,
+        ceil_mode=bool(ceil_mode),
+        count_include_pad=bool(count_include_pad),
+    )
+
+
+def mean_of_padded(b: ImportBuilder, x: Value, win: FreeWindow, with_padding: bool) -> Value:
+    """The means of windows over padded `x`: of all their elements, or of those alone that lie inside.
+
+    The latter are the former, divided for each dimension by the part of a window that lies inside.
+    """
+    y = mean_with_padding(b, x, win)
+    if with_padding:
+        return y
+    for axis in range(len(win.kernel)):
+        own = win.along(axis)
+        if any(n != 0 for n in own.around):
+            ones = b.expand(b.scalar(1, like=x), shape=[1 if i != 2 + axis else size for i, size in enumerate(dims_of(x))])
+            y = b.div(y, mean_with_padding(b, ones, own))
+    return y
+
+
+def mean_with_padding(b: ImportBuilder, x: Value, win: FreeWindow) -> Value:
+    """The means of windows over `x` and the zeros around it."""
+    image = win.filled(b, x, 0.0)
+    return b.avg_pool(
+        image, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=False, count_include_pad=True
+    )
+
+
+@onnx_rule("LpPool", since=2)
+@rounded_once
+def lp_pool(
+    b: ImportBuilder,
+    x: Value,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    p: float = 2,
+) -> Value:
+    """The sum of each window is a depthwise convolution with ones."""
+    win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
+    if ceil_mode:
+        win = with_overhang(x, win)
+    n, c, *dims = dims_of(x)
+    powers = b.with_shape(raised(b, b.abs(x), checked_power(p)), (n * c, 1, *dims))
+    ones = b.expand(b.scalar(1, like=x), shape=(1, 1, *win.kernel))
+    sums = b.conv(image_of(b, powers, win), ones, strides=win.strides, pads=win.pads, dilations=win.dilations, group=1)
+    return raised(b, b.with_shape(sums, (n, c, *dims_of(sums)[2:])), 1 / p)
+
+
+def checked_power(p: float) -> float:
+    """The attribute p. Raises ModelError if no norm has it."""
+    if p < 1:
+        raise ModelError(f"p must be 1 or more, got {p}")
+    return float(p)
+
+
+def raised(b: ImportBuilder, x: Value, power: float) -> Value:
+    """`x` (not negative) to a power, with cheaper ops for the usual powers."""
+    if power == 1.0:
+        return x
+    if power == 2.0:
+        return b.mul(x, x)
+    return b.sqrt(x) if power == 0.5 else b.pow(x, b.scalar(power, like=x))
+
+
+def spatial_axes(x: Value) -> tuple[int, ...]:
+    """The dimensions after batch and channels. Raises ModelError if there are none."""
+    if type_of(x).rank < 3:
+        raise ModelError(f"its input must have at least one spatial dimension, got {type_of(x)}")
+    return tuple(range(2, type_of(x).rank))
+
+
+@onnx_rule("GlobalMaxPool", since=1)
+def global_max_pool(b: ImportBuilder, x: Value) -> Value:
+    return plain("reduce_max")(b, x, spatial_axes(x), True)
+
+
+@onnx_rule("GlobalAveragePool", since=1)
+@rounded_once
+def global_average_pool(b: ImportBuilder, x: Value) -> Value:
+    return reduce_mean(b, x, spatial_axes(x), True)
+
+
+@onnx_rule("GlobalLpPool", since=2)
+@rounded_once
+def global_lp_pool(b: ImportBuilder, x: Value, *, p: float = 2) -> Value:
+    return raised(b, plain("reduce_sum")(b, raised(b, b.abs(x), checked_power(p)), spatial_axes(x), True), 1 / p)
+
+
+@onnx_rule("MaxUnpool", since=9)
+def max_unpool(
+    b: ImportBuilder,
+    x: Value,
+    indices: Value,
+    output_shape: Value | None = None,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+) -> Value:
+    win = window(x, kernel_shape, strides, pads, ())
+    n, c, *dims = dims_of(x)
+    spatial = len(dims)
+    natural = [(d - 1) * s + k - win.pads[i] - win.pads[spatial + i] for i, (d, s, k) in enumerate(zip(dims, win.strides, win.kernel, strict=True))]
+    shape = (n, c, *natural)
+    zeros = b.expand(b.scalar(0, like=x), shape=(math.prod(shape),))
+    if not same_sizes(dims_of(indices), dims_of(x)):
+        raise ModelError(f"the indices must have the shape of the input {type_of(x)}, got {type_of(indices)}")
+    flat = [b.with_shape(v, (math.prod(dims_of(v)),)) for v in (indices, x)]
+    made = b.with_shape(b.scatter_elements(zeros, *flat, axis=0, reduction="none", from_start=True), shape)
+    wanted = shape if output_shape is None else b.known_or_symbolic(output_shape, "the output shape")
+    if len(wanted) != len(shape) or not all(holds(w, ">=", s) for w, s in zip(wanted, shape, strict=True)):
+        raise ModelError(f"the output shape {list(wanted)} must be at least {list(shape)}")
+    high = tuple(w - s for w, s in zip(wanted, shape, strict=True))
+    return b.pad(made, low=(0,) * len(shape), high=high, mode="constant", value=0.0) if any(h != 0 for h in high) else made

@@ -1,0 +1,106 @@
+"""Rules for products of quantised data: QLinearMatMul and QLinearConv. Integers are multiplied and summed as integers, in i32."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects.core.sizes import holds, same_sizes
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rules.contractions import matmul_integer
+from stepwell.frontends.onnx.rules.convolutions import conv_integer, with_bias
+from stepwell.frontends.onnx.rules.quantization import is_single, saturated
+
+
+@onnx_rule("QLinearMatMul", since=10)
+def qlinear_matmul(
+    b: ImportBuilder,
+    lhs: Value,
+    lhs_scale: Value,
+    lhs_zero_point: Value,
+    rhs: Value,
+    rhs_scale: Value,
+    rhs_zero_point: Value,
+    scale: Value,
+    zero_point: Value,
+) -> Value:
+    product = matmul_integer(b, lhs, rhs, lhs_zero_point, rhs_zero_point)
+    return requantized(b, product, sides(b, lhs, lhs_scale, rhs, rhs_scale, product), scale, zero_point)
+
+
+@onnx_rule("QLinearConv", since=10)
+def qlinear_conv(
+    b: ImportBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero_point: Value,
+    w: Value,
+    w_scale: Value,
+    w_zero_point: Value,
+    scale: Value,
+    zero_point: Value,
+    bias: Value | None = None,
+    *,
+    kernel_shape: Sequence[int] = (),
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+) -> Value:
+    total = conv_integer(
+        b,
+        x,
+        w,
+        x_zero_point,
+        w_zero_point,
+        kernel_shape=kernel_shape,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        auto_pad=auto_pad,
+        group=group,
+    )
+    total = with_bias(b, total, bias)
+    filters = beside(b, w_scale, total, "the scale of the weights", 1)
+    return requantized(b, total, [beside(b, x_scale, total, "the scale of the input", None), filters], scale, zero_point)
+
+
+def sides(b: ImportBuilder, lhs: Value, lhs_scale: Value, rhs: Value, rhs_scale: Value, product: Value) -> list[Value]:
+    """The scales of a matrix product's operands, such that they broadcast to it: one for each row of the left, each column of the right."""
+    row = None if type_of(lhs).rank == 1 else -2 if type_of(rhs).rank > 1 else -1
+    column = None if type_of(rhs).rank == 1 else -1
+    return [beside(b, lhs_scale, product, "the scale of the rows", row), beside(b, rhs_scale, product, "the scale of the columns", column)]
+
+
+def beside(b: ImportBuilder, parameter: Value, total: Value, what: str, axis: int | None) -> Value:
+    """A scale or zero point such that it broadcasts to `total`: one number, one for each index of `axis`, or of the rank of `total`.
+
+    Raises ModelError, naming it as `what`, if it is none of these.
+    """
+    kind, rank = type_of(parameter), type_of(total).rank
+    if is_single(kind):
+        return b.with_shape(parameter, ())
+    if axis is not None and kind.rank == 1 and -rank <= axis < rank and holds(type_of(total).shape[axis], "==", kind.shape[0]):
+        return b.reshape(parameter, shape=tuple(-1 if i == axis % rank else 1 for i in range(rank)))
+    if axis is not None and 1 < kind.rank == rank:
+        return parameter  # whether it fits is for the product to say
+    raise ModelError(f"{what} must be one number{'' if axis is None else ', or one for each of them'}; got {kind} for {type_of(total)}")
+
+
+def requantized(b: ImportBuilder, total: Value, scales: Sequence[Value], scale: Value, zero_point: Value) -> Value:
+    """Sums of products in i32, in units of the product of `scales`, in units of `scale`: of the type of the zero point."""
+    factor = b.div(multiplied(b, scales), b.convert(beside(b, scale, total, "the scale of the result", None), "f32"))
+    zero = beside(b, zero_point, total, "the zero point of the result", None)
+    made = saturated(b, b.round(b.mul(b.convert(total, "f32"), factor)), zero, type_of(zero_point).dtype)
+    if not same_sizes(type_of(made).shape, type_of(total).shape):
+        raise ModelError(f"its scales broadcast the product {type_of(total)} to {type_of(made)}")
+    return made
+
+
+def multiplied(b: ImportBuilder, scales: Sequence[Value]) -> Value:
+    """The product of scales in f32, whatever their type: that of two in f16 may be too small for it."""
+    product = b.convert(scales[0], "f32")
+    for scale in scales[1:]:
+        product = b.mul(product, b.convert(scale, "f32"))
+    return product

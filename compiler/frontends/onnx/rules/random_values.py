@@ -1,0 +1,140 @@
+"""Rules for random values: numbers of our own generator, the same ones in each run of a model.
+
+The attribute `seed` chooses them; nodes without one have numbers of their own. They follow the distribution that ONNX names, and are not
+those of any other runtime.
+"""
+
+import math
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, holds
+from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rules.elementwise import truth
+from stepwell.frontends.onnx.rules.slicing import slice_axis
+from stepwell.frontends.onnx.tensors import our_dtype
+
+
+def stream(b: ImportBuilder, seed: float | None) -> int:
+    """The seed of the generator for the node at hand: from its attribute (of which each number is another seed), else from its name."""
+    if seed is None:
+        return zlib.crc32(f"{ir.Location.current}/{b.node.output_names}".encode())
+    return seed if isinstance(seed, int) else int(np.float64(seed).view(np.int64))
+
+
+def uniform(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str) -> Value:
+    """Numbers from 0 below 1, in f32 or f64: multiples of 2^-24 or 2^-53, all equally likely."""
+    digits = 53 if dtype == "f64" else 24
+    bits = b.random_bits(seed=seed, shape=tuple(shape))
+    upper = b.convert(b.shift_right(bits, b.scalar(64 - digits, like=bits)), "i64")
+    return b.mul(b.convert(upper, dtype), b.literal(np.array(2.0**-digits, np.float64 if dtype == "f64" else np.float32)))
+
+
+def normal(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str) -> Value:
+    """Numbers of the standard normal distribution in f32 or f64 (G. Box and M. Muller, 1958), each from two uniform ones."""
+    both = uniform(b, seed, (2, *shape), dtype)
+    first, second = (b.with_shape(slice_axis(b, both, 0, i, 1), shape) for i in range(2))
+    radius = b.sqrt(b.mul(b.log(b.sub(b.scalar(1, like=first), first)), b.scalar(-2, like=first)))
+    return b.mul(radius, b.cos(b.mul(second, b.scalar(2 * math.pi, like=second))))
+
+
+def computed(dtype: str) -> str:
+    """The type in which values of a float type are drawn."""
+    return "f64" if dtype == "f64" else "f32"
+
+
+def uniform_between(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, low: float, high: float) -> Value:
+    drawn = uniform(b, stream(b, seed), shape, computed(dtype))
+    return b.convert(b.add(b.mul(drawn, b.scalar(high - low, like=drawn)), b.scalar(low, like=drawn)), dtype)
+
+
+def normal_around(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, mean: float, scale: float) -> Value:
+    drawn = normal(b, stream(b, seed), shape, computed(dtype))
+    return b.convert(b.add(b.mul(drawn, b.scalar(scale, like=drawn)), b.scalar(mean, like=drawn)), dtype)
+
+
+def wanted_dtype(dtype: int | None, like: Value | None = None) -> str:
+    """The float type of a result: that of the attribute, else that of an operand."""
+    wanted = type_of(like).dtype if dtype is None and like is not None else our_dtype(1 if dtype is None else dtype)
+    if not is_float(wanted):
+        raise ModelError(f"the result must be of a float type, got {wanted}: it takes dtype=")
+    return wanted
+
+
+@onnx_rule("RandomUniform", since=1)
+def random_uniform(
+    b: ImportBuilder, *, shape: Sequence[int], dtype: int = 1, seed: float | None = None, low: float = 0.0, high: float = 1.0
+) -> Value:
+    return uniform_between(b, shape, wanted_dtype(dtype), seed, low, high)
+
+
+@onnx_rule("RandomUniformLike", since=1)
+def random_uniform_like(
+    b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None, low: float = 0.0, high: float = 1.0
+) -> Value:
+    return uniform_between(b, dims_of(x), wanted_dtype(dtype, x), seed, low, high)
+
+
+@onnx_rule("RandomNormal", since=1)
+def random_normal(
+    b: ImportBuilder, *, shape: Sequence[int], dtype: int = 1, seed: float | None = None, mean: float = 0.0, scale: float = 1.0
+) -> Value:
+    return normal_around(b, shape, wanted_dtype(dtype), seed, mean, scale)
+
+
+@onnx_rule("RandomNormalLike", since=1)
+def random_normal_like(
+    b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None, mean: float = 0.0, scale: float = 1.0
+) -> Value:
+    return normal_around(b, dims_of(x), wanted_dtype(dtype, x), seed, mean, scale)
+
+
+@onnx_rule("Bernoulli", since=15)
+def bernoulli(b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
+    """1 with the probability that is given, else 0."""
+    kind = computed(type_of(x).dtype)
+    drawn = uniform(b, stream(b, seed), dims_of(x), kind)
+    return b.convert(b.less(drawn, b.convert(x, kind)), type_of(x).dtype if dtype is None else our_dtype(dtype))
+
+
+@onnx_rule("Multinomial", since=7)
+def multinomial(b: ImportBuilder, x: Value, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Value:
+    """Each sample is how many of the running sums of the probabilities a uniform number is not below."""
+    dims = dims_of(x)
+    if len(dims) != 2 or not holds(dims[1], ">=", 1) or sample_size < 1:
+        raise ModelError(f"its input must be (batch, classes) and sample_size 1 or more, got {type_of(x)} and {sample_size}")
+    wide = b.convert(x, "f64")
+    sums = b.cumsum(b.softmax(wide, axis=1), axis=1, exclusive=False, reverse=False)
+    inner = b.with_shape(slice_axis(b, sums, 1, 0, dims[1] - 1), (dims[0], 1, dims[1] - 1))  # the last class takes what is left
+    drawn = uniform(b, stream(b, seed), (dims[0], sample_size, 1), "f64")
+    passed = b.convert(b.greater_equal(drawn, inner), "i64")
+    return b.convert(b.reduce_sum(passed, axes=(2,), keepdims=False), our_dtype(dtype))
+
+
+@onnx_rule("Dropout", since=12)
+def dropout_with_inputs(
+    b: ImportBuilder, x: Value, ratio: Value | None = None, training_mode: Value | None = None, *, seed: int | None = None
+) -> tuple[Value, ...]:
+    """Outside of training `x` itself; in training each element is dropped with the probability `ratio`, and the others grow by what is dropped."""
+    known = None if training_mode is None else b.constant_value(training_mode)
+    never = training_mode is None or (known is not None and not b.known_scalar(training_mode, "the training mode"))
+    constant_rate = None if ratio is None else b.constant_value(ratio)
+    if never or (constant_rate is not None and not constant_rate.any()):
+        return (x, truth(b, x)) if b.node.output_count > 1 else (x,)
+    rate = b.literal(np.array(0.5, np.float32)) if ratio is None else b.with_shape(ratio, ())
+    kind = computed(type_of(x).dtype)
+    rate = b.convert(rate, kind)
+    drawn = uniform(b, stream(b, seed), dims_of(x), kind)
+    kept = b.greater_equal(drawn, rate)
+    grown = b.div(b.convert(x, kind), b.sub(b.scalar(1, like=rate), rate))
+    result = b.convert(b.select(kept, grown, b.scalar(0, like=grown)), type_of(x).dtype)
+    if known is None and training_mode is not None:
+        training = b.with_shape(training_mode, ())
+        result, kept = b.select(training, result, x), b.or_(kept, b.not_(training))
+    return (result, kept) if b.node.output_count > 1 else (result,)

@@ -1,0 +1,239 @@
+"""Rules for resampling images: Upsample and Resize."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rounding import rounded_once
+from stepwell.frontends.onnx.rules.free_resampling import Resampling, common_scale, fitted_sizes, resampled, scaled, scaled_when_run
+from stepwell.frontends.onnx.rules.resampling_taps import Method
+from stepwell.frontends.onnx.rules.slicing import split_axis
+
+COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+WHOLE = (0.0, 1.0)
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def supported(name: str, value: str, choices: Sequence[str]) -> str:
+    """A string attribute. Raises UnsupportedError if it is not one of `choices`."""
+    if value not in choices:
+        raise UnsupportedError(f"{name}={value!r} is not supported; supported: {', '.join(choices)}")
+    return value
+
+
+def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
+    """Resampling before opset 11, which had no choice of coordinates.
+
+    The specification did not define the nearest element. As in ONNX Runtime, round up where a dimension shrinks, down elsewhere.
+    """
+    rank = type_of(x).rank
+    if len(scales) != rank:
+        raise ModelError(f"scales must have {rank} entries for an input of rank {rank}, got {list(scales)}")
+    mode = single(mode)
+    return (in_two_steps if mode == "nearest" else rounded_once(in_two_steps))(b, x, scales, mode)
+
+
+def in_two_steps(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
+    """`x` made smaller along some dimensions, then larger along others."""
+    for rounding, factors in (("ceil", [min(s, 1.0) for s in scales]), ("floor", [max(s, 1.0) for s in scales])):
+        dims = dims_of(x)
+        sizes = [scaled(d, s) for d, s in zip(dims, factors, strict=True)]
+        if is_free(dims, sizes):
+            x = resampled(b, x, [Resampling(n, s) for n, s in zip(sizes, factors, strict=True)], Method(mode, "asymmetric", rounding))
+        elif any(s != 1.0 for s in factors):
+            x = b.resize(
+                x,
+                sizes=tuple(n if isinstance(n, int) else -1 for n in sizes),
+                scales=tuple(map(float, factors)),
+                mode=mode,
+                coordinates="asymmetric",
+                rounding=rounding,
+                cubic_coefficient=-0.75,
+                exclude_outside=False,
+                antialias=False,
+                roi=(),
+                extrapolation=0.0,
+            )
+    return x
+
+
+def single(mode: str) -> str:
+    """The mode of resampling before opset 11, by its later name."""
+    return supported("mode", mode.replace("bilinear", "linear"), ("nearest", "linear"))
+
+
+def scales_of(b: ImportBuilder, scales: Value) -> np.ndarray | list[Value]:
+    """The scales, as scalars that are computed where the run tells them. Raises NotConstantError where few numbers of inputs say them."""
+    found = b.constant_value(scales)
+    if found is not None:
+        return found
+    b.require_if_given([scales], "scales")
+    kind = type_of(scales)
+    if kind.rank != 1 or not kind.is_static:
+        return b.known(scales, "scales")
+    parts = split_axis(b, scales, 0, [1] * kind.elements)
+    return [b.with_shape(part, ()) for part in parts]
+
+
+def resampled_when_run(
+    b: ImportBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], method: Method, bounds: Sequence[tuple[float, float]]
+) -> Value:
+    """`x` resampled by scales that the run tells."""
+    plans: list[Resampling | None] = [None] * type_of(x).rank
+    for axis, want, scale, ends in zip(axes, scaled_when_run(b, x, axes, scales), scales, bounds, strict=True):
+        plans[axis] = Resampling(want, scale, ends)
+    return resampled(b, x, plans, method)
+
+
+@onnx_rule("Upsample", since=7)
+def upsample_by_attribute(b: ImportBuilder, x: Value, *, scales: Sequence[float], mode: str = "nearest") -> Value:
+    return simple(b, x, scales, mode)
+
+
+@onnx_rule("Upsample", since=9)
+@onnx_rule("Resize", since=10)
+def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
+    numbers = scales_of(b, scales)
+    if not isinstance(numbers, list):
+        return simple(b, x, numbers.reshape(-1).tolist(), mode)
+    if len(numbers) != type_of(x).rank:
+        raise ModelError(f"scales must have {type_of(x).rank} entries for {type_of(x)}, got {len(numbers)}")
+    mode = single(mode)
+    return (in_two_steps_when_run if mode == "nearest" else rounded_once(in_two_steps_when_run))(b, x, numbers, mode)
+
+
+def in_two_steps_when_run(b: ImportBuilder, x: Value, scales: Sequence[Value], mode: str) -> Value:
+    """As `in_two_steps`, by scales that the run tells."""
+    for rounding, limit in (("ceil", b.minimum), ("floor", b.maximum)):
+        limited = [limit(n, b.scalar(1, like=n)) for n in scales]
+        x = resampled_when_run(b, x, range(len(scales)), limited, Method(mode, "asymmetric", rounding), [WHOLE] * len(scales))
+    return x
+
+
+@onnx_rule("Resize", since=11)
+def resize(
+    b: ImportBuilder,
+    x: Value,
+    roi: Value | None = None,
+    scales: Value | None = None,
+    sizes: Value | None = None,
+    *,
+    mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel",
+    nearest_mode: str = "round_prefer_floor",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    antialias: int = 0,
+    axes: Sequence[int] | None = None,
+    keep_aspect_ratio_policy: str = "stretch",
+) -> Value:
+    dims = dims_of(x)
+    rank = len(dims)
+    chosen = list(range(rank)) if axes is None else [normalized_axis(a, rank, "axes") for a in axes]
+    found: np.ndarray | list[Value] = [] if scales is None else scales_of(b, scales)
+    wanted = [] if sizes is None else list(wanted_sizes(b, sizes))
+    coordinates = supported("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES)
+    mode, rounding = supported("mode", mode, ("nearest", "linear", "cubic")), supported("nearest_mode", nearest_mode, ROUNDINGS)
+    method = Method(mode, coordinates, rounding, cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value)
+    bounds = bounds_of(b, roi if coordinates == "tf_crop_and_resize" else None, len(chosen))
+    if isinstance(found, list) and found:
+        if len(found) != len(chosen) or wanted or antialias or keep_aspect_ratio_policy != "stretch":
+            what = f"{len(found)} scales computed at run time for {len(chosen)} axes, with sizes, antialias or a policy for the aspect ratio"
+            raise UnsupportedError(f"{what}, are not supported; supported: scales known at compile time")
+        return resampled_when_run(b, x, chosen, found, method, bounds)
+    factors = [float(s) for s in np.reshape(found, -1)]
+    if len(factors or wanted) != len(chosen) or (factors and wanted):
+        raise ModelError(f"one of scales and sizes must have {len(chosen)} entries, got {factors} and {wanted}")
+    if not all(math.isfinite(f) and f > 0 for f in factors):
+        raise ModelError(f"scales must be finite and positive, got {factors}")
+    old = [dims[a] for a in chosen]
+    asked = wanted or [scaled(d, s) for d, s in zip(old, factors, strict=True)]
+    plans = planned(b, old, asked, factors, bounds, "stretch" if factors else keep_aspect_ratio_policy)
+    if any(plan is not None and not known([have, plan.want]) for have, plan in zip(old, plans, strict=True)):
+        by_axis = dict(zip(chosen, plans, strict=True))
+        return resampled(b, x, [by_axis.get(axis) for axis in range(rank)], method)
+    fixed = [i for i, axis in enumerate(chosen) if isinstance(dims[axis], int)]  # the others stay as they are
+    numbers = known_sizes(asked[i] for i in fixed)
+    if wanted:
+        factors, numbers = fitted(known_sizes(dims[chosen[i]] for i in fixed), numbers, keep_aspect_ratio_policy)
+    else:
+        factors = [factors[i] for i in fixed]
+    full_scales, full_sizes, ends = [1.0] * rank, [d if isinstance(d, int) else -1 for d in dims], [0.0] * rank + [1.0] * rank
+    for i, factor, size in zip(fixed, factors, numbers, strict=True):
+        axis = chosen[i]
+        full_scales[axis], full_sizes[axis] = factor, size
+        ends[axis], ends[rank + axis] = bounds[i]
+    return b.resize(
+        x,
+        sizes=tuple(full_sizes),
+        scales=tuple(full_scales),
+        mode=mode,
+        coordinates=coordinates,
+        rounding=rounding,
+        cubic_coefficient=cubic_coeff_a,
+        exclude_outside=bool(exclude_outside),
+        antialias=bool(antialias),
+        roi=tuple(ends) if coordinates == "tf_crop_and_resize" else (),
+        extrapolation=extrapolation_value,
+    )
+
+
+def wanted_sizes(b: ImportBuilder, sizes: Value) -> Sequence[int | Size]:
+    """The sizes that are asked for: numbers, or what comes from sizes of inputs."""
+    found = b.known_sizes(sizes, "sizes")
+    return b.bound_sizes(sizes, "sizes") if found is None else found
+
+
+def is_free(dims: Sequence[int | Size], wanted: Sequence[int | Size]) -> bool:
+    """Whether a dimension that changes has a size, or is to have one, that is known only at run time."""
+    return any(have != want and not known([have, want]) for have, want in zip(dims, wanted, strict=True))
+
+
+def bounds_of(b: ImportBuilder, roi: Value | None, axes: int) -> list[tuple[float, float]]:
+    """Where the region of interest begins and ends along each axis; all of it unless told."""
+    region = [] if roi is None else [float(r) for r in b.known(roi, "roi").reshape(-1)]
+    return list(zip(region[:axes], region[axes:], strict=True)) if len(region) == 2 * axes else [WHOLE] * axes
+
+
+def planned(
+    b: ImportBuilder,
+    dims: Sequence[int | Size],
+    asked: Sequence[int | Size],
+    factors: Sequence[float],
+    bounds: Sequence[tuple[float, float]],
+    policy: str,
+) -> list[Resampling | None]:
+    """How each dimension is resampled by scales, or to sizes if there are none; None for one that stays as it is, or where all is known."""
+    if known([*dims, *asked]):
+        return [None] * len(dims)
+    if policy == "stretch":
+        plans: list[Resampling | None] = []
+        for i, (have, want, ends) in enumerate(zip(dims, asked, bounds, strict=True)):
+            scale = factors[i] if factors else None
+            stays = have == want and scale in (None, 1) and ends == WHOLE
+            plans.append(None if stays else Resampling(want, scale, ends))
+        return plans
+    supported("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
+    if not all(holds(size, ">", 0) for size in dims):
+        raise ModelError(f"sizes {list(dims)} cannot be resampled")
+    common, ratios = common_scale(b, dims, asked, policy), list(zip(dims, asked, strict=True))
+    return [Resampling(size, common, ends, ratios) for size, ends in zip(fitted_sizes(dims, asked, policy), bounds, strict=True)]
+
+
+def fitted(dims: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
+    """Scales and sizes for the requested sizes, with one common scale if the policy keeps the aspect ratio."""
+    if any(d < 1 for d in dims):
+        raise ModelError(f"sizes {list(dims)} cannot be resampled")
+    scales = [w / d for w, d in zip(wanted, dims, strict=True)]
+    if policy == "stretch":
+        return scales, list(wanted)
+    supported("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
+    scale = min(scales) if policy == "not_larger" else max(scales)
+    return [scale] * len(dims), known_sizes(fitted_sizes(dims, wanted, policy))

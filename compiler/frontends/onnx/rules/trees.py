@@ -1,0 +1,366 @@
+"""Rules for ensembles of decision trees: their nodes become the tables of one graph.tree_ensemble."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.onnx.frames import Unavailable
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rules.scores import ML, TRANSFORMS, arg_max, feature_count, joined_columns, labels_of, matrix_rows, transformed
+from stepwell.frontends.onnx.rules.tree_tables import MODES, Split, tables
+
+AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+REDUCTIONS = {"AVERAGE": "add", "SUM": "add", "MIN": "min", "MAX": "max"}
+UFUNCS = {"add": np.add, "min": np.minimum, "max": np.maximum}
+
+
+@dataclass
+class Votes:
+    """What leaves give: parallel arrays of leaf, target and weight."""
+
+    leaves: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass
+class Forest:
+    """Trees, and what their leaves give to each of the targets."""
+
+    splits: list[Split]
+    roots: list[int]
+    leaves: int
+    votes: Votes
+    targets: int
+    dtype: str  # in which features are compared with thresholds
+
+    def __post_init__(self) -> None:
+        if not self.roots:
+            raise ModelError("it has no trees")
+        for what, numbers, end in (("target", self.votes.targets, self.targets), ("leaf", self.votes.leaves, self.leaves)):
+            wrong = numbers[(numbers < 0) | (numbers >= end)]
+            if wrong.size:
+                raise ModelError(f"a leaf gives something to {what} {wrong[0]}; there are {end}")
+
+    def scores(self, b: ImportBuilder, x: Value, aggregate: str) -> Value:
+        """The score of each target, (samples, targets)."""
+        features = feature_count(x)
+        wrong = [s.feature for s in self.splits if not 0 <= s.feature < features]
+        if wrong:
+            raise ModelError(f"a node compares feature {wrong[0]}; its input {type_of(x)} has {features}")
+        made = tables(self.splits, self.roots, self.leaves + 1, to_numpy(self.dtype))  # with a leaf that gives nothing, to fill up rounds
+        kind = REDUCTIONS[aggregate]
+        roots, values = self._layout(made.roots, kind)
+        arrays = [made.nodes, made.thresholds, roots.astype(np.int32), values]
+        operands = [b.literal(a) for a in arrays]
+        first = None if made.nan_first is None else b.literal(made.nan_first)
+        out = b.tree_ensemble(b.convert(x, self.dtype), *operands, first, depth=made.depth, reduction=kind)
+        total = b.reshape(out, shape=(-1, self.targets))
+        if aggregate == "AVERAGE":
+            return b.div(total, b.scalar(len(self.roots), like=total))
+        if not np.isfinite(values[:-1]).all():  # no leaf may have voted for a target, which then gets nothing
+            return b.select(b.is_inf(total, detect_negative=True, detect_positive=True), b.scalar(0, like=total), total)
+        return total
+
+    def _layout(self, roots: Sequence[int], kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """The roots by round and group, and the values of the leaves.
+
+        Where each tree votes for one target only, as boosted trees do, the trees of a target are a group, and leaves have one value.
+        """
+        start, fold = {"add": 0.0, "min": np.inf, "max": -np.inf}[kind], UFUNCS[kind]
+        only = self._target_of_trees() if self.targets > 1 else None
+        count = 0 if only is None else int(np.bincount(only, minlength=self.targets).max())
+        if only is None or count * self.targets > 2 * len(roots):
+            values = np.full((self.leaves + 1, self.targets), start, self.votes.weights.dtype)
+            fold.at(values, (self.votes.leaves, self.votes.targets), self.votes.weights)
+            return np.array(roots).reshape(-1, 1), values
+        values = np.full((self.leaves + 1, 1), start, self.votes.weights.dtype)
+        fold.at(values[:, 0], self.votes.leaves, self.votes.weights)
+        grid = np.full((count, self.targets), self.leaves)
+        filled = [0] * self.targets
+        for root, target in zip(roots, only, strict=True):
+            grid[filled[target], target] = root
+            filled[target] += 1
+        return grid, values
+
+    def _target_of_trees(self) -> np.ndarray | None:
+        """The target that each tree votes for; None if one votes for several, or if trees share leaves."""
+        of_leaf = np.full(self.leaves, -1)
+        for leaf, target in zip(self.votes.leaves.tolist(), self.votes.targets.tolist(), strict=True):
+            if of_leaf[leaf] not in (-1, target):
+                return None
+            of_leaf[leaf] = target
+        out = []
+        for root in self.roots:
+            found: set[int] = set()
+            pending, seen = [root], set()
+            while pending:
+                number = pending.pop()
+                if number < 0:
+                    found.add(int(of_leaf[~number]))
+                elif number not in seen and number < len(self.splits):
+                    seen.add(number)
+                    pending += [self.splits[number].when_true, self.splits[number].when_false]
+            found.discard(-1)
+            if len(found) > 1:
+                return None
+            out.append(found.pop() if found else 0)
+        return np.array(out)
+
+
+def same_length(what: str, **lists: Any) -> int:
+    """The common length of parallel lists. Raises ModelError if they differ."""
+    sizes = {name: len(values) for name, values in lists.items()}
+    if len(set(sizes.values())) > 1:
+        raise ModelError(f"its attributes of {what} must have one length, got {', '.join(f'{n}: {s}' for n, s in sizes.items())}")
+    return next(iter(sizes.values()))
+
+
+def either(name: str, floats: Sequence[float], doubles: np.ndarray | None) -> np.ndarray:
+    """A list that may be given as floats or as a tensor. Raises ModelError for both."""
+    if doubles is not None and len(floats):
+        raise ModelError(f"{name} and {name}_as_tensor are both given")
+    return np.array(floats, np.float32) if doubles is None else doubles.reshape(-1)
+
+
+def compared_in(x: Value, thresholds: np.ndarray) -> str:
+    """The type in which features and thresholds are compared, which holds both exactly (i64 as far as f64 does)."""
+    return "f32" if thresholds.dtype.itemsize <= 4 and type_of(x).dtype in ("f32", "f16") else "f64"
+
+
+def wide(weights: np.ndarray) -> np.ndarray:
+    """Weights as f32, or f64 if they are that."""
+    return weights.astype(np.float64 if weights.dtype == np.float64 else np.float32)
+
+
+def forest(
+    x: Value, nodes: dict[str, Sequence[Any]], thresholds: np.ndarray, missing: Sequence[int], votes: dict[str, Sequence[int]], weights: np.ndarray,
+    targets: int,
+) -> Forest:  # fmt: skip
+    """The trees of a TreeEnsembleRegressor or TreeEnsembleClassifier, whose nodes are told by tree and number in the tree."""
+    count = same_length("nodes", nodes_values=thresholds, **nodes)
+    same_length("votes", weights=weights, **votes)
+    if len(missing) not in (0, count):
+        raise ModelError(f"nodes_missing_value_tracks_true must have an entry for each of the {count} nodes, or none; got {len(missing)}")
+    treeids, nodeids, features, modes, yes, no = nodes.values()
+    numbers: dict[tuple[int, int], int] = {}  # of a node: that of a split, or ~leaf
+    splits, leaves, roots = 0, 0, []
+    begun: set[int] = set()
+    for tree, node, mode in zip(treeids, nodeids, modes, strict=True):
+        if (tree, node) in numbers:
+            raise ModelError(f"tree {tree} has two nodes {node}")
+        if mode == "LEAF":
+            numbers[tree, node], leaves = ~leaves, leaves + 1
+        elif mode in MODES[:-1]:
+            numbers[tree, node], splits = splits, splits + 1
+        else:
+            raise ModelError(f"node {node} of tree {tree} has the unknown mode {mode!r}; there are LEAF, {', '.join(MODES[:-1])}")
+        if tree not in begun:
+            begun.add(tree)
+            roots.append(numbers[tree, node])
+
+    def number(tree: int, node: int) -> int:
+        if (tree, node) not in numbers:
+            raise ModelError(f"tree {tree} leads to node {node}, which it does not have")
+        return numbers[tree, node]
+
+    flags = [bool(m) for m in missing] if len(missing) else [False] * count
+    made = [
+        Split(feature, mode, float(threshold), number(tree, t), number(tree, f), flag)
+        for tree, feature, mode, threshold, t, f, flag in zip(treeids, features, modes, thresholds.tolist(), yes, no, flags, strict=True)
+        if mode != "LEAF"
+    ]
+    where = np.array([number(tree, node) for tree, node in zip(votes["treeids"], votes["nodeids"], strict=True)], np.int64)
+    at_leaves = where < 0  # what other nodes give is never reached
+    given = Votes(~where[at_leaves], np.array(votes["ids"], np.int64)[at_leaves], wide(weights)[at_leaves])
+    return Forest(made, roots, leaves, given, targets, compared_in(x, thresholds))
+
+
+def with_base(b: ImportBuilder, scores: Value, base: np.ndarray) -> Value:
+    """Scores plus the base value of each target, if there are any. Raises ModelError for a wrong number of them."""
+    if not base.size:
+        return scores
+    targets = type_of(scores).shape[1]
+    if base.size not in (1, targets):
+        raise ModelError(f"base_values must have one entry for each of the {targets} targets, got {base.size}")
+    dtype = "f64" if base.dtype == np.float64 else type_of(scores).dtype
+    return b.add(b.convert(scores, dtype), b.literal(base.astype(to_numpy(dtype)).reshape(1, -1)))
+
+
+def aggregated(name: str) -> str:
+    if name not in AGGREGATES:
+        raise UnsupportedError(f"aggregate_function={name!r} is not supported; supported: {', '.join(AGGREGATES)}")
+    return name
+
+
+@onnx_rule("TreeEnsembleRegressor", since=1, domain=ML)
+def tree_ensemble_regressor(
+    b: ImportBuilder,
+    x: Value,
+    *,
+    aggregate_function: str = "SUM",
+    base_values: Sequence[float] = (),
+    base_values_as_tensor: np.ndarray | None = None,
+    n_targets: int = 1,
+    nodes_falsenodeids: Sequence[int] = (),
+    nodes_featureids: Sequence[int] = (),
+    nodes_hitrates: Sequence[float] = (),
+    nodes_hitrates_as_tensor: np.ndarray | None = None,
+    nodes_missing_value_tracks_true: Sequence[int] = (),
+    nodes_modes: Sequence[str] = (),
+    nodes_nodeids: Sequence[int] = (),
+    nodes_treeids: Sequence[int] = (),
+    nodes_truenodeids: Sequence[int] = (),
+    nodes_values: Sequence[float] = (),
+    nodes_values_as_tensor: np.ndarray | None = None,
+    post_transform: str = "NONE",
+    target_ids: Sequence[int] = (),
+    target_nodeids: Sequence[int] = (),
+    target_treeids: Sequence[int] = (),
+    target_weights: Sequence[float] = (),
+    target_weights_as_tensor: np.ndarray | None = None,
+) -> Value:
+    nodes = {
+        "nodes_treeids": nodes_treeids, "nodes_nodeids": nodes_nodeids, "nodes_featureids": nodes_featureids, "nodes_modes": nodes_modes,
+        "nodes_truenodeids": nodes_truenodeids, "nodes_falsenodeids": nodes_falsenodeids,
+    }  # fmt: skip
+    votes = {"treeids": target_treeids, "nodeids": target_nodeids, "ids": target_ids}
+    rows = matrix_rows(b, x)
+    made = forest(
+        rows, nodes, either("nodes_values", nodes_values, nodes_values_as_tensor), nodes_missing_value_tracks_true, votes,
+        either("target_weights", target_weights, target_weights_as_tensor), n_targets,
+    )  # fmt: skip
+    scores = with_base(b, made.scores(b, rows, aggregated(aggregate_function)), either("base_values", base_values, base_values_as_tensor))
+    return b.convert(transformed(b, scores, post_transform), "f32")
+
+
+@onnx_rule("TreeEnsembleClassifier", since=1, domain=ML)
+def tree_ensemble_classifier(
+    b: ImportBuilder,
+    x: Value,
+    *,
+    base_values: Sequence[float] = (),
+    base_values_as_tensor: np.ndarray | None = None,
+    class_ids: Sequence[int] = (),
+    class_nodeids: Sequence[int] = (),
+    class_treeids: Sequence[int] = (),
+    class_weights: Sequence[float] = (),
+    class_weights_as_tensor: np.ndarray | None = None,
+    classlabels_int64s: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
+    nodes_falsenodeids: Sequence[int] = (),
+    nodes_featureids: Sequence[int] = (),
+    nodes_hitrates: Sequence[float] = (),
+    nodes_hitrates_as_tensor: np.ndarray | None = None,
+    nodes_missing_value_tracks_true: Sequence[int] = (),
+    nodes_modes: Sequence[str] = (),
+    nodes_nodeids: Sequence[int] = (),
+    nodes_treeids: Sequence[int] = (),
+    nodes_truenodeids: Sequence[int] = (),
+    nodes_values: Sequence[float] = (),
+    nodes_values_as_tensor: np.ndarray | None = None,
+    post_transform: str = "NONE",
+) -> tuple[Value | Unavailable, Value]:
+    """Of two classes of which the trees vote for one only, the score of that one decides: the other gets what is left to 1, or its negative.
+
+    These scores, `[1 - s, s]` without a transform (or with PROBIT) and `[-s, s]` before the others, are those of ONNX's reference.
+    """
+    labels = labels_of(classlabels_int64s, classlabels_strings)
+    nodes = {
+        "nodes_treeids": nodes_treeids, "nodes_nodeids": nodes_nodeids, "nodes_featureids": nodes_featureids, "nodes_modes": nodes_modes,
+        "nodes_truenodeids": nodes_truenodeids, "nodes_falsenodeids": nodes_falsenodeids,
+    }  # fmt: skip
+    binary = len(set(class_ids)) == 1 and labels.count <= 2
+    ids = [0] * len(class_ids) if binary else class_ids
+    rows = matrix_rows(b, x)
+    made = forest(
+        rows, nodes, either("nodes_values", nodes_values, nodes_values_as_tensor), nodes_missing_value_tracks_true,
+        {"treeids": class_treeids, "nodeids": class_nodeids, "ids": ids}, either("class_weights", class_weights, class_weights_as_tensor),
+        1 if binary else labels.count,
+    )  # fmt: skip
+    base = either("base_values", base_values, base_values_as_tensor)
+    if binary:
+        if labels.count == 1 and labels.numbers not in (None, (1,)):
+            raise UnsupportedError(f"a single class label {classlabels_int64s[0]} is not supported; supported: 1, or two and more labels")
+        voted = with_base(b, made.scores(b, rows, "SUM"), base[-1:])
+        rest = b.sub(b.scalar(1, like=voted), voted) if post_transform in ("NONE", "PROBIT") else b.neg(voted)
+        scores = joined_columns(b, rest, voted)
+    else:
+        scores = with_base(b, made.scores(b, rows, "SUM"), base)
+    scores = transformed(b, scores, post_transform)
+    found = arg_max(b, scores)
+    return found if labels.count == 1 and labels.numbers else labels.pick(b, found), b.convert(scores, "f32")
+
+
+@onnx_rule("TreeEnsemble", since=5, domain=ML)
+def tree_ensemble(
+    b: ImportBuilder,
+    x: Value,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: Sequence[int],
+    leaf_weights: np.ndarray,
+    membership_values: np.ndarray | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: Sequence[int],
+    nodes_falsenodeids: Sequence[int],
+    nodes_featureids: Sequence[int],
+    nodes_hitrates: np.ndarray | None = None,
+    nodes_missing_value_tracks_true: Sequence[int] = (),
+    nodes_modes: np.ndarray,
+    nodes_splits: np.ndarray,
+    nodes_trueleafs: Sequence[int],
+    nodes_truenodeids: Sequence[int],
+    post_transform: int = 0,
+    tree_roots: Sequence[int],
+) -> Value:
+    for name, number, names in (("aggregate_function", aggregate_function, AGGREGATES), ("post_transform", post_transform, TRANSFORMS)):
+        if not 0 <= number < len(names):
+            raise UnsupportedError(f"{name}={number} is not supported; supported: 0 to {len(names) - 1} ({', '.join(names)})")
+    modes, limits = nodes_modes.reshape(-1).tolist(), nodes_splits.reshape(-1)
+    count = same_length(
+        "nodes", nodes_modes=modes, nodes_splits=limits, nodes_featureids=nodes_featureids, nodes_truenodeids=nodes_truenodeids,
+        nodes_falsenodeids=nodes_falsenodeids, nodes_trueleafs=nodes_trueleafs, nodes_falseleafs=nodes_falseleafs,
+    )  # fmt: skip
+    weights = leaf_weights.reshape(-1)
+    leaves = same_length("leaves", leaf_weights=weights, leaf_targetids=leaf_targetids)
+    missing = nodes_missing_value_tracks_true or [0] * count
+    if len(missing) != count:
+        raise ModelError(f"nodes_missing_value_tracks_true must have an entry for each of the {count} nodes, or none; got {len(missing)}")
+    unknown = [m for m in modes if not 0 <= m < len(MODES)]
+    if unknown:
+        raise ModelError(f"a node has the unknown mode {unknown[0]}; there are 0 to {len(MODES) - 1} ({', '.join(MODES)})")
+    members = iter(member_sets(modes.count(MODES.index("BRANCH_MEMBER")), membership_values))
+    splits = [
+        Split(
+            feature, MODES[mode], float(limit), ~yes if leaf_yes else yes, ~no if leaf_no else no, bool(flag),
+            next(members) if MODES[mode] == "BRANCH_MEMBER" else (),
+        )
+        for feature, mode, limit, yes, no, leaf_yes, leaf_no, flag in zip(
+            nodes_featureids, modes, limits.tolist(), nodes_truenodeids, nodes_falsenodeids, nodes_trueleafs, nodes_falseleafs, missing, strict=True
+        )
+    ]  # fmt: skip
+    votes = Votes(np.arange(leaves), np.array(leaf_targetids, np.int64), wide(weights))
+    made = Forest(splits, list(tree_roots), leaves, votes, n_targets, compared_in(x, limits))
+    scores = made.scores(b, matrix_rows(b, x), AGGREGATES[aggregate_function])
+    return b.convert(transformed(b, scores, TRANSFORMS[post_transform]), type_of(x).dtype)
+
+
+def member_sets(count: int, values: np.ndarray | None) -> list[list[float]]:
+    """The values that each of `count` BRANCH_MEMBER nodes asks for: sets with a NaN after each. Raises ModelError if there are fewer."""
+    sets: list[list[float]] = [[]]
+    for value in [] if values is None else values.reshape(-1).tolist():
+        if value == value:
+            sets[-1].append(value)
+        else:
+            sets.append([])
+    if not sets[-1]:
+        sets.pop()
+    if len(sets) != count:
+        raise ModelError(f"membership_values must hold a set for each of the {count} BRANCH_MEMBER nodes, with a NaN after each; got {len(sets)}")
+    return sets
