@@ -142,8 +142,9 @@ def _arrays(name: str, value: Any) -> None:
 def _source(name: str, value: Any) -> None:
     if isinstance(value, (str, os.PathLike)):
         _path(name, value)
-    elif not isinstance(value, (bytes, bytearray, memoryview)) and type(value).__name__ != "ModelProto":
-        raise wrong(name, "a model: a path, bytes or an onnx.ModelProto", value)
+    from stepwell.frontends.registry import find_frontend  # here, because help does without
+
+    find_frontend(value, name)
 
 
 def _path(name: str, value: Any) -> None:

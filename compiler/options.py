@@ -19,13 +19,12 @@ from stepwell.dialects.target.description import Target
 from stepwell.pipelines.routes import DEFAULT, find_route
 
 if TYPE_CHECKING:
-    import onnx
-
     from stepwell.pipelines.pipeline import Pipeline
 
 LIBM = "expand-math"  # the switch that is off for functions from libm
 Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
-Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+Source: TypeAlias = object
+"""A model: anything that a registered front end accepts, such as the path of an ONNX file, its bytes, or an onnx.ModelProto."""
 PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
 PlanSource: TypeAlias = "str | os.PathLike[str] | Plan"
 

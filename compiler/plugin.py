@@ -97,8 +97,7 @@ if TYPE_CHECKING:
     from stepwell.dialects.target.families import Family, register_family
     from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
     from stepwell.dialects.target.registry import register_target
-    from stepwell.frontends.onnx.builder import ImportBuilder, Value
-    from stepwell.frontends.onnx.registry import onnx_rule
+    from stepwell.frontends.onnx import ImportBuilder, Value, onnx_rule
     from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
     from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
     from stepwell.passes.framework.choices import Candidate, CostModel, Site, register_cost_model
@@ -147,8 +146,7 @@ _LAZY = {
         "vector"
     ),
     # Import
-    "stepwell.frontends.onnx.builder": "ImportBuilder Value",
-    "stepwell.frontends.onnx.registry": "onnx_rule",
+    "stepwell.frontends.onnx": "ImportBuilder Value onnx_rule",
     # Lowering
     "stepwell.passes.graph_to_linalg.contraction": "contract",
     "stepwell.passes.graph_to_linalg.linalg_builder": "LinalgBuilder dims",

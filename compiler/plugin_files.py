@@ -3,10 +3,11 @@
 import os
 import sys
 import sysconfig
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import SourceFileLoader
@@ -40,6 +41,7 @@ class Plugin:
 
 
 _loaded: dict[str, Plugin] = {}
+_reading = threading.local()
 
 
 def loaded() -> list[Plugin]:
@@ -114,6 +116,17 @@ class _Source(SourceFileLoader):
         return code
 
 
+@contextmanager
+def reading_models() -> Iterator[None]:
+    """Files that this thread opens in the block are no parts of plugins: front ends read models, which have digests of their own."""
+    before = getattr(_reading, "models", False)
+    _reading.models = True
+    try:
+        yield
+    finally:
+        _reading.models = before
+
+
 def depends_on(*paths: "str | os.PathLike[str]") -> None:
     """Declare that the calling plugin depends on the content of these files, which then becomes part of cache keys.
 
@@ -185,7 +198,7 @@ def _watch_opens() -> None:
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
-    if event != "open" or not _loaded:
+    if event != "open" or not _loaded or getattr(_reading, "models", False):
         return
     with suppress(Exception):  # an exception here would come out of the user's call of `open`
         path, _, flags = arguments

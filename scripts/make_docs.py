@@ -18,8 +18,8 @@ from stepwell.dialects.core.mlir import operand_fields, result_fields
 from stepwell.dialects.graph import GraphOp, op_classes
 from stepwell.dialects.graph.base import attribute_names, field_type
 from stepwell.dialects.support.limits import DEFAULT, Limits
+from stepwell.frontends.onnx import all_rules
 from stepwell.frontends.onnx.border_spelling import CLASSIFIERS, ENCODERS
-from stepwell.frontends.onnx.registry import all_rules
 from stepwell.passes.framework.levels import level_names
 from stepwell.passes.framework.registry import passes
 from stepwell.passes.framework.rewriting import Pattern, PatternPass

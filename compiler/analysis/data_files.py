@@ -77,7 +77,8 @@ def _read_tensor(path: Path) -> np.ndarray:
     from google.protobuf.message import DecodeError
     from onnx import TensorProto
 
-    from stepwell.frontends.onnx.tensors import ExternalData, read_file, string_array, tensor_array
+    from stepwell.frontends.contents import read_file
+    from stepwell.frontends.onnx.tensors import ExternalData, string_array, tensor_array
     from stepwell.frontends.onnx.text import has_odd_names
 
     try:

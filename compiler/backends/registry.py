@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from stepwell.backends.base import Backend
-from stepwell.dialects.support.errors import CodegenError, InputError, StepwellError, shown
+from stepwell.dialects.support.errors import CodegenError, InputError, shown
 from stepwell.dialects.support.extensions import extension
-from stepwell.dialects.support.origins import plugin_line
+from stepwell.dialects.support.origins import result_of
 from stepwell.passes.framework.levels import LevelPath
 from stepwell.pipelines.routes import add_route, check_new, find_route
 
@@ -55,15 +55,4 @@ def find_backend(name: str) -> Backend:
 
 def made_by(name: str, what: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
     """What a method of a backend, `what`, gives. Raises CodegenError, naming backend and line, where it fails or gives something else."""
-    try:
-        made = action()
-    except (StepwellError, OSError, MemoryError, RecursionError):
-        raise
-    except Exception as error:
-        line = plugin_line(error)
-        if not line:
-            raise  # ours
-        raise CodegenError(f"backend '{name}': {what}: {type(error).__name__}: {error}{line}") from error
-    if not fits(made):
-        raise CodegenError(f"backend '{name}': {what} must give {expected}, got {shown(made)}")
-    return made
+    return result_of(f"backend '{name}': {what}", action, expected, fits, CodegenError)

@@ -6,13 +6,9 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from stepwell.dialects.support.digests import digest_of, key_of, stream_digest
+from stepwell.dialects.support.digests import file_digest, key_of
 from stepwell.dialects.support.extensions import extending_modules
-from stepwell.dialects.support.files import open_plain
 from stepwell.dialects.support.installed import version
 from stepwell.dialects.support.processes import LOADED_AT
 from stepwell.dialects.target.description import Target
@@ -20,9 +16,6 @@ from stepwell.dialects.target.host import identity
 from stepwell.dialects.target.registry import is_built_in, resolve
 from stepwell.plugin_files import loaded, modules_beside, of_code_generation
 from stepwell.runtime.openmp import openmp
-
-if TYPE_CHECKING:
-    import onnx
 
 # numpy folds constants, onnx reads and checks models; the rest translates, compiles and links.
 _LIBRARIES = ("torch-mlir", "llvmlite", "numpy", "ml_dtypes", "onnx", "cmeel-libomp")
@@ -32,57 +25,6 @@ _CODE_GENERATION = (
     ("stepwell", "backends/llvm_cpu/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "framework/*.py"),
     ("stepwell.passes", "affine_to_llvm/**/*.py"),
 )  # fmt: skip
-
-
-def model_digest(source: "str | os.PathLike[str] | bytes | onnx.ModelProto") -> bytes | None:
-    """The digest of a model's bytes, unparsed; None if they cannot be read."""
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        view = memoryview(source)
-        return digest_of(view.cast("B") if view.c_contiguous else view.tobytes())
-    if isinstance(source, (str, os.PathLike)):
-        return file_digest(Path(source))
-    data = _serialized(source)
-    return digest_of(data) if data is not None else key_of(*_message_parts(source)).encode()
-
-
-def _serialized(message: Any) -> bytes | None:
-    """The bytes of a protocol buffer message; None above the limit of 2 GB."""
-    from google.protobuf.message import EncodeError  # the caller has loaded it, to have a message
-
-    try:
-        return bytes(message.SerializeToString(deterministic=True))
-    except (ValueError, EncodeError):
-        return None
-
-
-def _message_parts(message: Any) -> Iterator[bytes | str]:
-    """What tells a large message from others: its fields by name, those that are messages serialised one by one if they can be."""
-    for descriptor, value in message.ListFields():
-        elements = value if hasattr(value, "extend") else [value]
-        yield f"{descriptor.name} {len(elements)}"
-        if hasattr(elements[0], "ListFields"):
-            for element in elements:
-                data = _serialized(element)
-                if data is not None:
-                    yield data
-                else:
-                    yield from _message_parts(element)
-        elif isinstance(elements[0], (bytes, str)):
-            yield from elements
-        else:
-            yield np.asarray(elements).tobytes()
-
-
-def file_digest(path: Path) -> bytes | None:
-    """The digest of a plain file's content; None if it cannot be read or is empty."""
-    try:
-        file = open_plain(path)
-        try:
-            return stream_digest(file)
-        finally:
-            os.close(file)
-    except (OSError, ValueError):  # ValueError: a path with a zero byte
-        return None
 
 
 def toolchain_key(target: str | Target) -> str | None:

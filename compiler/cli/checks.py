@@ -97,14 +97,14 @@ def _check_f64(session: Session, inputs: Arrays, outputs: Arrays) -> int:
 
 
 def _reference(source: str) -> Callable[[Arrays], Arrays]:
-    """A function that runs an ONNX model by the meanings of its graph ops."""
+    """A function that runs a model by the meanings of its graph ops."""
 
     def evaluated(inputs: Arrays) -> Arrays:
         from stepwell.dialects.core.mlir import make_context
         from stepwell.dialects.graph.evaluate import evaluate
-        from stepwell.frontends.onnx import import_for
+        from stepwell.frontends.loading import load_for
 
-        imported, taken = import_for(source, make_context(), inputs)
+        imported, taken = load_for(source, make_context(), inputs)
         return evaluate(imported.module, imported.weights, taken)
 
     return evaluated

@@ -135,7 +135,7 @@ def apart_from_explain(arguments: Sequence[str]) -> list[str]:
     """Arguments in which a file behind a bare `--explain` is not taken for the name of a node."""
     out = list(arguments)
     for i, (option, value) in enumerate(itertools.pairwise(arguments)):
-        if option == "--explain" and (value == "-" or value.endswith((".mlir", ".onnx"))):
+        if option == "--explain" and (value == "-" or value.endswith((".mlir", ".onnx")) or (os.path.splitext(value)[1] and os.path.isfile(value))):
             out[i] = "--explain="
     return out
 

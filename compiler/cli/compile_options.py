@@ -35,7 +35,7 @@ OTHERS = f"other backends than {DEFAULT} have others"
 def add_model_options(parser: Parser) -> None:
     """The options of every command that compiles and shows how."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="an ONNX file; with --from a .mlir file")
+    add("model", metavar="MODEL", help="an ONNX file, or one of a format that a plugin reads; with --from a .mlir file")
     add("--from", dest="start", metavar="LEVEL", help=f"go on from IR at a level: {CPU_PATH}; {OTHERS}")
     add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
     add_compile_options(parser)

@@ -1,7 +1,6 @@
 """stepwell inspect: shows what a model consists of, and everything in it that is not supported."""
 
 import argparse
-import collections
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,11 +13,9 @@ from stepwell.cli.shapes import parse_given, shown_free_sizes
 from stepwell.dialects.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    import onnx
-
     from stepwell.border.border import Border
     from stepwell.dialects.graph import GraphOp
-    from stepwell.frontends.onnx import ImportedModel
+    from stepwell.frontends.base import ImportedModel
     from stepwell.options import CompileOptions
 
 DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights, and every node that is not supported; or its plan of memory."
@@ -26,7 +23,7 @@ DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights
 
 def add_options(parser: Parser) -> None:
     """The options of `stepwell inspect`."""
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or one of a format that a plugin reads")
     parser.add_argument("--memory", action="store_true", help="show what lies where in memory, and when, instead")
     parser.add_argument("--schedules", action="store_true", help="show how each kernel of the model is computed, instead")
     text = "write the schedules of all kernels, with what is legal beside them, to FILE: to be edited and given to --plan"
@@ -53,20 +50,21 @@ def run(options: argparse.Namespace) -> int:
     if options.memory:
         return _show_plan(options, how)
     from stepwell.dialects.core.mlir import make_context
-    from stepwell.frontends.onnx import import_model
-    from stepwell.frontends.onnx.source import read_source
+    from stepwell.driver.lowering import import_options
+    from stepwell.driver.origin import Origin
+    from stepwell.frontends.loading import load_model
     from stepwell.signature import TensorInfo
 
     with Progress() as progress:
         progress.say("import")
-        source = read_source(options.model)
+        summary = Origin(options.model).summary()
         imported, unsupported = None, None
         inputs: list[TensorInfo] = []
         try:
-            imported = import_model(options.model, make_context(), shapes=how.shapes, limits=how.limits)
+            imported = load_model(options.model, make_context(), import_options(how))
         except UnsupportedError as error:
             unsupported = error
-    _show_header(source.model)
+    say(f"{summary.title}\n")
     if imported is not None:
         inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
         rows = [[kind, name, str(t)] for kind, side in (("input", imported.inputs), ("output", imported.outputs)) for name, t in side]
@@ -75,15 +73,15 @@ def run(options: argparse.Namespace) -> int:
             sides = (("input", inputs), ("output", imported.border.described(outputs)))
             rows = [[kind, info.name, str(info)] for kind, side in sides for info in side]
     else:
-        rows = [["input", v.name, _declared(v)] for v in source.model.graph.input if v.name not in source.initializers]
-        rows += [["output", v.name, _declared(v)] for v in source.model.graph.output]
+        rows = [[kind, *declared] for kind, side in (("input", summary.inputs), ("output", summary.outputs)) for declared in side]
     print_table(("", "name", "type"), rows)
     free = shown_free_sizes(parse_given(options.shape), inputs)
     if free:
         say(f"free sizes: {free} (types of outputs say what follows from them)\n")
     if imported is not None and imported.is_general:
         _show_what_needs_numbers(options.model, how)
-    _show_operators(source.model)
+    numbers = [i for i in range(len(summary.columns)) if all(row[i].isdigit() or not row[i] for row in summary.operators)]
+    print_table(summary.columns, summary.operators, numbers=numbers)
     if imported is not None and imported.border is not None:
         _show_border(imported.border)
     if imported is not None:
@@ -173,47 +171,6 @@ def _knobs(values: Mapping[str, object]) -> str:
     """Knobs in a line, without the steps of one."""
     shown = {k: ",".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in values.items()}
     return " ".join(f"{k}={v}" for k, v in shown.items() if not (k.startswith("unroll.") and v == "1"))
-
-
-def _show_header(model: "onnx.ModelProto") -> None:
-    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import)
-    producer = f"{model.producer_name} {model.producer_version}".strip() or "unknown"
-    say(f"graph '{model.graph.name}', opset {opsets}, IR version {model.ir_version}, made by {producer}\n")
-
-
-def _declared(value: "onnx.ValueInfoProto") -> str:
-    """The type of an input or output as the file declares it."""
-    from onnx import helper
-
-    from stepwell.frontends.onnx.border import input_kind
-    from stepwell.frontends.onnx.structure import structured
-
-    whole = structured(value.name, value.type)
-    if whole is not None:
-        return str(whole)
-    kind = input_kind(value)
-    if kind is not None and kind.form:
-        return str(kind.info(value.name))
-    if value.type.WhichOneof("value") != "tensor_type":
-        return str(value.type.WhichOneof("value"))
-    tensor = value.type.tensor_type
-    sizes = "x".join(str(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or "?" for d in tensor.shape.dim)
-    return f"{helper.tensor_dtype_to_string(tensor.elem_type).removeprefix('TensorProto.').lower()}[{sizes}]"
-
-
-def _show_operators(model: "onnx.ModelProto") -> None:
-    """The histogram of ONNX operators, the nodes inside others and in the model's own functions included."""
-    from stepwell.frontends.onnx.source import nested_nodes
-
-    versions = {entry.domain: entry.version for entry in model.opset_import}
-    counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        counts.update((node.domain, node.op_type) for node in nested_nodes(nodes))
-    rows = [
-        [name, domain or "ai.onnx", str(versions.get(domain, "")), str(count)]
-        for (domain, name), count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    ]
-    print_table(("operator", "domain", "opset", "nodes"), rows, numbers=(2, 3))
 
 
 def _show_border(border: "Border") -> None:

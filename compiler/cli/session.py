@@ -55,9 +55,9 @@ class Session:
     def _check(self) -> None:
         """Raise UsageError for options that contradict each other."""
         if self.options.start is not None and self.options.shape:
-            raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
+            raise UsageError("--shape is for models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
-            raise UsageError("--weights goes with --from LEVEL: an ONNX model has its own")
+            raise UsageError("--weights goes with --from LEVEL: a model has its own")
 
     def _check_names(self) -> None:
         """Raise UsageError for what plugins may have a say in: names of targets, backends and levels."""

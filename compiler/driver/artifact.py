@@ -13,11 +13,10 @@ import numpy as np
 from stepwell.backends.artifact import Artifact, Infos
 from stepwell.backends.registry import find_backend, made_by
 from stepwell.cache.disk import Cache, Kept
-from stepwell.cache.fingerprint import file_digest
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.sizes import Assumption, parse
-from stepwell.dialects.support.digests import key_of
+from stepwell.dialects.support.digests import file_digest, key_of
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.otherwise import Otherwise

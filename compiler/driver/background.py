@@ -199,16 +199,12 @@ def submit(job: Job) -> None:
     _background.submit(job)
 
 
-def request_for(compile: Callable[..., Any], source: Any, options: CompileOptions, threads: int, *, cached: bool) -> Compilation | None:
+def request_for(
+    compile: Callable[..., Any], source: Callable[[], str | bytes | None], options: CompileOptions, threads: int, *, cached: bool
+) -> Compilation | None:
     """What asks a process for a model. None if it must be compiled here: nothing would bring the result back, or the process would lack something."""
-    if not cached or not sys.executable or extending_modules():
+    if not cached or not sys.executable or extending_modules() or (content := source()) is None:
         return None
-    if not isinstance(source, (bytes, bytearray, memoryview, str, os.PathLike)):
-        try:
-            source = source.SerializeToString(deterministic=True)
-        except ValueError:  # above the limit of 2 GB
-            return None
-    content = bytes(source) if isinstance(source, (bytes, bytearray, memoryview)) else os.path.abspath(os.fsdecode(source))
     request = Compilation(compile, content, options, threads)
     try:
         pickle.dumps(options)

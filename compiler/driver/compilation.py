@@ -1,4 +1,4 @@
-"""Compiles a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and onnx only when needed."""
+"""Compiles a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and what reads models only when needed."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ from stepwell.arguments import checked, typed_errors
 from stepwell.backends.artifact import Artifact
 from stepwell.backends.registry import find_backend
 from stepwell.cache.disk import Cache, chosen_cache
-from stepwell.cache.fingerprint import file_digest, toolchain_key
+from stepwell.cache.fingerprint import toolchain_key
 from stepwell.dialects.core.sizes import assumptions
-from stepwell.dialects.support.digests import digest_of, key_of
+from stepwell.dialects.support.digests import digest_of, file_digest, key_of
 from stepwell.dialects.support.errors import (
     CodegenError,
     InputError,
@@ -35,6 +35,7 @@ from stepwell.driver.dynamic import DynamicModel, InBackground
 from stepwell.driver.origin import Origin
 from stepwell.driver.otherwise import Otherwise
 from stepwell.driver.snapshots import Snapshots
+from stepwell.frontends.base import ImportedModel, NeedsError
 from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.levels import IMPORTED
 from stepwell.plugin_files import load_installed
@@ -45,7 +46,6 @@ from stepwell.signature import Shape, TensorInfo
 
 if TYPE_CHECKING:
     from stepwell.border.model import BorderModel
-    from stepwell.frontends.onnx import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
     from stepwell.pipelines.lowered import Lowered
 
@@ -58,7 +58,7 @@ def compile(
     source: Source, *, options: CompileOptions | None = None, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None,
     instrumentation: "Instrumentation | None" = None, **given: Unpack[CompileFields],
 ) -> "CompiledModel | DynamicModel | BorderModel":  # fmt: skip
-    """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
+    """Compile a model to native code: an ONNX model (a path, bytes or a ModelProto), or what the front end of a plugin accepts (docs/frontends.md).
 
     `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `values`, `specialise`, `pipeline`, `disable`, `libm`,
     `strict`, `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions, and `values` for inputs that say sizes,
@@ -216,7 +216,7 @@ def _in_background(request: "_Request", threads: int, store: Cache | None, pool:
             with _naming(values), typed_errors("compile"):
                 done(_compiled(request.origin, own, threads, store is not None, reached, None, pool))
 
-        return Job(request_for(compile, request.origin.source, own, threads, cached=store is not None), finish, failed)
+        return Job(request_for(compile, request.origin.portable, own, threads, cached=store is not None), finish, failed)
 
     return job
 
@@ -258,7 +258,7 @@ class _Request:
         self.toolchain, self.digest = toolchain_key(self.options.machine), self.origin.digest()
         if self.toolchain is None or self.digest is None:
             return None
-        return key_of(self.toolchain, self.digest, self.options.key())
+        return key_of(self.toolchain, self.origin.front_end.name, self.digest, self.options.key())
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
@@ -271,7 +271,6 @@ class _Request:
             from stepwell.dialects.core.kernel_info import KernelInfo
             from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
-            from stepwell.frontends.onnx import NeedsError
             from stepwell.passes.framework.rewriting import functions
 
         passes = self.options.passes()
@@ -314,7 +313,7 @@ class _Request:
         return artifact, lowered.timings, digests
 
     @staticmethod
-    def _signature(imported: "ImportedModel", why_not_general: str = "") -> Signature:
+    def _signature(imported: ImportedModel, why_not_general: str = "") -> Signature:
         from stepwell.dialects.core.module_info import ModuleInfo  # here, because the bindings take long to load
 
         any_integers = ModuleInfo(imported.module).any_integers
@@ -324,7 +323,7 @@ class _Request:
         values = valued([name for name, _ in imported.inputs], imported.elements)
         return Signature(inputs, outputs, imported.warnings, values, why_not_general, border=imported.border)
 
-    def _needing(self, error: "NeedsError") -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
+    def _needing(self, error: NeedsError) -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
         """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""
         free = not all(isinstance(size, int) for info in error.inputs for size in info.shape)
         by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
@@ -351,12 +350,12 @@ class _Request:
         return start(imported, self.options, self.options.passes(), seconds)
 
     def _begin(self) -> None:
-        """Note what a message of the caller's is before it is read. Raises ModelError if it was something else before."""
+        """Note what an object of the caller's is before it is read. Raises ModelError if it was something else before."""
         if self.origin.is_object:
             self.digest = self.origin.digest() if self.digest is None else self.digest
             self.origin.check(self.digest, {})
 
-    def _check(self, read: "ImportedModel | NeedsError", unread: Sequence[Path] = ()) -> dict[Path, bytes]:
+    def _check(self, read: ImportedModel | NeedsError, unread: Sequence[Path] = ()) -> dict[Path, bytes]:
         """The digests of external data files, those that may be read later too. Raises ModelError if the model was another before."""
         digest = self.origin.digest_read(read.content)
         digests = {path: digest_of(content) for path, content in read.files.items()}

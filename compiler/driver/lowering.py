@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from stepwell.arguments import checked
 from stepwell.backends.registry import find_backend
@@ -14,13 +14,14 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, IRError, ModelError, PassError
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.limits import Budget
-from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.all_sizes import for_all_sizes
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.pairs import check_pairs
+from stepwell.frontends.base import ImportedModel, ImportOptions
+from stepwell.frontends.loading import load_model
 from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.choices import Choices
 from stepwell.passes.framework.instrumentation import stopwatch
@@ -33,9 +34,6 @@ from stepwell.pipelines.routes import check_on_path
 from stepwell.plugin_files import load_installed
 from stepwell.signature import TensorInfo
 
-if TYPE_CHECKING:
-    from stepwell.frontends.onnx import ImportedModel
-
 OnLevel = Callable[[str, float], None]
 
 
@@ -44,7 +42,7 @@ def lower(
     source: Source, to_level: str, *, options: CompileOptions | None = None, on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
 ) -> Lowered:  # fmt: skip
-    """Import an ONNX model and lower it to `to_level`. Like `compile`, but without native code.
+    """Import a model and lower it to `to_level`. Like `compile`, but without native code.
 
     Free dimensions must be given, unless `specialise` is "never".
     """
@@ -162,19 +160,18 @@ def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | No
         on_level(level, seconds)
 
 
-def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedModel, float]":
+def import_source(source: Source, options: CompileOptions) -> tuple[ImportedModel, float]:
     """The model at level graph, and the seconds it took."""
-    with uninterrupted():
-        from stepwell.frontends.onnx import import_model  # here, because it loads onnx, which is not needed to continue from IR
-
     load_installed()
     clock = stopwatch()
-    imported = import_model(
-        source, make_context(), shapes=options.shapes, constants=options.values, limits=options.limits, same_names=options.same_names,
-        same_data_sizes=options.same_data_sizes,
-    )  # fmt: skip
+    imported = load_model(source, make_context(), import_options(options))
     check_hints(options.size_hints or {}, symbols_of(imported.inputs))
     return imported, clock()
+
+
+def import_options(options: CompileOptions) -> ImportOptions:
+    """The options that the import obeys."""
+    return ImportOptions(options.shapes or {}, options.values or {}, options.limits, options.same_names, options.same_data_sizes)
 
 
 COLOURS = (1, 2, 3, 4)  # channels of what is taken to be an image
@@ -207,7 +204,7 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
         raise InputError(f"size_hints: the model's inputs have no free dimension '{unknown[0]}', {have}")
 
 
-def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
+def start(imported: ImportedModel, options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
     """An imported model at the topmost level."""
     state = PassState(weights=imported.weights, target=resolve(options.machine), choices=Choices(options.chosen), budget=imported.budget)
     lowered = Lowered(imported.module, IMPORTED, imported.weights, state, options, passes, {IMPORTED: seconds}, border=imported.border)

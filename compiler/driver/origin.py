@@ -1,13 +1,14 @@
 """What a model was compiled from, as digests: it is read again later, when the caller may have changed his object or replaced a file."""
 
-import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from stepwell.cache.fingerprint import model_digest
 from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.dialects.support.processes import Lock
+from stepwell.frontends.base import Summary
+from stepwell.frontends.registry import find_frontend, made_by, normal
 from stepwell.options import Source
 
 
@@ -19,8 +20,9 @@ class Origin:
     """
 
     def __init__(self, source: Source) -> None:
-        # An absolute path, since the program may change its folder.
-        self.source: Source = Path(source).absolute() if isinstance(source, (str, os.PathLike)) else source
+        self.front_end = find_frontend(source)
+        source = normal(source)
+        self.source: Source = source.absolute() if isinstance(source, Path) else source  # since the program may change its folder
         self._digest: bytes | None = None
         self._files: dict[Path, bytes] = {}
         self._lock = Lock()
@@ -32,12 +34,23 @@ class Origin:
 
     @property
     def is_object(self) -> bool:
-        """Whether it is a message of the caller's. That is read part by part, unchanged if its digests before and after are equal."""
+        """Whether it is an object of the caller's. That is read part by part, unchanged if its digests before and after are equal."""
         return not isinstance(self.source, (Path, bytes, bytearray, memoryview))
 
     def digest(self) -> bytes | None:
         """The digest of the source as it is now; None if it cannot be read."""
-        return model_digest(self.source)
+        made = partial(self.front_end.digest, self.source)
+        return made_by(self.front_end, "digest", made, "bytes or None", lambda digest: digest is None or isinstance(digest, bytes))
+
+    def portable(self) -> str | bytes | None:
+        """An equal source for another process; None if there is none."""
+        made = partial(self.front_end.portable, self.source)
+        return made_by(self.front_end, "portable", made, "a path, bytes or None", lambda made: made is None or isinstance(made, (str, bytes)))
+
+    def summary(self) -> Summary:
+        """The description of the model in its own terms. Raises ModelError if it cannot be read."""
+        made = partial(self.front_end.summary, self.source)
+        return made_by(self.front_end, "summary", made, "a Summary", lambda made: isinstance(made, Summary))
 
     def digest_read(self, content: memoryview | None) -> bytes | None:
         """The digest of what was just read, which is `content` unless that is None."""

@@ -1,1 +1,1 @@
-"""Front ends: what turns models of some format into the level `graph`."""
+"""Front ends: each turns models of one format into the level `graph`. `onnx` is the built-in one; plugins register others."""

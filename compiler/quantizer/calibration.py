@@ -10,10 +10,10 @@ from onnx import ModelProto
 
 from stepwell.analysis.archives import Archive
 from stepwell.cache.disk import chosen_cache
-from stepwell.cache.fingerprint import model_digest
 from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.support.errors import InputError, LimitError, ModelError, ResourceError
 from stepwell.dialects.support.files import write_atomically
+from stepwell.frontends.onnx.digest import message_digest
 from stepwell.quantizer.graphs import Links
 from stepwell.quantizer.histogram import BINS, Histogram
 from stepwell.quantizer.samples import Samples
@@ -62,8 +62,7 @@ def calibrate(
 
 
 def _key(model: ModelProto, names: Sequence[str], samples: Samples) -> str:
-    digest = model_digest(model)
-    assert digest is not None  # a message can be read
+    digest = message_digest(model)
     return key_of(_FORMAT, digest, samples.digest(), *sorted(names))
 
 

@@ -9,8 +9,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.source import nested_nodes, read_source, subgraphs
+from stepwell.frontends.onnx.source import read_source
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
+from stepwell.frontends.onnx.walks import nested_nodes, subgraphs
 from stepwell.signature import TensorInfo
 
 STANDARD = ("", "ai.onnx")

@@ -1,12 +1,13 @@
 """Digests of content, and keys made of them: BLAKE3, which is fast on large data (it takes all cores) and safe against forgery."""
 
 import os
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from blake3 import blake3
 
-from stepwell.dialects.support.files import read_into
+from stepwell.dialects.support.files import open_plain, read_into
 
 Buffer: TypeAlias = bytes | memoryview
 _PARALLEL_BYTES = 1 << 20  # less is done before other threads have begun
@@ -38,6 +39,18 @@ def stream_digest(descriptor: int) -> bytes | None:
         digest.update(block[:count].data)
         total += count
     return digest.digest() if total else None
+
+
+def file_digest(path: Path) -> bytes | None:
+    """The digest of a plain file's content; None if it cannot be read or is empty."""
+    try:
+        file = open_plain(path)
+        try:
+            return stream_digest(file)
+        finally:
+            os.close(file)
+    except (OSError, ValueError):  # ValueError: a path with a zero byte
+        return None
 
 
 def new_digest(size: int) -> blake3:

@@ -2,12 +2,15 @@
 
 import sysconfig
 import traceback
+from collections.abc import Callable
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
+from stepwell.dialects.support.errors import StepwellError, shown
 from stepwell.dialects.support.extensions import extending_modules
 
+T = TypeVar("T")
 _OURS = "stepwell"
 
 
@@ -23,6 +26,25 @@ def plugin_line(error: BaseException) -> str:
         if _is_plugins(frame, extending)
     ]  # fmt: skip
     return own[-1] if own else ""
+
+
+def result_of(method: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool], error: type[StepwellError]) -> T:
+    """The result of a plugin's `method`, which `action` calls.
+
+    Raises `error`, naming the method and the line, if it fails or its result does not fit; errors of our own code, and typed ones, pass.
+    """
+    try:
+        made = action()
+    except (StepwellError, OSError, MemoryError, RecursionError):
+        raise
+    except Exception as failure:
+        line = plugin_line(failure)
+        if not line:
+            raise  # ours
+        raise error(f"{method}: {type(failure).__name__}: {failure}{line}") from failure
+    if not fits(made):
+        raise error(f"{method} must give {expected}, got {shown(made)}")
+    return made
 
 
 def line_of(function: Any) -> str:

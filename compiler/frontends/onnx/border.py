@@ -19,11 +19,12 @@ from stepwell.frontends.onnx.attributes import attribute_value
 from stepwell.frontends.onnx.border_spelling import spell_out
 from stepwell.frontends.onnx.functions import domain_of
 from stepwell.frontends.onnx.problems import Problems, node_problem
-from stepwell.frontends.onnx.source import Source, nested_nodes
+from stepwell.frontends.onnx.source import Source
 from stepwell.frontends.onnx.structure import structured
 from stepwell.frontends.onnx.symbols import Symbols
 from stepwell.frontends.onnx.tensors import DTYPES, SUPPORTED_DTYPES, dtype_name, string_array
 from stepwell.frontends.onnx.validation import FunctionKey, function_key
+from stepwell.frontends.onnx.walks import nested_nodes
 from stepwell.signature import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_string
 
 WHERE = "strings and maps are supported at the border of a model, before and behind all that is compiled (docs/strings.md)"

@@ -25,10 +25,11 @@ from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import line_of, plugin_line
+from stepwell.frontends.base import NeedsError
 from stepwell.frontends.onnx.attributes import attribute_value, resolved
 from stepwell.frontends.onnx.branches import BranchesDifferError, with_what_follows
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, NotConstantError, NotResolvedError
-from stepwell.frontends.onnx.deferral import Needs, NeedsError
+from stepwell.frontends.onnx.deferral import CollectedNeeds
 from stepwell.frontends.onnx.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.frontends.onnx.functions import domain_of, schema_function
 from stepwell.frontends.onnx.guards import guarded, with_own_sizes
@@ -39,11 +40,12 @@ from stepwell.frontends.onnx.rounding import narrow_type, narrowed, widened
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence
 from stepwell.frontends.onnx.rules.sequence_forms import parts_of
 from stepwell.frontends.onnx.sequences import AnyValue, Nothing, SequenceValue, described
-from stepwell.frontends.onnx.source import Source, nested_nodes
+from stepwell.frontends.onnx.source import Source
 from stepwell.frontends.onnx.structure import declared_info, structured
 from stepwell.frontends.onnx.symbols import Symbols
 from stepwell.frontends.onnx.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.frontends.onnx.validation import FunctionKey, function_key, opset_versions, unique_name
+from stepwell.frontends.onnx.walks import nested_nodes
 from stepwell.signature import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
 
 MAX_DEPTH = 120
@@ -58,7 +60,7 @@ class _ReportedError(StepwellError):
 class _Start:
     """A place in an import to go back to: what is noted, how many nodes there are, names, and the block with its operations so far."""
 
-    noted: tuple[Problems, Needs]
+    noted: tuple[Problems, CollectedNeeds]
     nodes: int
     names: dict[str, int]
     block: ir.Block
@@ -78,7 +80,7 @@ class Conversion:
     builder_class: type[ImportBuilder] = ImportBuilder
     weights: WeightTable = field(default_factory=WeightTable)
     problems: Problems = field(default_factory=Problems)
-    needs: Needs = field(default_factory=Needs)
+    needs: CollectedNeeds = field(default_factory=CollectedNeeds)
     nodes: list[str] = field(default_factory=list)
     inputs: list[tuple[str, TensorType]] = field(default_factory=list)
     outputs: list[tuple[str, TensorType]] = field(default_factory=list)
@@ -513,7 +515,7 @@ class Conversion:
             return own
         return None
 
-    def _noted(self) -> tuple[Problems, Needs]:
+    def _noted(self) -> tuple[Problems, CollectedNeeds]:
         """What is noted against the model so far, and what it needs, to go back to."""
         return deepcopy(self.problems), replace(self.needs, values=dict(self.needs.values))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.source import nested_nodes
+from stepwell.frontends.onnx.walks import every_node
 
 INT32 = 1 << 31
 # Attributes that may hold any 64-bit integer: data, seeds, or ends of slices that mean "all".
@@ -18,11 +18,10 @@ UNBOUNDED: Mapping[str, tuple[str, ...]] = {
 
 def refuse_hazards(model: ModelProto) -> None:
     """Raise ModelError, naming the node, for an attribute value that ONNX's inference cannot handle."""
-    for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        for node in nested_nodes(nodes):
-            problem = _problem(node)
-            if problem is not None:
-                raise ModelError(f'{node.op_type} "{node.name}": {problem}')
+    for node in every_node(model):
+        problem = _problem(node)
+        if problem is not None:
+            raise ModelError(f'{node.op_type} "{node.name}": {problem}')
 
 
 def _problem(node: NodeProto) -> str | None:

@@ -12,9 +12,9 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, shape_infe
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import compatible
 from stepwell.frontends.onnx.problems import Notices
-from stepwell.frontends.onnx.source import nested_nodes, subgraphs
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.frontends.onnx.validation import foreign_errors, foreign_text
+from stepwell.frontends.onnx.walks import inner_graphs
 
 LONG_VECTOR = 4096
 ABOUT_ELEMENT_TYPES = ("TypeInferenceError", "inconsistent type", "unsupported type")  # what ONNX's inference says of these
@@ -109,7 +109,7 @@ def declared_types(graph: GraphProto) -> dict[str, TensorType]:
 
 def _strip(model: ModelProto) -> None:
     """Take out what a model declares of values, in place, but for its inputs and the element types of outputs."""
-    inner = [g for nodes in (model.graph.node, *(f.node for f in model.functions)) for node in nested_nodes(nodes) for g in subgraphs(node)]
+    inner = inner_graphs(model)
     for function in model.functions:
         del function.value_info[:]
     for graph in (model.graph, *inner):

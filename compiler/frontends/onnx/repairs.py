@@ -10,8 +10,8 @@ from stepwell.frontends.onnx.functions import domain_of
 from stepwell.frontends.onnx.order import sorted_nodes
 from stepwell.frontends.onnx.problems import Notices
 from stepwell.frontends.onnx.registry import newest_rule
-from stepwell.frontends.onnx.source import nested_nodes, subgraphs
 from stepwell.frontends.onnx.validation import function_key
+from stepwell.frontends.onnx.walks import inner_graphs, nested_nodes
 
 IMPLIED_OPSET = 1  # of a model older than imports of opsets
 NO_NAME = re.compile(r"\s*(\?+|\*|-\d+|none|null|nan|dynamic|unknown|unk__\d+)?\s*", re.IGNORECASE)
@@ -41,8 +41,7 @@ def repair(model: ModelProto, notices: Notices) -> None:
 
 def _graphs(model: ModelProto) -> list[GraphProto]:
     """The main graph, and every graph inside a node of it or of a function."""
-    nodes = [model.graph.node, *(function.node for function in model.functions)]
-    return [model.graph, *(graph for body in nodes for node in nested_nodes(body) for graph in subgraphs(node))]
+    return [model.graph, *inner_graphs(model)]
 
 
 def _drop_unused_functions(model: ModelProto) -> None:

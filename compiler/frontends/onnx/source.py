@@ -1,7 +1,7 @@
 """Reads a model from a path, bytes or ModelProto into a light ModelProto and its weights, which are views rather than copies."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import ModelProto, TensorProto
 
 from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
+from stepwell.frontends.contents import content_of, read_file
 from stepwell.frontends.onnx.problems import Notices
-from stepwell.frontends.onnx.tensors import ExternalData, data_bytes, read_file, tensor_array, view_raw
+from stepwell.frontends.onnx.tensors import ExternalData, data_bytes, tensor_array, view_raw
 from stepwell.frontends.onnx.text import escape_names, has_odd_names
+from stepwell.frontends.onnx.walks import attribute_tensors, nested_nodes, subgraphs
 from stepwell.frontends.onnx.wire import cut_tensors
 
 FIRST_WITH_FREE_INITIALIZERS = 4  # the IR version from which on initializers need not be graph inputs
@@ -39,7 +41,7 @@ class Source:
     """What the file has against the standard, and how it was taken."""
 
 
-def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source:
+def read_source(source: object) -> Source:
     """Read a model. Raises ModelError if it is not an ONNX model or its data is missing or damaged, InputError for another kind of source.
 
     Files, and buffers other than `bytes`, are copied to memory: to write to them later does not change a model that was read.
@@ -47,7 +49,7 @@ def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source
     if isinstance(source, ModelProto):
         return _split(source, [], ExternalData(None))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(memoryview(bytes(source)), ExternalData(None), "the model")  # no copy of `bytes`
+        return _parse(content_of(source), ExternalData(None), "the model")
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         return _parse(read_file(path), ExternalData(path.absolute().parent), path.name)
@@ -98,7 +100,7 @@ def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], externa
         else:
             light.graph.initializer.append(_held_inside(tensor, external))
     _declare_as_inputs(source, large)
-    for tensor in _attribute_tensors(light):
+    for tensor in attribute_tensors(light):
         tensor.CopyFrom(_held_inside(tensor, external))
     return source
 
@@ -178,37 +180,3 @@ def copy_without(message: Any, *skipped: str) -> Any:
             else:
                 getattr(out, descriptor.name).CopyFrom(value)
     return out
-
-
-def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """The graphs in a node's attributes."""
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        elif attribute.type == AttributeProto.GRAPHS:
-            yield from attribute.graphs
-
-
-def nested_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Each node, followed by the nodes of the graphs inside it."""
-    waiting = [iter(nodes)]
-    while waiting:
-        for node in waiting[-1]:
-            yield node
-            inside = [iter(graph.node) for graph in subgraphs(node)]
-            if inside:
-                waiting += reversed(inside)
-                break
-        else:
-            waiting.pop()
-
-
-def _attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Every tensor outside the main graph's initializers: attributes, and initializers of graphs inside nodes."""
-    for nodes in [model.graph.node, *(f.node for f in model.functions)]:
-        for node in nested_nodes(nodes):
-            for attribute in node.attribute:
-                if attribute.type == AttributeProto.TENSOR:
-                    yield attribute.t
-            for graph in subgraphs(node):
-                yield from graph.initializer

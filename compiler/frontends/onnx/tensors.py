@@ -11,10 +11,9 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from stepwell.dialects.core.types import TensorType, to_numpy
-from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import ModelError, UnsupportedError, shown
-from stepwell.dialects.support.files import open_plain, read_into
 from stepwell.dialects.support.numbers import whole_number
+from stepwell.frontends.contents import read_file
 from stepwell.signature import STRING
 
 DTYPES: dict[int, str] = {
@@ -196,25 +195,3 @@ class ExternalData:
         if ".." in Path(location).parts:  # what it means depends on links
             raise ModelError(f"tensor '{name}': the location of external data must be a path without '..', got {location!r}")
         return self.folder / location, path
-
-
-def read_file(path: Path) -> memoryview:
-    """The content of a plain file, copied to memory: writing to the file or truncating it later does not change a model that was read.
-
-    Raises ModelError if it cannot be read, is empty, or changes meanwhile.
-    """
-    try:
-        file = open_plain(path)
-        try:
-            content = aligned_empty(os.fstat(file).st_size)
-            if read_into(file, content) < len(content) or read_into(file, bytearray(1)):
-                raise ModelError(f"{path.name} was written to while it was read")
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise ModelError(f"{path.name} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise ModelError(f"{path.name} cannot be read: its name has a zero byte in it") from None
-    if len(content) == 0:
-        raise ModelError(f"{path.name} is empty")
-    return content.data.toreadonly()

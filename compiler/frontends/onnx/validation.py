@@ -13,7 +13,7 @@ from stepwell.dialects.support.names import printable
 from stepwell.frontends.onnx.functions import domain_of, has_schema_function, schema_of
 from stepwell.frontends.onnx.problems import Notices, Problems, node_problem
 from stepwell.frontends.onnx.registry import find_rule, missing_rule
-from stepwell.frontends.onnx.source import nested_nodes
+from stepwell.frontends.onnx.walks import every_node, nested_nodes
 
 OLDEST_OPSET = 1  # below 7, only operators that have rules of that age
 LONGEST_TEXT = 4000  # shown of another library's message
@@ -78,9 +78,8 @@ def unique_name(name: str, taken: dict[str, int]) -> str:
 
 def unify_domains(model: ModelProto) -> None:
     """Normalise the spelling of ONNX's own domain, in place: its checker knows only one of the two."""
-    bodies = [model.graph.node, *(function.node for function in model.functions)]
     imports = [*model.opset_import, *(entry for function in model.functions for entry in function.opset_import)]
-    for message in [*imports, *(node for nodes in bodies for node in nested_nodes(nodes))]:
+    for message in [*imports, *every_node(model)]:
         if message.domain != domain_of(message.domain):
             message.domain = domain_of(message.domain)
 

@@ -8,9 +8,9 @@ from every import every
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell.cache.fingerprint import _message_parts
 from stepwell.dialects.support.errors import ModelError
 from stepwell.driver.dynamic import AFTER
+from stepwell.frontends.onnx.digest import _message_parts
 
 
 @every("name", list(SOURCES))
@@ -72,7 +72,7 @@ def test_a_relative_path_is_of_the_folder_at_first(tmp_path: Path, monkeypatch: 
 
 def test_parts_tell_messages_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above 2 GB a message has no bytes as a whole: here none has any."""
-    monkeypatch.setattr("stepwell.cache.fingerprint._serialized", lambda message: None)
+    monkeypatch.setattr("stepwell.frontends.onnx.digest.serialized", lambda message: None)
     floats = helper.make_model(helper.make_graph([], "g", [], [], [helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])]))
     other = helper.make_model(helper.make_graph([], "g", [], [], [helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 3.0])]))
     told = [list(_message_parts(made)) for made in (network(), network(9), floats, other, network(external="a"), network(external="b"))]

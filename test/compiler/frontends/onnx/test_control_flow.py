@@ -13,7 +13,8 @@ from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.sizes import symbol
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import IndexRangeError, ModelError, ModelWarning, UnsupportedError
-from stepwell.frontends.onnx import ImportedModel, import_model
+from stepwell.frontends.base import ImportedModel
+from stepwell.frontends.onnx import import_model
 
 X = floats(2, 3)
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

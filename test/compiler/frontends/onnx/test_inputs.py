@@ -10,7 +10,8 @@ import stepwell
 from stepwell.dialects.core.sizes import Dim, symbol
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import InputError, LimitError, ModelError, UnsupportedError
-from stepwell.frontends.onnx import import_for, import_model
+from stepwell.frontends.loading import load_for
+from stepwell.frontends.onnx import import_model
 
 
 def batched() -> onnx.ModelProto:
@@ -138,8 +139,8 @@ def test_axes_without_elements_are_known(length: str, nothing_is_all: int) -> No
 def test_a_model_for_inputs_knows_the_values_that_it_needs() -> None:
     data = floats(2, 3, 4)
     proto = model([node("ReduceSum", ["x", "axes"], keepdims=0)], {"x": data, "axes": np.array([0, 2])}, {"y": floats(3)})
-    imported, rest = import_for(proto, context(), {"x": data, "axes": np.array([0, 2])})
+    imported, rest = load_for(proto, context(), {"x": data, "axes": np.array([0, 2])})
     assert list(rest) == ["x"]
     np.testing.assert_allclose(evaluate(imported.module, imported.weights, rest)["y"], data.sum((0, 2)), rtol=1e-5)
     with pytest.raises(UnsupportedError, match=r"axes computed at run time(.|\n)*The option 'values' gives the inputs axes what they hold"):
-        import_for(proto, context(), {"x": data})
+        load_for(proto, context(), {"x": data})

@@ -9,7 +9,8 @@ from onnx import helper, numpy_helper
 from stepwell.dialects.core.locations import node_index, node_names
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.support.errors import ModelError, ModelWarning
-from stepwell.frontends.onnx import ImportedModel, import_model
+from stepwell.frontends.base import ImportedModel
+from stepwell.frontends.onnx import import_model
 
 X = floats(2, 3)
 
