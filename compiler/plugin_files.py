@@ -3,7 +3,6 @@
 import os
 import sys
 import sysconfig
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -41,7 +40,6 @@ class Plugin:
 
 
 _loaded: dict[str, Plugin] = {}
-_reading = threading.local()
 
 
 def loaded() -> list[Plugin]:
@@ -117,14 +115,20 @@ class _Source(SourceFileLoader):
 
 
 @contextmanager
-def reading_models() -> Iterator[None]:
-    """Files that this thread opens in the block are no parts of plugins: front ends read models, which have digests of their own."""
-    before = getattr(_reading, "models", False)
-    _reading.models = True
+def reading_model(*files: Path) -> Iterator[set[Path]]:
+    """Files of a model that plugins open in the block become no parts of these plugins: models have digests of their own.
+
+    The block may add files to the set. Other files that it opens count as ever.
+    """
+    before = {plugin.module: set(plugin.reads) for plugin in _loaded.values()}
+    found = set(files)
     try:
-        yield
+        yield found
     finally:
-        _reading.models = before
+        for plugin in _loaded.values():
+            for file in map(os.path.abspath, found):
+                if Path(file) not in before.get(plugin.module, ()):
+                    plugin.reads.pop(Path(file), None)
 
 
 def depends_on(*paths: "str | os.PathLike[str]") -> None:
@@ -198,7 +202,7 @@ def _watch_opens() -> None:
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
-    if event != "open" or not _loaded or getattr(_reading, "models", False):
+    if event != "open" or not _loaded:
         return
     with suppress(Exception):  # an exception here would come out of the user's call of `open`
         path, _, flags = arguments

@@ -20,7 +20,7 @@ def load_model(source: object, context: "ir.Context", options: ImportOptions) ->
     """Import a model. Raises InputError if no front end accepts it, ModelError if the front end of a plugin makes no valid one, and as `load`."""
     front_end, source = find_frontend(source), normal(source)
     load = partial(front_end.load, source, context, options)
-    imported = made_by(front_end, "load", load, "an ImportedModel", lambda made: isinstance(made, ImportedModel))
+    imported = made_by(front_end, source, "load", load, "an ImportedModel", lambda made: isinstance(made, ImportedModel))
     if not type(front_end).__module__.startswith("stepwell."):
         _check(front_end, source, imported)
     return imported

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
-    from stepwell.frontends.onnx.builder import ImportBuilder, Value
+    from stepwell.frontends.builder import Value
+    from stepwell.frontends.onnx.builder import ImportBuilder
     from stepwell.frontends.onnx.importing import OnnxModel, import_model
     from stepwell.frontends.onnx.registry import Rule, all_rules, find_rule, onnx_rule
 

@@ -21,10 +21,10 @@ from stepwell.frontends.onnx.functions import domain_of
 from stepwell.frontends.onnx.problems import Problems, node_problem
 from stepwell.frontends.onnx.source import Source
 from stepwell.frontends.onnx.structure import structured
-from stepwell.frontends.onnx.symbols import Symbols
-from stepwell.frontends.onnx.tensors import DTYPES, SUPPORTED_DTYPES, dtype_name, string_array
+from stepwell.frontends.onnx.tensors import DTYPES, SUPPORTED_DTYPES, dim_names, dtype_name, string_array
 from stepwell.frontends.onnx.validation import FunctionKey, function_key
 from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.symbols import Symbols
 from stepwell.signature import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_string
 
 WHERE = "strings and maps are supported at the border of a model, before and behind all that is compiled (docs/strings.md)"
@@ -129,7 +129,7 @@ def _named_shape(value: ValueInfoProto, symbols: Symbols) -> tuple[int | str | N
     if not tensor.HasField("shape"):
         return UNRANKED
     sizes = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
-    named = symbols.of_input(value.name, TensorType("i1", sizes), tensor.shape)  # of what type does not matter
+    named = symbols.of_input(value.name, TensorType("i1", sizes), dim_names(value))  # of what type does not matter
     return tuple(size if isinstance(size, int) or size is None else str(size) for size in named.shape)
 
 
@@ -165,7 +165,7 @@ class _Parting:
         graph, weights = self.source.model.graph, self.source.initializers
         self._texts = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.STRING}
         self._inputs = [value for value in graph.input if value.name not in weights]
-        symbols = Symbols(self._inputs)
+        symbols = Symbols(name for value in self._inputs for name in filter(None, dim_names(value)))
         self.infos = [_info(value, symbols) for value in self._inputs]
         self._kinds: dict[str, Kind] = {info.name: Kind.of(info) for info in self.infos}
         self._early = {*self._kinds, *weights, ""}

@@ -1,33 +1,20 @@
-"""The builder for importer rules: the graph builder plus information about the node being imported."""
+"""The builder for importer rules: the builder of front ends plus information about the node being imported."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
-from operator import or_
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-import numpy as np
 from onnx import GraphProto
 
-from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Dim, Size, holds, known
-from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph.base import GraphOp, map_groups, takes_result_types
-from stepwell.dialects.graph.builder import GraphBuilder
-from stepwell.dialects.graph.callbacks import inferred_types
-from stepwell.dialects.graph.data_sizes import BindSizesOp
-from stepwell.dialects.graph.known import KnownValues
-from stepwell.dialects.graph.origins import OriginFinder, Origins
-from stepwell.dialects.graph.symbolic import SymbolicValues
-from stepwell.dialects.support.errors import LimitError, ModelError, StepwellError, UnsupportedError
-from stepwell.dialects.support.limits import Budget, how_to
-from stepwell.frontends.onnx.symbols import Symbols
+from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.dialects.support.limits import Budget
+from stepwell.frontends.builder import ModelBuilder
+from stepwell.frontends.symbols import Symbols
 
-FEW = 64  # elements of an input that may say sizes
-LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
-Value = ir.Value
 ImportGraph = Callable[[GraphProto, Sequence[Any]], tuple[Any, ...]]  # values as in sequences.py, tensors and others
 Attempt = Callable[[Callable[[], Any]], Any]
 ImportBranches = Callable[[Sequence[tuple[ir.Block, GraphProto]]], list[Any]]
@@ -52,49 +39,17 @@ class NodeContext:
         return max((i + 1 for i, name in enumerate(self.output_names) if name), default=0)
 
 
-class NotConstantError(UnsupportedError):
-    """An operand, or sizes, must be known at compile time and are not."""
-
-    def __init__(self, message: str, *, operand: Value | None = None, sizes: Sequence[Dim] = (), origins: Origins | None = None) -> None:
-        """With `operand`, or `sizes`, or what `origins` says known, the node could be imported."""
-        super().__init__(message)
-        self.operand, self.sizes, self.origins = operand, tuple(sizes), origins
-
-
 class NotResolvedError(UnsupportedError):
     """Something is not supported only where the run decides about branches and rounds around it."""
 
 
-def _elements_of(symbols: Symbols, inputs: Mapping[Value, str], elements: dict[Value, list[Size]], argument: Value) -> list[Size] | None:
-    """The symbols of the elements of an input, kept in `elements`; None if it has none."""
-    if argument not in elements and argument in inputs:
-        made = symbols.of_elements(inputs[argument], argument, type_of(argument))
-        if made is not None:
-            elements[argument] = made
-    return elements.get(argument)
-
-
-class ImportBuilder(GraphBuilder):
+class ImportBuilder(ModelBuilder):
     """The builder that every importer rule gets as its first argument; `node` describes the node being imported."""
 
     node: NodeContext
 
-    if TYPE_CHECKING:  # nearly every op has one result: say so, where the base class says Any
-
-        def __getattr__(self, mnemonic: str) -> Callable[..., Value]: ...
-
     def __init__(self, weights: WeightTable, budget: Budget, symbols: Symbols) -> None:
-        super().__init__(weights)
-        self.symbols = symbols
-        self.budget = budget
-        self.known_values = KnownValues(weights, budget=budget)
-        self.inputs: dict[Value, str] = {}
-        """The names of the inputs, by the arguments that they are."""
-        self.elements: dict[Value, list[Size]] = {}
-        """The symbols of the elements of inputs, as far as they were asked for."""
-        self.symbolic = SymbolicValues(self.known_values, partial(_elements_of, symbols, self.inputs, self.elements))  # no cycle
-        self._bound: dict[tuple[ir.Block, Value], tuple[Size, ...]] = {}
-        self.origins = OriginFinder(self.known_values, self.symbols.origins)
+        super().__init__(weights, budget, symbols)
         self.node = NodeContext(0, (), (), lambda graph, arguments: (), lambda build: build(), lambda branches: [() for _ in branches])
 
     @contextmanager
@@ -106,250 +61,10 @@ class ImportBuilder(GraphBuilder):
         finally:
             self.node = before
 
-    def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
-        """Like GraphBuilder.create; raises LimitError if a result would be too large, UnsupportedError if it has too many dimensions.
+    @property
+    def value_name(self) -> str:
+        return next(filter(None, self.node.output_names), "size")
 
-        Sizes that depend on data are those that the data give, where these are known.
-        """
-        if result_types is None and cls.infer is not None:
-            groups = [list(o) if isinstance(o, (list, tuple)) else o for o in operands]
-            result_types = list(inferred_types(cls, map_groups(type_of, groups), attributes))
-            if not all(t.is_static for t in result_types):
-                result_types = self._sized_by_data(cls, groups, attributes, result_types)
-        if result_types is not None:
-            name = next(filter(None, self.node.output_names), "size")
-            result_types = [self.symbols.completed(name, result) for result in result_types]
-            for result in result_types:
-                self.check_size(result)
-                for size in result.shape:
-                    holds(size, ">=", 0)  # or it is assumed: numbers that are given may be any
-        return super().create(cls, operands, attributes, result_types)
-
-    def _sized_by_data(self, cls: type[GraphOp], groups: Sequence[Any], attributes: dict[str, Any], types: list[TensorType]) -> list[TensorType]:
-        """The `types` of an op's results with the sizes that its operands give, if these are known; else as they are."""
-        values = [v for group in groups for v in (group if isinstance(group, list) else [group]) if v is not None]
-        if cls.reference is None or not all(type_of(v).is_static for v in values) or any(self.constant_value(v) is None for v in values):
-            return types
-        work = sum(type_of(v).elements for v in values)
-        if self.budget.objection(0, work) is not None or takes_result_types(cls.reference):
-            return types
-        self.budget.spend(0, work)
-        try:
-            with np.errstate(all="ignore"):
-                made = cls.reference(*map_groups(self.constant_value, groups), **attributes)
-        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
-            return types
-        return [t.with_shape(array.shape) for t, array in zip(types, made if isinstance(made, tuple) else (made,), strict=True)]
-
-    def constant_value(self, value: Value) -> np.ndarray | None:
-        """Like GraphBuilder.constant_value, within the budget. Results are cached, since the importer never changes an op that it built."""
-        return self.known_values.value(value)
-
-    def erase(self, op: ir.Operation) -> None:
-        """Erase an op with what is in its regions, and forget what was found of values: new ones may take the place of those that are gone."""
-        op.erase()
-        self.known_values.release()
-        self.symbolic.release()
-        self.origins.release()
-        self._bound.clear()
-
-    def unroll(self, rounds: int, nodes: int) -> str | None:
-        """Charge the budget for unrolling `rounds` rounds of `nodes` nodes, inner loops excluded. Returns the reason if it is exceeded."""
-        limit, spent = self.budget.limits.unrolled_operations, self.budget.unrolled
-        if spent + rounds * nodes > limit:
-            what = f"unrolling its {rounds} rounds of {nodes} nodes"
-            return f"{what} would take {rounds * nodes} of the {limit - spent} nodes left for loops ({how_to('unrolled_operations')})"
-        self.budget.unrolled += max(rounds, 0) * nodes
-        return None
-
-    def check_size(self, tensor: TensorType) -> None:
-        """Raise LimitError if a tensor would be too large (dynamic dimensions count as one), UnsupportedError if it has too many dimensions."""
-        if tensor.rank > MAX_RANK:
-            raise UnsupportedError(f"a value of {tensor.rank} dimensions is not supported; supported: up to {MAX_RANK}")
-        size = to_numpy(tensor.dtype).itemsize
-        for dim in tensor.shape:
-            size *= dim if isinstance(dim, int) else 1
-        limit = self.budget.limits.value_bytes
-        if max(size, *(dim for dim in tensor.shape if isinstance(dim, int)), 0) > limit:
-            raise LimitError(f"a value of type {tensor} would take {size} bytes; at most {limit} are accepted ({how_to('value_bytes')})")
-
-    def known(self, value: Value, what: str) -> np.ndarray:
-        """The array that an operand holds. Raises NotConstantError, naming the operand as `what`, if it is not known."""
-        array = self.constant_value(value)
-        if array is None:
-            objection = self.known_values.objection(value)
-            if objection is not None:
-                raise LimitError(f"{what} must be known at compile time, but {objection}")
-            raise NotConstantError(f"{what} computed at run time is not supported; supported: {what} known at compile time", operand=value)
-        return array
-
-    def known_ints(self, value: Value, what: str) -> tuple[int, ...]:
-        """Like `known`, for a list of integers; a scalar counts as a list of one. Raises ModelError if it is absurdly long."""
-        return listed(self.known(value, what), what)
-
-    def known_sizes(self, value: Value, what: str) -> tuple[int | Size, ...] | None:
-        """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known.
-
-        Elements of inputs are symbols only where ONNX does not say the result's sizes in numbers. Raises NotConstantError if nothing says
-        them, and they would be known if inputs were.
-        """
-        array = self.constant_value(value)
-        if array is not None:
-            return listed(array, what)
-        found = self.symbolic.value(value)
-        sizes = None if found is None else tuple(found.reshape(-1))
-        said = bool(self.node.output_types) and all(t is not None and t.is_static for t in self.node.output_types)
-        if sizes is None and not said:
-            self.require_if_given([value], what)
-        return None if said and sizes is not None and any(map(self.symbols.is_of_elements, sizes)) else sizes
-
-    def partial_sizes(self, value: Value) -> list[Dim] | None:
-        """The entries of a list of sizes, None for those that are not known; None if even its length is not, or no tensor has as many dimensions.
-
-        Parts of a concatenation may be known where the run computes the others.
-        """
-        length = type_of(value).size
-        if isinstance(length, int) and length > MAX_RANK:
-            return None
-        found = self.symbolic.value(value)
-        if found is not None or not isinstance(length, int):
-            return None if found is None else list(found.reshape(-1))
-        op = defining_op(value)
-        if op is None or op.name not in ("graph.concat", "graph.reshape", "graph.cast"):
-            return [None] * length
-        parts = [self.partial_sizes(part) or [] for part in op.operands]
-        return [size for part in parts for size in part] if type_of(value).rank == 1 else [None] * length
-
-    def known_or_symbolic(self, value: Value, what: str) -> tuple[int | Size, ...]:
-        """As `known_sizes`, symbols being taken in any case. Raises NotConstantError, naming the operand as `what`, if it is not known."""
-        array = self.constant_value(value)
-        found = None if array is not None else self.symbolic.value(value)
-        return self.known_ints(value, what) if found is None else tuple(found.reshape(-1))
-
-    def bound_sizes(self, value: Value, what: str) -> tuple[int | Size, ...]:
-        """As `known_or_symbolic`, but what is not known gets symbols, to which a run gives the numbers that it computes (`graph.bind_sizes`).
-
-        They are whole numbers from 0, or the run ends with an error that names the node. Raises NotConstantError where few numbers of inputs
-        say them, for which there is code of their own, and for a list of unknown length.
-        """
-        if self.constant_value(value) is not None or self.symbolic.value(value) is not None:
-            return self.known_or_symbolic(value, what)
-        self.require_if_given([value], what)
-        key = (ir.InsertionPoint.current.block, value)  # not in other blocks, which may run without this one
-        if key not in self._bound:
-            tensor = type_of(value)
-            if not tensor.is_static or tensor.rank > 1:
-                what = f"{what} of type {tensor} computed at run time is not supported; supported: a list of known length"
-                raise NotConstantError(what, operand=value)
-            name = next(filter(None, self.node.output_names), "size")
-            sizes = tuple(self.symbols.fresh(f"{name}_{i}") for i in range(tensor.elements))
-            self.build(BindSizesOp, self.with_shape(self.convert(value, "i64"), (tensor.elements,)), sizes=sizes)
-            self._bound[key] = sizes
-        return self._bound[key]
-
-    def symbolic_scalar(self, value: Value, what: str) -> int | Size | None:
-        """The single whole number that an operand holds, perhaps in symbols; None if it is not known."""
-        if self.constant_value(value) is not None:
-            number = self.known_scalar(value, what)
-            return int(number) if not isinstance(number, float) or number.is_integer() else None
-        found = self.symbolic.value(value)
-        return None if found is None or found.size != 1 else found.reshape(-1)[0]
-
-    def uniform_value(self, value: Value) -> Any:
-        """The number that all elements of a tensor are, whatever its sizes, as one that ConstantOfShape makes; None if that is not known."""
-        while (array := self.constant_value(value)) is None:
-            op = defining_op(value)
-            if op is None or op.name not in ("graph.expand", "graph.dynamic_expand", "graph.reshape", "graph.dynamic_reshape", "graph.tile"):
-                return None
-            value = op.operands[0]
-        return array.flat[0].item() if array.size and (array == array.flat[0]).all() else None
-
-    def require_if_given(self, values: Sequence[Value], what: str) -> None:
-        """Raise NotConstantError if some values are not known, but would be if those of a few numbers were that are inputs, or sizes of inputs."""
-        unknown = [self.origins.of(value) for value in values if self.constant_value(value) is None]
-        found = [one for one in unknown if one is not None and not one.by_data and all(map(_is_small, one.arguments))]
-        origins = reduce(or_, found, Origins())
-        if origins and len(found) == len(unknown):
-            what = f"{what} computed at run time is not supported; supported: {what} known at compile time"
-            raise NotConstantError(what, origins=origins)
-
-    def known_scalar(self, value: Value, what: str) -> Any:
-        """Like `known`, for a single element. Raises ModelError unless there is exactly one."""
-        array = self.known(value, what)
-        if array.size != 1:
-            raise ModelError(f"{what} must have one element, got shape {list(array.shape)}")
-        return array.reshape(()).item()
-
-    def scalar(self, number: Any, like: Value) -> Value:
-        """A literal of rank 0 with the element type of `like`."""
-        return self.scalars(np.asarray(number), like)
-
-    def scalars(self, numbers: np.ndarray, like: Value) -> Value:
-        """As `scalar`, for an array of numbers in its own shape."""
-        return self.literal(numbers.astype(to_numpy(type_of(like).dtype)))
-
-    def convert(self, x: Value, dtype: str) -> Value:
-        """`x` cast to an element type, or `x` itself if it has that type."""
-        return x if type_of(x).dtype == dtype else self.cast(x, to=dtype, saturate=True)
-
-    def with_shape(self, x: Value, shape: Sequence[int | Size]) -> Value:
-        """`x` reshaped, or `x` itself if it has that shape."""
-        return x if type_of(x).shape == tuple(shape) else self.reshape(x, shape=tuple(shape))
-
-    def transposed(self, x: Value, perm: Sequence[int]) -> Value:
-        """`x` with its dimensions permuted, or `x` itself if they stay in place."""
-        return x if list(perm) == list(range(len(perm))) else self.transpose(x, perm=tuple(perm))
-
-
-def listed(array: np.ndarray, what: str) -> tuple[int, ...]:
-    """The integers of an array of sizes, axes and the like. Raises ModelError if it is absurdly long."""
-    if array.size > LONGEST_LIST:
-        raise ModelError(f"{what} must be a list of at most {LONGEST_LIST} integers, got {array.size}")
-    return tuple(int(i) for i in array.reshape(-1))
-
-
-def normalized_axis(axis: int, rank: int, what: str = "axis") -> int:
-    """An axis counted from the front. Raises ModelError if a tensor of that rank has no such axis."""
-    if not -rank <= axis < rank:
-        raise ModelError(f"{what} must be from {-rank} to {rank - 1} for a tensor of rank {rank}, got {axis}")
-    return axis % rank
-
-
-def _is_small(argument: Value) -> bool:
-    tensor = type_of(argument)
-    return tensor.is_static and tensor.rank <= 1 and tensor.elements <= FEW
-
-
-def normalized_axes(axes: Sequence[int], rank: int, what: str = "axes") -> tuple[int, ...]:
-    """Axes counted from the front, ascending. Raises ModelError if an axis does not exist or is repeated."""
-    out = sorted(normalized_axis(axis, rank, what) for axis in axes)
-    if len(set(out)) != len(out):
-        raise ModelError(f"{what} names an axis twice: {list(axes)}")
-    return tuple(out)
-
-
-def dims_of(value: Value) -> tuple[int | Size, ...]:
-    """The shape of `value`. While a model is imported, every dimension is a number or has a symbol."""
-    shape = type_of(value).shape
-    assert None not in shape, f"{type_of(value)} has a dimension without a symbol"
-    return cast("tuple[int | Size, ...]", shape)
-
-
-def static_dim(value: Value, axis: int, what: str) -> int:
-    """The size of `value` along an axis. Raises NotConstantError, naming it as `what`, if that is not a number."""
-    size = dims_of(value)[axis]
-    if not isinstance(size, int):
-        text = f"{what} {type_of(value)} is not supported; supported: dimension {axis % type_of(value).rank} known at compile time"
-        raise NotConstantError(text, sizes=[size])
-    return size
-
-
-def static_dims(value: Value, what: str) -> tuple[int, ...]:
-    """The static shape of `value`. Raises NotConstantError, naming it as `what`, if a dimension is dynamic."""
-    shape = type_of(value).shape
-    if not known(shape):
-        raise NotConstantError(
-            f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)",
-            sizes=shape,
-        )
-    return tuple(d for d in shape if isinstance(d, int))
+    @property
+    def has_declared_results(self) -> bool:
+        return bool(self.node.output_types) and all(t is not None and t.is_static for t in self.node.output_types)

@@ -26,9 +26,10 @@ from stepwell.dialects.support.errors import ElementTypeError, InferenceError, L
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import line_of, plugin_line
 from stepwell.frontends.base import NeedsError
+from stepwell.frontends.builder import NotConstantError
 from stepwell.frontends.onnx.attributes import attribute_value, resolved
 from stepwell.frontends.onnx.branches import BranchesDifferError, with_what_follows
-from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, NotConstantError, NotResolvedError
+from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, NotResolvedError
 from stepwell.frontends.onnx.deferral import CollectedNeeds
 from stepwell.frontends.onnx.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.frontends.onnx.functions import domain_of, schema_function
@@ -42,10 +43,10 @@ from stepwell.frontends.onnx.rules.sequence_forms import parts_of
 from stepwell.frontends.onnx.sequences import AnyValue, Nothing, SequenceValue, described
 from stepwell.frontends.onnx.source import Source
 from stepwell.frontends.onnx.structure import declared_info, structured
-from stepwell.frontends.onnx.symbols import Symbols
-from stepwell.frontends.onnx.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
+from stepwell.frontends.onnx.tensors import SUPPORTED_DTYPES, dim_names, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.frontends.onnx.validation import FunctionKey, function_key, opset_versions, unique_name
 from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.symbols import Symbols
 from stepwell.signature import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
 
 MAX_DEPTH = 120
@@ -90,7 +91,7 @@ class Conversion:
 
     def __post_init__(self) -> None:
         inputs = [value for value in self.model.graph.input if value.name not in self.source.initializers]
-        self.builder = self.builder_class(self.weights, self.budget, Symbols(inputs))
+        self.builder = self.builder_class(self.weights, self.budget, Symbols(name for value in inputs for name in filter(None, dim_names(value))))
         self.nodes.extend(node.name for node in self.model.graph.node)
         self._names = dict.fromkeys(self.nodes, 0)
         self._around: list[tuple[NodeProto, Frame]] = []
@@ -143,7 +144,7 @@ class Conversion:
                 continue
             tensor = onnx_tensor_type(value.type)
             if tensor is not None:
-                tensor = self.builder.symbols.of_input(value.name, tensor, value.type.tensor_type.shape)
+                tensor = self.builder.symbols.of_input(value.name, tensor, dim_names(value))
                 with _about(f"input '{value.name}'"):
                     self.builder.check_size(tensor)
                 inputs.append((value.name, tensor))

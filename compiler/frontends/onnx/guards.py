@@ -7,10 +7,11 @@ from onnx import GraphProto
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Assumption, Size, symbol
 from stepwell.dialects.core.types import type_of
-from stepwell.frontends.onnx.builder import ImportBuilder, dims_of
+from stepwell.frontends.builder import dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Frame
 from stepwell.frontends.onnx.order import names_read
-from stepwell.frontends.onnx.symbols import Symbols
+from stepwell.frontends.symbols import Symbols
 
 
 def guarded(assumed: Iterable[Assumption], known: frozenset[str], symbols: Symbols) -> list[str]:

@@ -12,9 +12,10 @@ from stepwell.dialects.support.errors import LimitError, ModelError, ModelWarnin
 from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.dialects.support.names import printable_keys
 from stepwell.frontends.base import ImportedModel, Needs, NeedsError
+from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.frontends.onnx.border import part_border
-from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.conversion import Conversion
 from stepwell.frontends.onnx.hazards import refuse_hazards
 from stepwell.frontends.onnx.inference import declared_types, infer
@@ -24,8 +25,7 @@ from stepwell.frontends.onnx.shapes import fix_shapes, fix_values
 from stepwell.frontends.onnx.source import Source, read_source
 from stepwell.frontends.onnx.stretching import StretchingBuilder
 from stepwell.frontends.onnx.structure import declared_info, fix_structure
-from stepwell.frontends.onnx.symbols import Symbols
-from stepwell.frontends.onnx.tensors import onnx_tensor_type
+from stepwell.frontends.onnx.tensors import dim_names, onnx_tensor_type
 from stepwell.frontends.onnx.validation import (
     adopt_operators,
     check_known_ops,
@@ -36,6 +36,7 @@ from stepwell.frontends.onnx.validation import (
     spell_out_defaults,
     unify_domains,
 )
+from stepwell.frontends.symbols import Symbols
 from stepwell.signature import UNRANKED, Shape, TensorInfo
 
 __all__ = ["ImportBuilder", "OnnxModel", "Rule", "Value", "all_rules", "find_rule", "import_model", "onnx_rule"]
@@ -138,11 +139,11 @@ def _import(
 def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInfo], border: Border | None) -> None:
     """Raise NeedsError for inputs that are sequences or optionals, unless something of the model is of a type that is not supported."""
     values = [value for value in graph.input if value.name not in read.initializers]
-    symbols = Symbols(values)
+    symbols = Symbols(name for value in values for name in filter(None, dim_names(value)))
     inputs = []
     for value in values:
         tensor = onnx_tensor_type(value.type)
-        inputs.append(declared_info(value, None if tensor is None else symbols.of_input(value.name, tensor, value.type.tensor_type.shape)))
+        inputs.append(declared_info(value, None if tensor is None else symbols.of_input(value.name, tensor, dim_names(value))))
     outputs = [declared_info(value, onnx_tensor_type(value.type)) for value in graph.output]
     if any(info is None or (not info.form and info.shape == UNRANKED) for info in inputs) or None in outputs:
         return

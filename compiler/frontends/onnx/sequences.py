@@ -11,7 +11,8 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.frontends.builder import Value, dims_of, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.signature import LIST
 
 

@@ -10,7 +10,8 @@ from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.traits import Elementwise
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
 
 
@@ -50,7 +51,7 @@ class StretchingBuilder(ImportBuilder):
             return numbers[0]
         joined = sizes[0]
         for size in sizes[1:]:
-            both, name = self._or_else(joined, self._vector(size)), next(filter(None, self.node.output_names), "size")
+            both, name = self._or_else(joined, self._vector(size)), self.value_name
             joined = self.symbols.fresh(name)
             self.bind_sizes(self.concat([both, self._or_else(size, both)], axis=0), sizes=(joined, joined))
         return joined

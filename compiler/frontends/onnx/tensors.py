@@ -52,6 +52,11 @@ def onnx_tensor_type(proto: onnx.TypeProto) -> TensorType | None:
     return TensorType(DTYPES[tensor.elem_type], sizes)
 
 
+def dim_names(value: onnx.ValueInfoProto) -> list[str]:
+    """The names of a tensor's dimensions, "" for those without one."""
+    return [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+
+
 def checked_size(name: str, dtype: str, dims: Any) -> int:
     """The size in bytes of a dense tensor. Raises ModelError if a dimension is negative or the size is absurdly large."""
     size = to_numpy(dtype).itemsize

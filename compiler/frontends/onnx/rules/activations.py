@@ -4,7 +4,8 @@ import math
 
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.builder import Value
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.elementwise import truth

@@ -8,7 +8,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, divides, holds, maximum
 from stepwell.dialects.core.types import BOOL, is_float, size_text, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, static_dim
+from stepwell.frontends.builder import Value, dims_of, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.heads import heads_apart, heads_together
 from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, sizes_of, with_new_axes

@@ -10,7 +10,8 @@ from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.flow.boxes import boxed, opened
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, NotResolvedError, Value, dims_of, normalized_axis
+from stepwell.frontends.builder import Value, dims_of, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder, NotResolvedError
 from stepwell.frontends.onnx.rules.loops import loop_of
 from stepwell.frontends.onnx.sequences import ListValue, SequenceValue
 from stepwell.signature import BOXES

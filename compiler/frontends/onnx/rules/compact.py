@@ -6,7 +6,8 @@ import numpy as np
 
 from stepwell.dialects.core.types import is_compact, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.builder import Value
+from stepwell.frontends.onnx.builder import ImportBuilder
 
 
 @dataclass(frozen=True)

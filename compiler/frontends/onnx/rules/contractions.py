@@ -9,7 +9,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes

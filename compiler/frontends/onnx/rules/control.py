@@ -12,8 +12,9 @@ from stepwell.dialects.core.sizes import holds, known
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.builder import Value, dims_of, normalized_axis, static_dim
 from stepwell.frontends.onnx.branches import BranchesDifferError
-from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence
 from stepwell.frontends.onnx.rules.loops import ENDLESS, TypeChangesError, is_endless, joined, loop_of, none_of

@@ -9,7 +9,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, same_sizes, sizes_text
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, static_dims
+from stepwell.frontends.builder import Value, dims_of, static_dims
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.contractions import centred

@@ -9,7 +9,8 @@ from stepwell.border.operators.labels import only_list
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, static_dim
+from stepwell.frontends.builder import Value, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.reductions import reduce_sum, sum_of_absolutes
 from stepwell.frontends.onnx.rules.scores import ML

@@ -11,7 +11,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, maximum, minimum
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.resize import ROUNDING, nearest, source_places
-from stepwell.frontends.onnx.builder import ImportBuilder, NotConstantError, Value, dims_of
+from stepwell.frontends.builder import NotConstantError, Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rules.resampling_taps import Method, Taps, inside, weighted
 from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
 

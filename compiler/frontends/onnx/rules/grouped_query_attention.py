@@ -5,7 +5,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, always, maximum, same_sizes, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
 from stepwell.frontends.onnx.rules.indexing import tensor_scatter

@@ -9,7 +9,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, same_sizes, size_text, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, static_dim
+from stepwell.frontends.builder import Value, dims_of, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.slicing import slice_axis, with_new_axes
 

@@ -8,7 +8,8 @@ from stepwell.dialects.core.sizes import Dim, Size, always, has_elements, holds,
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis, static_dim
+from stepwell.frontends.builder import NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.elementwise import in_i64
 from stepwell.frontends.onnx.rules.layout import broadcast_to

@@ -8,7 +8,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Dim, Size, divides, has_elements, holds, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
+from stepwell.frontends.builder import NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.elementwise import is_exact, truth
 from stepwell.frontends.onnx.rules.slicing import (

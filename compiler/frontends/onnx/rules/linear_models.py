@@ -7,7 +7,8 @@ import numpy as np
 
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.builder import Value
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.reductions import reduce_sum

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, normalized_axis
+from stepwell.frontends.builder import Value, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.activations import gelu, hard_sigmoid

@@ -8,7 +8,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, divides, holds, same_sizes, size_text, sizes_text, total
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, static_dim
+from stepwell.frontends.builder import Value, dims_of, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.heads import attend, heads_apart, heads_together, lowest_of

@@ -4,7 +4,8 @@ import numpy as np
 
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, static_dims
+from stepwell.frontends.builder import Value, static_dims
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.contractions import matmul
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, normalized_axis
+from stepwell.frontends.builder import Value, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.contractions import reaches
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT, row_vector

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from stepwell.dialects.core.sizes import same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, normalized_axis
+from stepwell.frontends.builder import Value, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.contractions import centred, matmul_integer
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT

@@ -6,7 +6,8 @@ from stepwell.dialects.core.sizes import same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.recurrence import DIRECTIONS
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
 from stepwell.frontends.onnx.rules.microsoft_attention import Masks, attended, divided, refuse, with_bias

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from stepwell.dialects.core.sizes import divides, holds
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, normalized_axes, normalized_axis
+from stepwell.frontends.builder import Value, dims_of, normalized_axes, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.reductions import reduce_mean, reduce_sum, sum_of_absolutes

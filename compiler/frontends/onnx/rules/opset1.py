@@ -10,7 +10,8 @@ from onnx import TensorProto
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, normalized_axis
+from stepwell.frontends.builder import Value, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import find_rule, onnx_rule
 from stepwell.frontends.onnx.rules import activations, elementwise, layout, opset6, pooling, resampling
 

@@ -4,7 +4,8 @@ import numpy as np
 from onnx import TypeProto
 
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.builder import Value
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.sequences import AnyValue, Nothing, SequenceValue
 from stepwell.frontends.onnx.tensors import our_dtype

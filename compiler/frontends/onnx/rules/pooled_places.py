@@ -8,7 +8,8 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
 from stepwell.frontends.onnx.rules.windows import FreeWindow, Window
 

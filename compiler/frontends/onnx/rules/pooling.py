@@ -7,7 +7,8 @@ from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph.numerics import lowest
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.pooled_places import places_of_maxima

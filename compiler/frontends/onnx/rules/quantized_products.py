@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.builder import Value
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.contractions import matmul_integer
 from stepwell.frontends.onnx.rules.convolutions import conv_integer, with_bias

@@ -9,7 +9,8 @@ from stepwell.dialects.core.sizes import Dim, holds, same_sizes, size_text
 from stepwell.dialects.core.types import FLOATS, type_of
 from stepwell.dialects.graph.recurrence import DIRECTIONS
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.slicing import slice_axis

@@ -8,7 +8,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.frontends.builder import Value, dims_of, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.free_resampling import Resampling, common_scale, fitted_sizes, resampled, scaled, scaled_when_run

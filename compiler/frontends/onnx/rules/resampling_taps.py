@@ -7,7 +7,8 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import type_of
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
 
 

@@ -3,7 +3,8 @@
 from stepwell.dialects.core.sizes import holds, size_text, sizes_text
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, static_dim
+from stepwell.frontends.builder import Value, dims_of, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.heads import rotated

@@ -11,7 +11,8 @@ from stepwell.dialects.core.dtypes import FLOATS
 from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.resampling import supported

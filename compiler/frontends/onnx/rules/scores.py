@@ -8,7 +8,8 @@ import numpy as np
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, static_dim
+from stepwell.frontends.builder import Value, static_dim
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
 
 ML = "ai.onnx.ml"

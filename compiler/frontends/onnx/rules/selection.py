@@ -7,7 +7,8 @@ import numpy as np
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import UniqueOp
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, normalized_axis
+from stepwell.frontends.builder import Value, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 
 

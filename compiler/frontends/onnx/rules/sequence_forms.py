@@ -7,7 +7,8 @@ from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value
+from stepwell.frontends.builder import Value
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rules.boxed_sequences import ElementKind, in_boxes, kind_of
 from stepwell.frontends.onnx.sequences import AnyValue, ListValue, Nothing, SequenceValue, described
 

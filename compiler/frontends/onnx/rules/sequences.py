@@ -6,7 +6,8 @@ from onnx import GraphProto
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.frontends.builder import Value, dims_of, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence, boxed_by, in_boxes, kind_of
 from stepwell.frontends.onnx.rules.layout import parts_that_fit

@@ -7,7 +7,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, minimum
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.frontends.builder import Value, dims_of, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.slicing import along_axis, counting, size_scalar, slice_axis
 

@@ -9,7 +9,8 @@ import numpy as np
 from stepwell.dialects.core.sizes import Dim, Size, holds
 from stepwell.dialects.core.types import MAX_RANK, TensorType, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axis
+from stepwell.frontends.builder import NotConstantError, Value, dims_of, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
 
 COUNTED = 1 << 16  # up to this size `counting` builds a constant, above it an op
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 
 

@@ -8,7 +8,8 @@ from stepwell.dialects.core.sizes import Size, known, known_sizes, maximum
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.windows import window_sizes
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.builder import ImportBuilder, Value, dims_of
+from stepwell.frontends.builder import Value, dims_of
+from stepwell.frontends.onnx.builder import ImportBuilder
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
 """Names for the free dimensions of a model's inputs and of what its nodes make."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from unicodedata import normalize
-
-from onnx import TensorShapeProto, ValueInfoProto
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
@@ -21,12 +19,13 @@ _OTHER = re.compile(r"\W+")
 class Symbols:
     """Gives each free dimension a symbol.
 
-    ONNX names dimensions by text of any kind (`dim_param`): equal texts get one symbol, whose name is the text as a word; texts that differ in any
+    Models name dimensions by text of any kind: equal texts get one symbol, whose name is the text as a word; texts that differ in any
     letter, however alike they look, get symbols of their own. Exporters also write
     expressions of other dimensions (`past + 1`); they are understood if all names in them are dimensions of inputs by themselves.
     """
 
-    def __init__(self, inputs: Iterable[ValueInfoProto]) -> None:
+    def __init__(self, texts: Iterable[str]) -> None:
+        """`texts` are all names of dimensions of inputs."""
         self._given: dict[str, int | Size] = {}
         """The sizes of the texts seen so far."""
         self._taken: set[str] = set()
@@ -34,15 +33,15 @@ class Symbols:
         """The symbols that sizes of inputs give their numbers."""
         self._of_elements: dict[str, ir.Value] = {}
         """The inputs whose elements give other symbols their numbers."""
-        texts = [dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param]
         self._plain = {text for text in texts if _word(text) == text}
 
-    def of_input(self, name: str, tensor: TensorType, shape: TensorShapeProto) -> TensorType:
-        """An input's type with a symbol for each free dimension: its name in the model, or one made of the input's name and the axis."""
-        dims = zip(tensor.shape, shape.dim, strict=True)
+    def of_input(self, name: str, tensor: TensorType, texts: Sequence[str]) -> TensorType:
+        """An input's type with a symbol for each free dimension: its name in the model, if `texts` has one, else made of the input's name and the
+        axis."""
+        dims = zip(tensor.shape, texts, strict=True)
         sizes: list[Dim] = [
-            size if size is not None else self._of_text(dim.dim_param) if dim.dim_param else self.fresh(f"{name}_{axis}")
-            for axis, (size, dim) in enumerate(dims)
+            size if size is not None else self._of_text(text) if text else self.fresh(f"{name}_{axis}")
+            for axis, (size, text) in enumerate(dims)
         ]
         self._of_inputs.update(symbol for size in sizes if isinstance(size, Size) for symbol in size.symbols)
         return tensor.with_shape(sizes)
