@@ -45,7 +45,8 @@ class Origin:
     def portable(self) -> str | bytes | None:
         """An equal source for another process; None if there is none."""
         made = partial(self.front_end.portable, self.source)
-        return made_by(self.front_end, self.source, "portable", made, "a path, bytes or None", lambda made: isinstance(made, (str, bytes, type(None))))
+        fits = (str, bytes, type(None))
+        return made_by(self.front_end, self.source, "portable", made, "a path, bytes or None", lambda made: isinstance(made, fits))
 
     def summary(self) -> Summary:
         """The description of the model in its own terms. Raises ModelError if it cannot be read."""

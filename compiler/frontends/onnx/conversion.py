@@ -26,6 +26,7 @@ from stepwell.dialects.support.errors import ElementTypeError, InferenceError, L
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import line_of, plugin_line
 from stepwell.frontends.base import NeedsError
+from stepwell.frontends.blocks.rounding import narrow_type, widened
 from stepwell.frontends.builder import NotConstantError
 from stepwell.frontends.onnx.attributes import attribute_value, resolved
 from stepwell.frontends.onnx.branches import BranchesDifferError, with_what_follows
@@ -37,7 +38,7 @@ from stepwell.frontends.onnx.guards import guarded, with_own_sizes
 from stepwell.frontends.onnx.inference import contradiction
 from stepwell.frontends.onnx.problems import Problems, node_problem
 from stepwell.frontends.onnx.registry import find_rule, missing_rule
-from stepwell.frontends.onnx.rounding import narrow_type, narrowed, widened
+from stepwell.frontends.onnx.rounding import narrowed
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence
 from stepwell.frontends.onnx.rules.sequence_forms import parts_of
 from stepwell.frontends.onnx.sequences import AnyValue, Nothing, SequenceValue, described

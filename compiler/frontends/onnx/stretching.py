@@ -10,9 +10,9 @@ from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.traits import Elementwise
+from stepwell.frontends.blocks.slicing import counting, size_scalar
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
 
 
 class StretchingBuilder(ImportBuilder):

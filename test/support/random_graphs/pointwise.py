@@ -8,7 +8,7 @@ from random_graphs.net import TENSORS, Declined, Net, Value
 from random_graphs.operators import operator
 
 from stepwell.dialects.core.dtypes import is_float, to_numpy
-from stepwell.frontends.onnx.rules.compact import bits_of
+from stepwell.frontends.blocks.compact import bits_of
 
 UNARY = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity", "IsNaN",

@@ -7,11 +7,11 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.blocks.slicing import counting, size_scalar, with_new_axes
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, with_new_axes
 
 
 @onnx_rule("AffineGrid", since=20)

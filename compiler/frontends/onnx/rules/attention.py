@@ -1,18 +1,27 @@
 """Rules for attention: two products with a mask and a softmax between them, in f32 or wider, which `fuse-attention` makes one kernel of."""
 
-import math
-from dataclasses import dataclass
 
-import numpy as np
 
-from stepwell.dialects.core.sizes import Size, divides, holds, maximum
-from stepwell.dialects.core.types import BOOL, is_float, size_text, type_of
+from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.builder import Value, dims_of, static_dim
+from stepwell.frontends.blocks.attention import (
+    Place,
+    bias_of,
+    capped,
+    grouped,
+    groups_of,
+    in_heads,
+    mask_of_groups,
+    rows_without_keys,
+    scaled,
+    ungrouped,
+    working_type,
+)
+from stepwell.frontends.blocks.heads import heads_together
+from stepwell.frontends.blocks.slicing import sizes_of
+from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
-from stepwell.frontends.onnx.rules.heads import heads_apart, heads_together
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, sizes_of, with_new_axes
 from stepwell.frontends.onnx.tensors import our_dtype
 
 OUTPUT_MODES = ("the products", "after softcap", "after the mask", "after softmax")
@@ -89,153 +98,6 @@ def attention(
     return y, keys, values, b.convert(ungrouped(b, forms[qk_matmul_output_mode], groups), narrow)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Queries and keys in heads, and what tells where the first query stands among the keys: how many are past, or how many count of each batch."""
-
-    queries: Value
-    keys: Value
-    past: Value | None
-    lengths: Value | None
-
-
-def working_type(dtype: str) -> str:
-    """The element type that scores of queries of a type are computed in."""
-    return "f64" if dtype == "f64" else "f32"
-
-
-def in_heads(b: ImportBuilder, x: Value, heads: int | None, name: str, attribute: str) -> Value:
-    """`x` as (batch, heads, sequence, head size). Raises ModelError if it has another rank or number of heads."""
-    shape = dims_of(x)
-    if len(shape) == 4:
-        if heads is not None and not holds(shape[1], "==", heads):
-            raise ModelError(f"{attribute} is {heads}, but {name} {type_of(x)} has {size_text(shape[1])} heads")
-        return x
-    if len(shape) != 3:
-        raise ModelError(f"{name} must have rank 3 or 4, got {type_of(x)}")
-    if heads is None:
-        raise ModelError(f"{attribute} must be given for {name} of rank 3, {type_of(x)}")
-    hidden = shape[2]
-    if heads < 1 or not divides(heads, hidden):
-        raise ModelError(f"the {size_text(hidden)} elements of a row of {name} do not divide into {heads} heads")
-    return heads_apart(b, x, heads)
-
-
-def scaled(b: ImportBuilder, products: Value, scale: float | None, size: int | Size) -> Value:
-    """The products times a scale; without one, divided by the root of how many elements a head has."""
-    if scale is None and not isinstance(size, int):
-        return b.mul(products, b.rsqrt(size_scalar(b, maximum(size, 1), products)))
-    return b.mul(products, b.scalar(1 / math.sqrt(max(int(size), 1)) if scale is None else scale, like=products))
-
-
-def groups_of(queries: Value, keys: Value, values: Value) -> int:
-    """How many heads of queries share one of keys and values. Raises ModelError if they do not divide, NotConstantError if that is not known."""
-    many, few, same = dims_of(queries)[1], dims_of(keys)[1], dims_of(values)[1]
-    if not holds(few, "==", same):
-        raise ModelError(f"{size_text(few)} heads of keys and {size_text(same)} of values are not as many")
-    if many == few and not isinstance(many, int):
-        return 1
-    many, few = static_dim(queries, 1, "Q"), static_dim(keys, 1, "K")
-    if few < 1 or many % few:
-        raise ModelError(f"{many} heads of queries do not share {few} of keys")
-    return many // few
-
-
-def grouped(b: ImportBuilder, x: Value, groups: int, apart: bool) -> Value:
-    """`x` in heads as (batch, heads of keys, groups, sequence, head size) where queries share heads (`apart`)."""
-    if not apart:
-        return x
-    batch, heads, *rest = dims_of(x)
-    return b.with_shape(x, (batch, heads // groups, groups, *rest))
-
-
-def ungrouped(b: ImportBuilder, x: Value, groups: int) -> Value:
-    """The opposite of `grouped`, for a result."""
-    if groups == 1:
-        return x
-    batch, heads, many, *rest = dims_of(x)
-    return b.with_shape(x, (batch, heads * many, *rest))
-
-
-def capped(b: ImportBuilder, x: Value, softcap: float) -> Value:
-    """`x` bent so that it stays between `-softcap` and `softcap`."""
-    limit = b.scalar(softcap, like=x)
-    return b.mul(b.tanh(b.div(x, limit)), limit)
-
-
-def bias_of(b: ImportBuilder, place: Place, mask: Value | None, causal: bool, left: int, right: int, dtype: str) -> Value | None:
-    """What is added to the scores (batch, heads, queries, keys), to which it broadcasts: -inf where a query must not see a key; None for nothing."""
-    if mask is not None:
-        mask = fitted_mask(b, mask, place)
-    allowed = [mask] if mask is not None and type_of(mask).dtype == BOOL else []
-    if causal or left >= 0 or right >= 0:
-        allowed.extend(visible(b, place, causal, left, right))
-    if place.lengths is not None:
-        lengths = per_batch(b, place.lengths)
-        allowed.append(b.less(positions(b, place.keys, 3), lengths))
-    added = None if mask is None or type_of(mask).dtype == BOOL else b.convert(mask, dtype)
-    if not allowed:
-        return added
-    where = allowed[0]
-    for other in allowed[1:]:
-        where = b.and_(where, other)
-    minus_infinity = b.literal(np.array(-np.inf), np.float64 if dtype == "f64" else np.float32)
-    return b.select(where, b.scalar(0, like=minus_infinity) if added is None else added, minus_infinity)
-
-
-def fitted_mask(b: ImportBuilder, mask: Value, place: Place) -> Value:
-    """A mask with an entry for each key: one for fewer keys forbids the others. Raises ModelError if it does not fit the scores."""
-    have, scores = type_of(mask), (*dims_of(place.queries)[:3], dims_of(place.keys)[2])
-    sizes = zip(have.shape[:-1], scores[4 - have.rank : 3], strict=True) if 1 <= have.rank <= 4 else None
-    if sizes is None or not all(m == 1 or holds(m, "==", s) for m, s in sizes):
-        raise ModelError(f"an attn_mask {have} does not broadcast to scores of the shape {[*map(size_text, scores)]}")
-    keys, given = scores[3], dims_of(mask)[-1]
-    if not holds(given, "<=", keys):
-        raise ModelError(f"an attn_mask {have} is for more than {size_text(keys)} keys")
-    if given == keys:
-        return mask
-    none = (0,) * have.rank
-    rest = (*none[1:], keys - given)
-    wide = mask if have.dtype == BOOL or is_float(have.dtype) else b.convert(mask, "f64")
-    return b.pad(wide, low=none, high=rest, mode="constant", value=0.0 if have.dtype == BOOL else -math.inf)
-
-
-def visible(b: ImportBuilder, place: Place, causal: bool, left: int, right: int) -> list[Value]:
-    """Which keys each query may see by their places: a query stands `offset` keys after its number in the block of queries."""
-    rank = 4 if place.lengths is not None else 2
-    query, key = positions(b, place.queries, rank - 2, rank), positions(b, place.keys, rank - 1, rank)
-    if place.lengths is not None:
-        query = b.add(query, b.sub(per_batch(b, place.lengths), sizes_of(b, place.queries, [2])))
-    elif place.past is not None:
-        query = b.add(query, place.past)
-    ahead = b.sub(key, query)
-    most = [0] * causal + [right] * (right >= 0)
-    found = [b.less_equal(ahead, b.scalar(min(most), like=ahead))] if most else []
-    return [*found, *([b.greater_equal(ahead, b.scalar(-left, like=ahead))] if left >= 0 else [])]
-
-
-def positions(b: ImportBuilder, x: Value, axis: int, rank: int = 4) -> Value:
-    """The numbers of the sequence of `x` in heads along one axis of a tensor of that rank."""
-    return counting(b, dims_of(x)[2], axis, rank)
-
-
-def per_batch(b: ImportBuilder, lengths: Value) -> Value:
-    """One number of each batch, to broadcast over scores."""
-    if type_of(lengths).rank != 1:
-        raise ModelError(f"nonpad_kv_seqlen must have rank 1, got {type_of(lengths)}")
-    return with_new_axes(b, lengths, [1, 2, 3])
-
-
-def mask_of_groups(b: ImportBuilder, mask: Value, groups: int, heads: int | Size) -> Value:
-    """A mask that broadcasts to (batch, heads, …) as one that does to (batch, heads of keys, groups, …)."""
-    shape = dims_of(mask)
-    if len(shape) < 3:
-        return mask
-    if shape[-3] == 1:
-        return with_new_axes(b, mask, [len(shape) - 2])
-    return b.with_shape(mask, (*shape[:-3], heads // groups, groups, *shape[-2:]))
-
-
 def softmax_in(b: ImportBuilder, scores: Value, precision: int | None, narrow: str) -> Value:
     """The softmax of rows, in another element type if `precision` asks for one; that of the inputs themselves is computed as all of it is."""
     axis, dtype = type_of(scores).rank - 1, type_of(scores).dtype
@@ -245,12 +107,3 @@ def softmax_in(b: ImportBuilder, scores: Value, precision: int | None, narrow: s
     if asked == narrow:
         return b.softmax(scores, axis=axis)
     return b.convert(b.softmax(b.convert(scores, asked), axis=axis), dtype)
-
-
-def rows_without_keys(b: ImportBuilder, bias: Value, possible: bool) -> Value | None:
-    """Which queries may see no key at all, or None if there are none: their results are 0."""
-    if not possible:
-        return None
-    empty = b.is_inf(b.reduce_max(bias, axes=(type_of(bias).rank - 1,), keepdims=True), detect_negative=True, detect_positive=False)
-    known = b.constant_value(empty)
-    return None if known is not None and not known.any() else empty

@@ -13,10 +13,11 @@ from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, maximu
 from stepwell.dialects.core.types import TensorType, from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import COUNTED, counting, size_scalar, sizes_of
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
-from stepwell.frontends.onnx.rules.slicing import COUNTED, counting, inferred_reshape, size_scalar, sizes_of
+from stepwell.frontends.onnx.rules.shape_operands import inferred_reshape
 from stepwell.frontends.onnx.tensors import our_dtype
 
 SPLAT_BYTES = 1 << 20  # a larger tensor of one repeated number is filled at run time

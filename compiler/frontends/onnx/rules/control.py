@@ -12,6 +12,7 @@ from stepwell.dialects.core.sizes import holds, known
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
 from stepwell.frontends.builder import Value, dims_of, normalized_axis, static_dim
 from stepwell.frontends.onnx.branches import BranchesDifferError
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext
@@ -19,7 +20,6 @@ from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence
 from stepwell.frontends.onnx.rules.loops import ENDLESS, TypeChangesError, is_endless, joined, loop_of, none_of
 from stepwell.frontends.onnx.rules.sequence_forms import Form, first_form, formed, met, parts_of, regrouped
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
 from stepwell.frontends.onnx.sequences import AnyValue, tensors
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.frontends.onnx.walks import nested_nodes

@@ -8,9 +8,9 @@ import numpy as np
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, maximum, minimum
 from stepwell.dialects.core.types import type_of
+from stepwell.frontends.blocks.slicing import size_scalar
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.rules.slicing import size_scalar
 
 UNREACHED = np.iinfo(np.int32).max
 """A trip count from which on it does not bound a loop whose rounds sizes of inputs count: no dimension is as long."""

@@ -7,11 +7,11 @@ import numpy as np
 
 from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_compact, is_float, is_integer, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.compact import bits_of, compacted, number
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.compact import bits_of, compacted, number
 from stepwell.frontends.onnx.sequences import AnyValue
 from stepwell.frontends.onnx.tensors import our_dtype
 

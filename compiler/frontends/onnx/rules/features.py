@@ -9,12 +9,12 @@ from stepwell.border.operators.labels import only_list
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import slice_axis, with_new_axes
 from stepwell.frontends.builder import Value, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.reductions import reduce_sum, sum_of_absolutes
 from stepwell.frontends.onnx.rules.scores import ML
-from stepwell.frontends.onnx.rules.slicing import slice_axis, with_new_axes
 
 LEAST_NORM = 1e-30  # what a row is divided by at least, so that a row of zeros stays one
 

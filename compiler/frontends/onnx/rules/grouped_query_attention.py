@@ -2,18 +2,19 @@
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, always, maximum, same_sizes, sizes_text
+from stepwell.dialects.core.sizes import Size, maximum, same_sizes, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.heads import attend, check_heads, heads_apart, heads_together
+from stepwell.frontends.blocks.kv_cache import allowed_keys, cached
+from stepwell.frontends.blocks.rotary_embedding import rotated
+from stepwell.frontends.blocks.slicing import counting, size_scalar, split_axis, with_new_axes
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
-from stepwell.frontends.onnx.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
-from stepwell.frontends.onnx.rules.indexing import tensor_scatter
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.microsoft_attention import check_heads, check_past, refuse
+from stepwell.frontends.onnx.rules.microsoft_attention import refuse
 from stepwell.frontends.onnx.rules.microsoft_normalizations import normalised_rows, wide_type
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, slice_axis, split_axis, with_new_axes
 
 
 @onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT)
@@ -136,48 +137,3 @@ def cache_size(b: ImportBuilder, past: Value, total: Value) -> int | Size:
     if declared is not None and declared.rank == 4 and isinstance(size := declared.shape[2], int):
         return size
     return maximum(dims_of(past)[2], b.bound_sizes(total, "total_sequence_length")[0])
-
-
-def cached(b: ImportBuilder, past: Value, new: Value, before: Value, size: int | Size) -> Value:
-    """The cache (batch, heads, size, depth): of each sequence the `before` tokens of the past, then the new ones; what is behind is not defined."""
-    check_past(past, new)
-    have, count = dims_of(past)[2], dims_of(new)[2]
-    lengths = b.constant_value(before)
-    if lengths is not None and lengths.size and (lengths == lengths.flat[0]).all():
-        first = int(lengths.flat[0])
-        behind = size - first - count
-        if always(first, "<=", have) and (behind == 0 or (always(behind, ">", 0) and always(size, "<=", have))):
-            parts = [slice_axis(b, past, 2, 0, first), new, *([] if behind == 0 else [slice_axis(b, past, 2, first + count, behind)])]
-            return b.concat(parts[first == 0 :], axis=2)
-    return tensor_scatter(b, with_room(b, past, new, size), new, before, axis=2)
-
-
-def with_room(b: ImportBuilder, past: Value, new: Value, size: int | Size) -> Value:
-    """A cache of that size that begins with the tokens of the past; what is behind them is not defined."""
-    have, count = dims_of(past)[2], dims_of(new)[2]
-    if size == have:
-        return past
-    both = b.concat([past, new], axis=2)
-    if always(size, ">", have + count):
-        return b.pad(both, low=(0,) * 4, high=(0, 0, size - have - count, 0), mode="constant", value=0.0)
-    return slice_axis(b, both, 2, 0, size)
-
-
-def allowed_keys(
-    b: ImportBuilder, places: Value, before: Value | None, queries: int | Size, keys: int | Size, causal: bool, window: int, dtype: str
-) -> Value | None:
-    """What is added to the scores to forbid keys: those behind a query, those `window` tokens and more before it, those that are not there yet."""
-    if not causal and window > 0:
-        raise ModelError(f"local_window_size={window} needs causal=1")
-    key, rows = counting(b, keys, 3, 4), dims_of(places)[0]
-    own = b.with_shape(places, (rows, 1, queries, 1))
-    if causal:
-        allowed = b.less_equal(key, own)
-        if window > 0:
-            allowed = b.and_(allowed, b.greater(key, b.sub(own, b.scalar(window, like=own))))
-    elif before is not None:
-        allowed = b.less(key, b.with_shape(b.add(before, size_scalar(b, queries, before)), (dims_of(before)[0], 1, 1, 1)))
-    else:
-        return None
-    lowest = lowest_of(dtype)
-    return b.select(allowed, b.literal(np.zeros_like(lowest)), b.literal(lowest))

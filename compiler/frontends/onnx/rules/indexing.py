@@ -4,19 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, Size, always, has_elements, holds, maximum, minimum
+from stepwell.dialects.core.sizes import Dim, holds, maximum
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.bounds import static_slice
+from stepwell.frontends.blocks.scatter import written_rows
+from stepwell.frontends.blocks.slicing import counting, with_new_axes
 from stepwell.frontends.builder import NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.elementwise import in_i64
-from stepwell.frontends.onnx.rules.layout import broadcast_to
-from stepwell.frontends.onnx.rules.slicing import counting, from_the_start, size_scalar, with_new_axes
-
-FAR = np.iinfo(np.int32).max  # bounds from here on, and their negatives, are beyond any dimension
-LONG = 1 << 24  # and from here on beyond a dimension that a run decides, unless that turns out to be as long
 
 
 @onnx_rule("Slice", since=1)
@@ -69,99 +66,6 @@ def sizes_after_slice(b: ImportBuilder, x: Value, count: int, axes: Value | None
     sliced = range(len(shape)) if where is None else normalized_axes([int(axis) for axis in where], len(shape))
     said = (None,) * len(shape) if declared is None else declared.shape
     return [want if want is not None or axis in sliced else have for axis, (have, want) in enumerate(zip(shape, said, strict=True))]
-
-
-def static_slice(
-    b: ImportBuilder, x: Value, starts: Sequence[int | Size], ends: Sequence[int | Size], axes: Sequence[int], steps: Sequence[int]
-) -> Value | None:
-    """`x[start:end:step]` along each of `axes`, with ONNX's rules for negative and out-of-range bounds.
-
-    Where data are part of a size or a bound, bounds are cut to what there is; None if data decide whether a bound counts from the end.
-    """
-    tensor = type_of(x)
-    if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise ModelError(f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps {list(steps)} must have one length")
-    begin: list[int | Size] = [0] * tensor.rank
-    count: list[int | Size] = [-1] * tensor.rank
-    stride = [1] * tensor.rank
-    chosen = [normalized_axis(axis, tensor.rank, "axes") for axis in axes]
-    any_data = not b.symbols.are_of_shapes([*starts, *ends, *(tensor.shape[axis] for axis in chosen)])
-    for start, end, axis, step in zip(starts, ends, chosen, steps, strict=True):
-        if step == 0:
-            raise ModelError(f"steps must not be 0, got {list(steps)}")
-        size = dims_of(x)[axis]
-        if isinstance(start, Size) or isinstance(end, Size) or isinstance(size, Size):
-            bounds = cut_bounds(b, start, end, step, size) if any_data else symbolic_bounds(start, end, step, size)
-            if bounds is None:
-                return None
-            begin[axis], count[axis], stride[axis] = *bounds, step
-            continue
-        places = range(*slice_bounds(start, end, step, size), step)
-        begin[axis], count[axis], stride[axis] = (places[0] if places else 0), len(places), step
-    whole = all(s == 0 and t == 1 and (n == -1 or n == d) for s, n, t, d in zip(begin, count, stride, tensor.shape, strict=True))
-    return x if whole else b.slice(x, starts=tuple(begin), sizes=tuple(count), steps=tuple(stride))
-
-
-def is_far(bound: int | Size) -> bool:
-    """Whether a bound is beyond any dimension."""
-    return isinstance(bound, int) and abs(bound) >= FAR
-
-
-def cut_bounds(b: ImportBuilder, start: int | Size, end: int | Size, step: int, size: int | Size) -> tuple[int | Size, int | Size] | None:
-    """The first place of a slice of a dimension, and how many places it has, by the rules of `slice_bounds` for whatever the numbers are.
-
-    Elements of inputs are taken not to be negative, as ever; None where the data decide whether a bound is.
-    """
-    low, high = (0, size) if step > 0 else (-1, size - 1)
-
-    def place(bound: int | Size) -> int | Size | None:
-        if is_far(bound):
-            return high if bound > 0 else low
-        if always(bound, "<", 0):
-            bound = bound + size
-        elif not always(bound, ">=", 0) and not (b.symbols.are_of_inputs([bound]) and holds(bound, ">=", 0)):
-            return None
-        return minimum(maximum(bound, low), high)
-
-    first, last = place(start), place(end)
-    if first is None or last is None:
-        return None
-    if step < 0:
-        first = minimum(maximum(first, 0), high)  # as `slice_bounds` begins
-    if step > 0 and first == 0 and last == size:
-        return 0, -(-size // step)
-    ahead = maximum(last - first if step > 0 else first - last, 0)
-    return first, -(-ahead // abs(step))
-
-
-def symbolic_bounds(start: int | Size, end: int | Size, step: int, size: int | Size) -> tuple[int | Size, int | Size]:
-    """The first place of a slice of a dimension, and how many places it has, where one of the numbers follows from sizes of inputs.
-
-    Bounds far away mean the ends. Others are assumed to lie in the dimension, and to be in order: where they do not, the sizes get code of their own.
-    """
-
-    def beyond(bound: int) -> bool:
-        return is_far(bound) or (abs(bound) >= LONG and holds(size, "<=", abs(bound)))
-
-    def inside(bound: int | Size, low: int, high: int | Size) -> int | Size:
-        if isinstance(bound, int) and beyond(bound):
-            return high if bound > 0 else low
-        if isinstance(bound, int) and bound < 0:
-            bound = size + bound
-        return low if not holds(bound, ">=", low) else high if not holds(bound, "<=", high) else bound
-
-    if step > 0 and isinstance(start, int) and isinstance(end, int) and 0 <= start < LONG <= end and beyond(end):
-        return start, -1  # whatever there is
-    if step > 0:
-        first = inside(start, 0, size)
-        ahead = inside(end, 0, size) - first
-    else:
-        first = inside(start, 0, size - 1)
-        # An end of -1 counts from the end, as in Python: there is no way but a far one to say "down to the first".
-        ahead = first - inside(end, -1, size - 1)
-    if not holds(ahead, ">=", 0):
-        return 0, 0
-    return first, -(-ahead // abs(step))
 
 
 @onnx_rule("Gather", since=1)
@@ -242,19 +146,9 @@ def compress(b: ImportBuilder, x: Value, condition: Value, *, axis: int | None =
 def tensor_scatter(
     b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Value:
-    have, new = dims_of(cache), dims_of(update)
-    axis = normalized_axis(axis, len(have))
+    axis = normalized_axis(axis, type_of(cache).rank)
     if mode not in ("linear", "circular"):
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'linear', 'circular'")
     if axis == 0:
         raise ModelError("axis must not be the batch dimension 0")
-    place = counting(b, new[axis], axis, len(new))
-    if write_indices is not None:
-        start = b.with_shape(b.convert(write_indices, "i64"), [new[0] if i == 0 else 1 for i in range(len(new))])
-        place = b.add(place, start)
-    if mode == "circular":
-        has_elements(have[axis], new[axis])  # a remainder of a division by 0 is none
-        place = b.mod(place, size_scalar(b, have[axis], place), fmod=False)
-    if write_indices is not None:
-        place = from_the_start(b, start, have[axis], place)
-    return b.scatter_elements(cache, broadcast_to(b, place, new), update, axis=axis, reduction="none", from_start=False)
+    return written_rows(b, cache, update, write_indices, axis, circular=mode == "circular")

@@ -8,15 +8,11 @@ import numpy as np
 from stepwell.dialects.core.sizes import Dim, Size, divides, has_elements, holds, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.builder import NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
-from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
-from stepwell.frontends.onnx.rules.elementwise import is_exact, truth
-from stepwell.frontends.onnx.rules.slicing import (
+from stepwell.frontends.blocks.slicing import (
+    broadcast_to,
     counting,
     flattened,
     from_the_start,
-    inferred_reshape,
     size_scalar,
     sizes_of,
     slice_axis,
@@ -24,6 +20,11 @@ from stepwell.frontends.onnx.rules.slicing import (
     with_new_axes,
     without_axes,
 )
+from stepwell.frontends.builder import NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
+from stepwell.frontends.onnx.builder import ImportBuilder
+from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.rules.elementwise import is_exact, truth
+from stepwell.frontends.onnx.rules.shape_operands import inferred_reshape
 
 
 @onnx_rule("Reshape", since=5)
@@ -143,17 +144,6 @@ def expanded_sizes(b: ImportBuilder, x: Value, shape: Value) -> list[Dim] | None
     rank = max(len(have), len(wanted))
     old, new = [1] * (rank - len(have)) + list(have), [1] * (rank - len(wanted)) + wanted
     return [h if w == 1 or (isinstance(h, int) and h != 1) else w if h == 1 or isinstance(w, int) else None for h, w in zip(old, new, strict=True)]
-
-
-def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int | Size]) -> Value:
-    """`x` and a shape broadcast against each other."""
-    have = dims_of(x)
-    rank = max(len(have), len(wanted))
-    old = (1,) * (rank - len(have)) + have
-    new = [1] * (rank - len(wanted)) + list(wanted)
-    kept = [i >= rank - len(have) and w == 1 for i, (size, w) in enumerate(zip(old, new, strict=True))]
-    shape = [-1 if keep else w for keep, w in zip(kept, new, strict=True)]
-    return x if all(s == -1 for s in shape) or tuple(shape) == have else b.expand(x, shape=tuple(shape))
 
 
 @onnx_rule("Concat", since=4)

@@ -7,13 +7,14 @@ import numpy as np
 
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.scores import arg_max, feature_count, joined_columns, matrix_rows
+from stepwell.frontends.blocks.slicing import with_new_axes
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.reductions import reduce_sum
-from stepwell.frontends.onnx.rules.scores import ML, Labels, arg_max, feature_count, joined_columns, labels_of, matrix_rows, transformed
-from stepwell.frontends.onnx.rules.slicing import with_new_axes
+from stepwell.frontends.onnx.rules.scores import ML, Labels, labels_of, transformed
 
 LEAST_PROBABILITY = 1e-7  # of an estimate, as in LIBSVM
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")

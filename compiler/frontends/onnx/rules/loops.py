@@ -10,10 +10,10 @@ from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import LoopOp
 from stepwell.dialects.graph.regions import captured_by
 from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.frontends.blocks.slicing import slice_axis, with_new_axes
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rules.counted_loops import counted
-from stepwell.frontends.onnx.rules.slicing import slice_axis, with_new_axes
 
 ENDLESS = np.iinfo(np.int64).max
 """The trip count of a loop that has none."""

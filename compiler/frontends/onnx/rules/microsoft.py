@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import flattened, reshaped_like
 from stepwell.frontends.builder import Value, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
@@ -12,7 +13,6 @@ from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.activations import gelu, hard_sigmoid
 from stepwell.frontends.onnx.rules.contractions import gemm, matmul
 from stepwell.frontends.onnx.rules.convolutions import conv
-from stepwell.frontends.onnx.rules.slicing import flattened, reshaped_like
 
 MICROSOFT = "com.microsoft"
 # What an `activation` takes: its name, and how many parameters it has at most.

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, divides, holds, same_sizes, size_text, sizes_text, total
+from stepwell.dialects.core.sizes import Size, holds, same_sizes, size_text, sizes_text, total
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.heads import attend, check_heads, extended, heads_apart, heads_together, lowest_of, unpacked
+from stepwell.frontends.blocks.slicing import counting, size_scalar, split_axis, with_new_axes
 from stepwell.frontends.builder import Value, dims_of, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.heads import attend, heads_apart, heads_together, lowest_of
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar, split_axis, with_new_axes
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,6 @@ def refuse(**given: object) -> None:
             raise UnsupportedError(f"{shown} is not supported; supported: to leave it out")
 
 
-def check_heads(heads: int, *sizes: int | Size) -> None:
-    """Raise ModelError if some hidden size does not divide into so many heads."""
-    for size in sizes:
-        if heads < 1 or not divides(heads, size):
-            raise ModelError(f"a hidden size of {size_text(size)} does not divide into {heads} heads")
-
-
 def with_bias(b: ImportBuilder, parts: Sequence[Value], bias: Value | None) -> list[Value]:
     """Query, key and value (batch, sequence, hidden) with their parts of one bias added."""
     if bias is None:
@@ -83,21 +76,6 @@ def with_bias(b: ImportBuilder, parts: Sequence[Value], bias: Value | None) -> l
 def queries_keys_values(b: ImportBuilder, x: Value, weights: Value, bias: Value | None, sizes: Sequence[int]) -> list[Value]:
     """Query, key and value (batch, sequence, hidden) of one product with the weights of all three."""
     return with_bias(b, split_axis(b, b.matmul(x, weights), 2, sizes), bias)
-
-
-def extended(b: ImportBuilder, past: Value | None, new: Value) -> Value:
-    """Keys or values (batch, heads, sequence, size) behind those of before."""
-    if past is None:
-        return new
-    check_past(past, new)
-    return b.concat([past, new], axis=2)
-
-
-def check_past(past: Value, new: Value) -> None:
-    """Raise ModelError if keys or values do not fit those of before."""
-    have, wanted = dims_of(past), dims_of(new)
-    if type_of(past).dtype != type_of(new).dtype or len(have) != 4 or not same_sizes((*have[:2], have[3]), (*wanted[:2], wanted[3])):
-        raise ModelError(f"a past of {type_of(past)} does not fit {type_of(new)} (batch, heads, sequence, size)")
 
 
 @onnx_rule("Attention", since=1, domain=MICROSOFT)
@@ -215,11 +193,3 @@ def parts_by_head(b: ImportBuilder, query: Value, key: Value | None, value: Valu
         raise ModelError(f"query, key and value must have rank 3, got {', '.join(str(type_of(p)) for p in parts)}")
     check_heads(heads, *(dims_of(p)[2] for p in parts))
     return [heads_apart(b, part, heads) for part in with_bias(b, parts, bias)]
-
-
-def unpacked(b: ImportBuilder, x: Value, heads: int, count: int) -> list[Value]:
-    """The parts, (batch, sequence, hidden), of a tensor (batch, sequence, heads, parts, size)."""
-    batch, sequence, have, parts, size = dims_of(x)
-    if not same_sizes((have, parts), (heads, count)):
-        raise ModelError(f"a packed input must be (batch, sequence, {heads}, {count}, size), got {type_of(x)}")
-    return [b.with_shape(part, (batch, sequence, heads * size)) for part in split_axis(b, x, 3, [1] * count)]

@@ -4,13 +4,13 @@ import numpy as np
 
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import slice_axis, with_new_axes
 from stepwell.frontends.builder import Value, static_dims
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.contractions import matmul
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
 from stepwell.frontends.onnx.rules.quantization import dequantized
-from stepwell.frontends.onnx.rules.slicing import slice_axis, with_new_axes
 
 BITS = (2, 4, 8)
 

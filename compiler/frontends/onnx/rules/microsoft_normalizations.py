@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import slice_axis
 from stepwell.frontends.builder import Value, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
@@ -12,7 +13,6 @@ from stepwell.frontends.onnx.rules.contractions import reaches
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT, row_vector
 from stepwell.frontends.onnx.rules.normalizations import layer_normalization, moments
 from stepwell.frontends.onnx.rules.reductions import reduce_mean, reduce_sum
-from stepwell.frontends.onnx.rules.slicing import slice_axis
 from stepwell.frontends.onnx.tensors import our_dtype
 
 

@@ -6,6 +6,8 @@ from stepwell.dialects.core.sizes import same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.recurrence import DIRECTIONS
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.recurrence import bound
+from stepwell.frontends.blocks.slicing import split_axis
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
@@ -14,8 +16,7 @@ from stepwell.frontends.onnx.rules.microsoft_attention import Masks, attended, d
 from stepwell.frontends.onnx.rules.microsoft_normalizations import Table, embedded, normalised_rows
 from stepwell.frontends.onnx.rules.microsoft_quantization import dynamic_quantize_matmul, matmul_integer_to_float, number, real
 from stepwell.frontends.onnx.rules.quantization import is_zero
-from stepwell.frontends.onnx.rules.recurrence import Layer, bound
-from stepwell.frontends.onnx.rules.slicing import split_axis
+from stepwell.frontends.onnx.rules.recurrence import ImportedLayer
 
 WEIGHTS = ("i8", "ui8")
 
@@ -60,9 +61,10 @@ def dynamic_quantize_lstm(
     return layer.results(b.quantized_lstm(projected, numbers, scales, sums, layer.lengths(sequence_lens), *states, peepholes, **attributes))
 
 
-class QuantizedLayer(Layer):
+class QuantizedLayer(ImportedLayer):
     """A recurrent layer with quantised weights, which are given transposed."""
 
+    b: ImportBuilder
     of_inputs: tuple[Value, Value | None]
     """The scale and the zero point of each column of the inputs' weights."""
 

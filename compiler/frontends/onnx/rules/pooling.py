@@ -7,13 +7,15 @@ from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph.numerics import lowest
 from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.blocks.pooled_places import places_of_maxima
+from stepwell.frontends.blocks.pooling import mean_of_padded, raised
+from stepwell.frontends.blocks.windows import FreeWindow, image_of, with_overhang
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.pooled_places import places_of_maxima
 from stepwell.frontends.onnx.rules.reductions import plain, reduce_mean
-from stepwell.frontends.onnx.rules.windows import FreeWindow, image_of, window, with_overhang
+from stepwell.frontends.onnx.rules.windows import window
 
 
 @onnx_rule("MaxPool", since=1)
@@ -62,30 +64,6 @@ def average_pool(
     )
 
 
-def mean_of_padded(b: ImportBuilder, x: Value, win: FreeWindow, with_padding: bool) -> Value:
-    """The means of windows over padded `x`: of all their elements, or of those alone that lie inside.
-
-    The latter are the former, divided for each dimension by the part of a window that lies inside.
-    """
-    y = mean_with_padding(b, x, win)
-    if with_padding:
-        return y
-    for axis in range(len(win.kernel)):
-        own = win.along(axis)
-        if any(n != 0 for n in own.around):
-            ones = b.expand(b.scalar(1, like=x), shape=[1 if i != 2 + axis else size for i, size in enumerate(dims_of(x))])
-            y = b.div(y, mean_with_padding(b, ones, own))
-    return y
-
-
-def mean_with_padding(b: ImportBuilder, x: Value, win: FreeWindow) -> Value:
-    """The means of windows over `x` and the zeros around it."""
-    image = win.filled(b, x, 0.0)
-    return b.avg_pool(
-        image, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=False, count_include_pad=True
-    )
-
-
 @onnx_rule("LpPool", since=2)
 @rounded_once
 def lp_pool(
@@ -116,15 +94,6 @@ def checked_power(p: float) -> float:
     if p < 1:
         raise ModelError(f"p must be 1 or more, got {p}")
     return float(p)
-
-
-def raised(b: ImportBuilder, x: Value, power: float) -> Value:
-    """`x` (not negative) to a power, with cheaper ops for the usual powers."""
-    if power == 1.0:
-        return x
-    if power == 2.0:
-        return b.mul(x, x)
-    return b.sqrt(x) if power == 0.5 else b.pow(x, b.scalar(power, like=x))
 
 
 def spatial_axes(x: Value) -> tuple[int, ...]:

@@ -10,11 +10,11 @@ from stepwell.dialects.core.dtypes import FLOATS, NARROW
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.compact import FORMATS, WIDTHS, clipped, compacted, number
+from stepwell.frontends.blocks.slicing import reshaped_like
 from stepwell.frontends.builder import Value, dims_of, normalized_axis, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
-from stepwell.frontends.onnx.rules.compact import FORMATS, WIDTHS, clipped, compacted, number
-from stepwell.frontends.onnx.rules.slicing import reshaped_like
 from stepwell.frontends.onnx.tensors import our_dtype
 
 QUANTISED = (*NARROW, *WIDTHS, *FORMATS)

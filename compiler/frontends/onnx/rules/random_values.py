@@ -14,11 +14,11 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.blocks.slicing import slice_axis
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.elementwise import truth
-from stepwell.frontends.onnx.rules.slicing import slice_axis
 from stepwell.frontends.onnx.tensors import our_dtype
 
 

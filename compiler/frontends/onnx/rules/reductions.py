@@ -9,11 +9,11 @@ import numpy as np
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import along_axis, counting, flattened, reshaped_like, size_scalar
 from stepwell.frontends.builder import Value, dims_of, normalized_axes, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.slicing import along_axis, counting, flattened, reshaped_like, size_scalar
 
 Reduce = Callable[[ImportBuilder, Value, tuple[int, ...], bool], Value]
 

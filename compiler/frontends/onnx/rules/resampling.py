@@ -8,16 +8,15 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.resampling import WHOLE, Resampling, common_scale, fitted_sizes, resampled, resampled_when_run, scaled
+from stepwell.frontends.blocks.resampling_taps import Method
+from stepwell.frontends.blocks.slicing import split_axis
 from stepwell.frontends.builder import Value, dims_of, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.free_resampling import Resampling, common_scale, fitted_sizes, resampled, scaled, scaled_when_run
-from stepwell.frontends.onnx.rules.resampling_taps import Method
-from stepwell.frontends.onnx.rules.slicing import split_axis
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
-WHOLE = (0.0, 1.0)
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -80,16 +79,6 @@ def scales_of(b: ImportBuilder, scales: Value) -> np.ndarray | list[Value]:
         return b.known(scales, "scales")
     parts = split_axis(b, scales, 0, [1] * kind.elements)
     return [b.with_shape(part, ()) for part in parts]
-
-
-def resampled_when_run(
-    b: ImportBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], method: Method, bounds: Sequence[tuple[float, float]]
-) -> Value:
-    """`x` resampled by scales that the run tells."""
-    plans: list[Resampling | None] = [None] * type_of(x).rank
-    for axis, want, scale, ends in zip(axes, scaled_when_run(b, x, axes, scales), scales, bounds, strict=True):
-        plans[axis] = Resampling(want, scale, ends)
-    return resampled(b, x, plans, method)
 
 
 @onnx_rule("Upsample", since=7)

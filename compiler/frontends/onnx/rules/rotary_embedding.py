@@ -3,14 +3,14 @@
 from stepwell.dialects.core.sizes import holds, size_text, sizes_text
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.rotary_embedding import turned
+from stepwell.frontends.blocks.slicing import counting
 from stepwell.frontends.builder import Value, dims_of, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.heads import rotated
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.microsoft_attention import check_heads, refuse
-from stepwell.frontends.onnx.rules.slicing import counting, with_new_axes
+from stepwell.frontends.onnx.rules.microsoft_attention import refuse
 
 
 @onnx_rule("RotaryEmbedding", since=23)
@@ -76,14 +76,3 @@ def microsoft_rotary_embedding(
         raise ModelError(f"position_ids must be [1] or {sizes_text((dims[0], sequence))}, got {type_of(position_ids)}")
     cos, sin = (b.gather(cache, position_ids, axis=0) for cache in (cos_cache, sin_cache))
     return turned(b, x, cos, sin, heads, bool(interleaved))
-
-
-def turned(b: ImportBuilder, x: Value, cos: Value, sin: Value, heads: int, interleaved: bool) -> Value:
-    """`x` turned by angles (batch or 1, sequence, pairs): (batch, heads, sequence, size), or (batch, sequence, heads * size) if `heads` is not 0."""
-    shape = dims_of(x)
-    if not heads:
-        return rotated(b, x, with_new_axes(b, cos, [1]), with_new_axes(b, sin, [1]), interleaved)
-    hidden = shape[2]
-    check_heads(heads, hidden)
-    by_head = b.with_shape(x, (*shape[:2], heads, hidden // heads))
-    return b.with_shape(rotated(b, by_head, with_new_axes(b, cos, [2]), with_new_axes(b, sin, [2]), interleaved), shape)

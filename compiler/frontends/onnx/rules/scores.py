@@ -1,20 +1,18 @@
 """What the classifiers and regressors of ai.onnx.ml have in common: scores, their transforms, and labels."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.builder import Value, static_dim
+from stepwell.frontends.blocks.scores import probit, softmax_zero
+from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
 
 ML = "ai.onnx.ml"
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-NEARLY_ZERO = 1e-7  # below it a score counts as none to SOFTMAX_ZERO
 
 
 @dataclass(frozen=True)
@@ -40,21 +38,6 @@ def labels_of(numbers: Sequence[int], strings: Sequence[str]) -> Labels:
     return Labels(len(numbers) or len(strings), tuple(numbers) if numbers else None)
 
 
-def matrix_rows(b: ImportBuilder, x: Value) -> Value:
-    """The input of a model as a matrix with a row for each sample: a vector is one sample. Raises ModelError for other ranks."""
-    kind = type_of(x)
-    if kind.rank == 1:
-        return b.reshape(x, shape=(1, -1))
-    if kind.rank != 2:
-        raise ModelError(f"its input must be (samples, features), got {kind}")
-    return x
-
-
-def feature_count(x: Value) -> int:
-    """How many features each row has. Raises NotConstantError if that is not known."""
-    return static_dim(x, 1, "samples and their features")
-
-
 def transformed(b: ImportBuilder, scores: Value, transform: str) -> Value:
     """Scores (samples, classes) after a `post_transform`. Raises UnsupportedError for one that ONNX does not have."""
     if transform == "NONE":
@@ -68,43 +51,3 @@ def transformed(b: ImportBuilder, scores: Value, transform: str) -> Value:
     if transform == "PROBIT":
         return probit(b, scores)
     raise UnsupportedError(f"post_transform={transform!r} is not supported; supported: {', '.join(TRANSFORMS)}")
-
-
-def softmax_zero(b: ImportBuilder, scores: Value) -> Value:
-    """A softmax in which scores of nearly 0 stay nearly 0; a row of such scores alone becomes 0.5 everywhere."""
-    greatest = b.reduce_max(scores, axes=(1,), keepdims=True)
-    powers = b.exp(b.sub(scores, greatest))
-    tiny = b.mul(scores, b.exp(b.neg(greatest)))
-    parts = b.select(b.greater(b.abs(scores), b.scalar(NEARLY_ZERO, like=scores)), powers, tiny)
-    total = b.reduce_sum(parts, axes=(1,), keepdims=True)
-    return b.select(b.equal(total, b.scalar(0, like=total)), b.scalar(0.5, like=parts), b.div(parts, total))
-
-
-def probit(b: ImportBuilder, scores: Value) -> Value:
-    """`sqrt(2) erfinv(2 p - 1)`, by Winitzki's approximation of the inverse error function (2008), as runtimes have it.
-
-    It is computed in f64: near p = 0.5 it takes the difference of numbers that are nearly equal.
-    """
-    a, dtype = 0.147, type_of(scores).dtype
-    scores = b.convert(scores, "f64")
-
-    def number(value: float) -> Value:
-        return b.scalar(value, like=scores)
-
-    x = b.sub(b.mul(scores, number(2)), number(1))
-    product = b.mul(b.sub(number(1), x), b.add(number(1), x))
-    log = b.log(product)
-    half = b.add(b.mul(log, number(0.5)), number(2 / (math.pi * a)))
-    root = b.sqrt(b.sub(b.sqrt(b.sub(b.mul(half, half), b.mul(log, number(1 / a)))), half))
-    signed = b.mul(b.select(b.less(x, number(0)), number(-1), number(1)), root)
-    return b.convert(b.mul(b.select(b.equal(product, number(0)), number(0), signed), number(1.41421356)), dtype)
-
-
-def arg_max(b: ImportBuilder, scores: Value) -> Value:
-    """The class with the greatest score in each row, the first of equal ones."""
-    return b.arg_max(scores, axis=1, keepdims=False, select_last=False)
-
-
-def joined_columns(b: ImportBuilder, *columns: Value) -> Value:
-    """Columns (samples, 1) side by side."""
-    return b.concat(list(columns), axis=1)

@@ -6,12 +6,12 @@ from onnx import GraphProto
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.frontends.blocks.slicing import size_scalar, slice_axis, split_axis, with_new_axes, without_axes
 from stepwell.frontends.builder import Value, dims_of, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence, boxed_by, in_boxes, kind_of
 from stepwell.frontends.onnx.rules.layout import parts_that_fit
-from stepwell.frontends.onnx.rules.slicing import size_scalar, slice_axis, split_axis, with_new_axes, without_axes
 from stepwell.frontends.onnx.sequences import ListValue, SequenceValue, tensors
 from stepwell.frontends.onnx.tensors import our_dtype
 from stepwell.frontends.onnx.walks import nested_nodes

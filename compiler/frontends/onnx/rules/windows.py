@@ -1,53 +1,13 @@
 """Sliding windows over images, shared by the rules of convolutions and poolings: attributes filled in, and padding that follows from sizes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from stepwell.dialects.core.sizes import Size, known, known_sizes, maximum
+from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph.windows import window_sizes
 from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.blocks.windows import FreeWindow, Window, _end, halved, same_padding
 from stepwell.frontends.builder import Value, dims_of
-from stepwell.frontends.onnx.builder import ImportBuilder
-
-
-@dataclass(frozen=True)
-class Window:
-    """A sliding window over the spatial dimensions of an image, with all attributes filled in: `pads` lists all begins, then all ends."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: tuple[int, ...]
-    dilations: tuple[int, ...]
-
-    @property
-    def spans(self) -> tuple[int, ...]:
-        """The extent of the window along each dimension, dilation included."""
-        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
-
-
-@dataclass(frozen=True)
-class FreeWindow(Window):
-    """A window whose padding depends on sizes that are known only at run time: it goes over what `filled` makes, and `pads` are 0."""
-
-    around: tuple[int | Size, ...]
-    """What `pads` would be. The ends may lie beyond what the last window reaches, but no other window fits in there."""
-
-    def filled(self, b: ImportBuilder, x: Value, value: float) -> Value:
-        """`x` with `value` around its spatial dimensions."""
-        spatial = len(self.kernel)
-        low, high = (0, 0, *self.around[:spatial]), (0, 0, *self.around[spatial:])
-        return b.pad(x, low=low, high=high, mode="constant", value=value)
-
-    def along(self, axis: int) -> "FreeWindow":
-        """The same along one spatial dimension, of one element along the others."""
-        spatial = len(self.kernel)
-
-        def own(numbers: Sequence[Any], otherwise: int) -> tuple[Any, ...]:
-            return tuple(n if i % spatial == axis else otherwise for i, n in enumerate(numbers))
-
-        return FreeWindow(own(self.kernel, 1), own(self.strides, 1), self.pads, own(self.dilations, 1), own(self.around, 0))
 
 
 def window(
@@ -83,47 +43,3 @@ def window(
         return replace(out, pads=tuple(known_sizes(around)))
     ends = [_end(*one) for one in zip(sizes, around[:spatial], around[spatial:], out.spans, out.strides, strict=True)]
     return FreeWindow(out.kernel, out.strides, out.pads, out.dilations, (*around[:spatial], *ends))
-
-
-def same_padding(size: int | Size, span: int, stride: int) -> int | Size:
-    """How much padding a dimension takes in all, so that as many windows fit as whole or begun strides do."""
-    if span == 1:
-        return 0  # whatever the size: the last window begins inside
-    covered = (-(-size // stride) - 1) * stride + span
-    return covered - size if span >= stride else maximum(covered - size, 0)
-
-
-def _end(size: int | Size, low: int | Size, high: int | Size, span: int, stride: int) -> int | Size:
-    """The padding at the end of a dimension, of which symbols cancel out where windows are counted.
-
-    Windows that leave gaps may not reach the end of the dimension. Then as much is added as makes whole strides of all, in which no further one fits.
-    """
-    return high if span >= stride or known([high]) else -(-size // stride) * stride - size - low
-
-
-def halved(totals: Sequence[int | Size], *, more_at_end: bool) -> tuple[int | Size, ...]:
-    """The total padding of each dimension, split between begin and end; `more_at_end` says where an odd element goes."""
-    small = [t // 2 for t in totals]
-    large = [t - s for t, s in zip(totals, small, strict=True)]
-    return tuple(small + large if more_at_end else large + small)
-
-
-def image_of(b: ImportBuilder, x: Value, win: Window, value: float = 0.0) -> Value:
-    """The image that a window goes over: `x`, with `value` around it where the window is a FreeWindow."""
-    return win.filled(b, x, value) if isinstance(win, FreeWindow) else x
-
-
-def with_overhang(x: Value, win: Window) -> Window:
-    """The window with as much more padding at the ends as makes room for the last windows of `ceil_mode`."""
-    if isinstance(win, FreeWindow):
-        return win  # as many windows fit as in whole and begun strides already
-    spatial, dims = len(win.kernel), dims_of(x)[2:]
-    counts = window_sizes(dims, win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=True)
-    ends = []
-    for i, (size, count) in enumerate(zip(dims, counts, strict=True)):
-        assert count is not None
-        ends.append(maximum(win.pads[spatial + i], (count - 1) * win.strides[i] + win.spans[i] - size - win.pads[i]))
-    pads = (*win.pads[:spatial], *ends)
-    if known(pads):
-        return replace(win, pads=tuple(known_sizes(pads)))
-    return FreeWindow(win.kernel, win.strides, (0,) * 2 * spatial, win.dilations, pads)

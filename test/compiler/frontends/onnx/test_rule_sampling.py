@@ -10,7 +10,7 @@ from importing import Arrays, assert_close, check, floats, ints, model, node, rn
 from native_checks import check_model, natively_together
 
 import stepwell
-from stepwell.frontends.onnx.rules.signals import roots_of_unity
+from stepwell.frontends.blocks.fourier import roots_of_unity
 
 IMAGE, VOLUME = floats(2, 3, 5, 6), floats(1, 2, 3, 4, 5)
 

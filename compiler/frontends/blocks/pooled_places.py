@@ -8,15 +8,14 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.builder import Value, dims_of
-from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
-from stepwell.frontends.onnx.rules.windows import FreeWindow, Window
+from stepwell.frontends.blocks.slicing import counting, size_scalar
+from stepwell.frontends.blocks.windows import FreeWindow, Window
+from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 MAX_TAPS = 1 << 24  # of windows whose elements are listed when code is made
 
 
-def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[int | Size], column_major: bool) -> Value:
+def places_of_maxima(b: ModelBuilder, x: Value, win: Window, shape: Sequence[int | Size], column_major: bool) -> Value:
     """The index of each window's maximum in flattened `x`: lay out the windows, find the maximum of each, look up its index.
 
     `column_major` numbers the elements of each image column by column. A tap in the padding reads the window's first tap outside the padding: it
@@ -37,7 +36,7 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
     return b.with_shape(b.add(b.gather_elements(numbers, best, axis=3), image), shape)
 
 
-def listed(b: ImportBuilder, sizes: Sequence[int | Size], win: Window, positions: Sequence[int | Size], column_major: bool) -> tuple[Value, Value]:
+def listed(b: ModelBuilder, sizes: Sequence[int | Size], win: Window, positions: Sequence[int | Size], column_major: bool) -> tuple[Value, Value]:
     """As tables (positions, taps): which element of a flattened image each tap of each window is, and its number in the order that is asked for."""
     dims, counts = known_sizes(sizes), known_sizes(positions)
     if math.prod(counts) * math.prod(win.kernel) > MAX_TAPS:
@@ -65,7 +64,7 @@ def listed(b: ImportBuilder, sizes: Sequence[int | Size], win: Window, positions
     return b.literal(np.where(inside.any(axis=1, keepdims=True), rows, 0)), b.literal(columns if column_major else rows)
 
 
-def computed(b: ImportBuilder, dims: Sequence[int | Size], win: Window, counts: Sequence[int | Size], column_major: bool) -> tuple[Value, Value]:
+def computed(b: ModelBuilder, dims: Sequence[int | Size], win: Window, counts: Sequence[int | Size], column_major: bool) -> tuple[Value, Value]:
     """As `listed`, where the sizes are known only at run time."""
     spatial = len(dims)
     pads = win.around if isinstance(win, FreeWindow) else win.pads

@@ -11,10 +11,9 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, maximum, minimum
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.resize import ROUNDING, nearest, source_places
-from stepwell.frontends.builder import NotConstantError, Value, dims_of
-from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.rules.resampling_taps import Method, Taps, inside, weighted
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
+from stepwell.frontends.blocks.resampling_taps import Method, Taps, inside, weighted
+from stepwell.frontends.blocks.slicing import counting, size_scalar
+from stepwell.frontends.builder import ModelBuilder, NotConstantError, Value, dims_of
 
 MOST = 1 << 32  # of the numerator of a scale: sizes of up to 31 bits times it are computed in 64
 SAMPLE = 8  # elements; the places of so many show whether each element is taken as often as the factor says
@@ -45,7 +44,7 @@ def scaled(size: int | Size, scale: float) -> int | Size:
     return size * ratio.numerator // ratio.denominator
 
 
-def scaled_when_run(b: ImportBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value]) -> Sequence[int | Size]:
+def scaled_when_run(b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value]) -> Sequence[int | Size]:
     """The whole parts of sizes times scales that are computed, scalars of f32, as sizes that a run tells."""
     wide = [b.convert(scale, "f64") for scale in scales]
     wanted = [b.floor(b.mul(scale, size_scalar(b, dims_of(x)[axis], scale))) for axis, scale in zip(axes, wide, strict=True)]
@@ -62,14 +61,14 @@ def fitted_sizes(dims: Sequence[int | Size], wanted: Sequence[int | Size], polic
     return [chosen(*((2 * want * size + have) // (2 * have) for have, want in zip(dims, wanted, strict=True))) for size in dims]
 
 
-def common_scale(b: ImportBuilder, dims: Sequence[int | Size], wanted: Sequence[int | Size], policy: str) -> Value:
+def common_scale(b: ModelBuilder, dims: Sequence[int | Size], wanted: Sequence[int | Size], policy: str) -> Value:
     """The scale of `fitted_sizes`, a scalar of f64."""
     like = b.literal(np.array(0.0))
     scales = [b.div(size_scalar(b, want, like), size_scalar(b, have, like)) for have, want in zip(dims, wanted, strict=True)]
     return reduce(b.minimum if policy == "not_larger" else b.maximum, scales)
 
 
-def resampled(b: ImportBuilder, x: Value, plans: Sequence[Resampling | None], method: Method) -> Value:
+def resampled(b: ModelBuilder, x: Value, plans: Sequence[Resampling | None], method: Method) -> Value:
     """`x` with each dimension that has a plan resampled."""
     dtype = type_of(x).dtype
     if method.mode != "nearest":  # integers are rounded, and numbers of 16 bits narrowed, at the end
@@ -98,7 +97,7 @@ def resampled(b: ImportBuilder, x: Value, plans: Sequence[Resampling | None], me
     return b.convert(x if is_float(dtype) or method.mode == "nearest" else b.round(x), dtype)
 
 
-def _stretch(b: ImportBuilder, have: int | Size, plan: Resampling, method: Method) -> Value | None:
+def _stretch(b: ModelBuilder, have: int | Size, plan: Resampling, method: Method) -> Value | None:
     """How much wider than an element the taps of an element of the result lie, a scalar of f64: with antialias, where a dimension shrinks."""
     if not method.antialias:
         return None
@@ -133,14 +132,14 @@ def _repeats(plan: Resampling, method: Method) -> int | None:
     return factor if np.array_equal(places, np.arange(SAMPLE * factor) // factor) else None
 
 
-def _repeated(b: ImportBuilder, x: Value, dim: int, factor: int) -> Value:
+def _repeated(b: ModelBuilder, x: Value, dim: int, factor: int) -> Value:
     shape = list(dims_of(x))
     apart = b.with_shape(x, [*shape[: dim + 1], 1, *shape[dim + 1 :]])
     spread = b.expand(apart, shape=(*shape[: dim + 1], factor, *shape[dim + 1 :]))
     return b.with_shape(spread, [*shape[:dim], shape[dim] * factor, *shape[dim + 1 :]])
 
 
-def _places(b: ImportBuilder, have: int | Size, plan: Resampling, coordinates: str) -> Value:
+def _places(b: ModelBuilder, have: int | Size, plan: Resampling, coordinates: str) -> Value:
     """Where each element of the result is taken from, as a vector of f32, computed as `source_places` does."""
     want = plan.want
     here = b.convert(counting(b, want), "f32")
@@ -171,18 +170,18 @@ def _places(b: ImportBuilder, have: int | Size, plan: Resampling, coordinates: s
     return centred
 
 
-def _last(b: ImportBuilder, have: int | Size, like: Value) -> Value:
+def _last(b: ModelBuilder, have: int | Size, like: Value) -> Value:
     return b.sub(size_scalar(b, have, like), b.scalar(1, like=like))
 
 
-def _cropped(b: ImportBuilder, here: Value, last: Value, want: Value, bounds: tuple[float, float]) -> Value:
+def _cropped(b: ModelBuilder, here: Value, last: Value, want: Value, bounds: tuple[float, float]) -> Value:
     start, end = (np.float32(bound) for bound in bounds)
     middle = b.mul(b.scalar(np.float32(0.5) * (start + end), like=here), last)
     steps = b.div(b.mul(b.mul(here, b.scalar(end - start, like=here)), last), b.sub(want, b.scalar(1, like=here)))
     return b.select(b.equal(want, b.scalar(1, like=here)), middle, b.add(b.mul(b.scalar(start, like=here), last), steps))
 
 
-def _span(b: ImportBuilder, have: int | Size, scale: float | Value) -> Value:
+def _span(b: ModelBuilder, have: int | Size, scale: float | Value) -> Value:
     """From the first to the last element of a dimension that is scaled, a scalar of f32, as `stretched` says."""
     wide = b.literal(np.array(scale)) if isinstance(scale, float) else b.convert(scale, "f64")
     length = b.mul(size_scalar(b, have, wide), wide)
@@ -191,14 +190,14 @@ def _span(b: ImportBuilder, have: int | Size, scale: float | Value) -> Value:
     return b.convert(b.sub(b.select(close, whole, length), b.scalar(1, like=wide)), "f32")
 
 
-_ROUNDED: dict[str, Callable[[ImportBuilder, Value], Value]] = {
+_ROUNDED: dict[str, Callable[[ModelBuilder, Value], Value]] = {
     "floor": lambda b, v: b.floor(v), "ceil": lambda b, v: b.ceil(v),
     "round_prefer_ceil": lambda b, v: b.floor(b.add(v, b.scalar(0.5, like=v))),
     "round_prefer_floor": lambda b, v: b.ceil(b.sub(v, b.scalar(0.5, like=v))),
 }  # fmt: skip
 
 
-def _linear(b: ImportBuilder, x: Value, dim: int, places: Value) -> Value:
+def _linear(b: ModelBuilder, x: Value, dim: int, places: Value) -> Value:
     """The two elements beside each place, the nearer one counting for more."""
     have, rank, want = dims_of(x)[dim], type_of(x).rank, dims_of(places)[0]
     below = b.floor(places)
@@ -207,3 +206,16 @@ def _linear(b: ImportBuilder, x: Value, dim: int, places: Value) -> Value:
     one, zero = b.scalar(1, like=part), b.scalar(0, like=part)
     mixed = b.add(b.mul(first, b.sub(one, part)), b.mul(second, part))
     return b.select(b.equal(part, zero), first, mixed)  # infinity times 0 is not nothing
+
+
+WHOLE = (0.0, 1.0)
+
+
+def resampled_when_run(
+    b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], method: Method, bounds: Sequence[tuple[float, float]]
+) -> Value:
+    """`x` resampled by scales that the run tells."""
+    plans: list[Resampling | None] = [None] * type_of(x).rank
+    for axis, want, scale, ends in zip(axes, scaled_when_run(b, x, axes, scales), scales, bounds, strict=True):
+        plans[axis] = Resampling(want, scale, ends)
+    return resampled(b, x, plans, method)

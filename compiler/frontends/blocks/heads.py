@@ -6,22 +6,21 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, holds, same_sizes, size_text, sizes_text
+from stepwell.dialects.core.sizes import Size, divides, holds, same_sizes, size_text, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.builder import Value, dims_of, static_dim
-from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.slicing import slice_axis, with_new_axes
+from stepwell.frontends.blocks.rounding import computed_wide
+from stepwell.frontends.blocks.slicing import slice_axis, split_axis, with_new_axes
+from stepwell.frontends.builder import ModelBuilder, Value, dims_of, static_dim
 
 
-def heads_apart(b: ImportBuilder, x: Value, heads: int) -> Value:
+def heads_apart(b: ModelBuilder, x: Value, heads: int) -> Value:
     """(batch, sequence, heads * size) as (batch, heads, sequence, size)."""
     batch, sequence, hidden = dims_of(x)
     return b.transposed(b.with_shape(x, (batch, sequence, heads, hidden // heads)), (0, 2, 1, 3))
 
 
-def heads_together(b: ImportBuilder, x: Value) -> Value:
+def heads_together(b: ModelBuilder, x: Value) -> Value:
     """(batch, heads, sequence, size) as (batch, sequence, heads * size)."""
     batch, heads, sequence, size = dims_of(x)
     return b.with_shape(b.transposed(x, (0, 2, 1, 3)), (batch, sequence, heads * size))
@@ -34,7 +33,7 @@ def lowest_of(dtype: str) -> np.ndarray:
 
 
 def attend(
-    b: ImportBuilder, q: Value, k: Value, v: Value, added: Sequence[Value | None], scale: float, *, softcap: float = 0.0, sink: Value | None = None
+    b: ModelBuilder, q: Value, k: Value, v: Value, added: Sequence[Value | None], scale: float, *, softcap: float = 0.0, sink: Value | None = None
 ) -> Value:
     """`softmax(q k^T * scale + added) v` by head: (batch, heads, sequence, size). A scale of 0 is `1 / sqrt(size)`.
 
@@ -61,20 +60,20 @@ def attend(
     for one in masks[1:]:
         mask = b.add(mask, one)
     if softcap or sinks is not None:
-        out = rounded_once(capped_attention)(b, q, turned, v, mask, sinks, factor, softcap)
+        out = computed_wide(capped_attention)(b, q, turned, v, mask, sinks, factor, softcap)
     else:
         out = b.attention(q, turned, v, mask, scale=float(factor))
     return b.with_shape(out, (batch, heads, queries, columns))
 
 
 def capped_attention(
-    b: ImportBuilder, q: Value, turned: Value, v: Value, mask: Value | None, sink: Value | None, scale: float, softcap: float
+    b: ModelBuilder, q: Value, turned: Value, v: Value, mask: Value | None, sink: Value | None, scale: float, softcap: float
 ) -> Value:
     """Attention of which scores are capped, or that gives a weight to nothing; keys are transposed."""
     return b.matmul(weights_of(b, b.matmul(q, turned), scale, softcap, mask, sink), v)
 
 
-def weights_of(b: ImportBuilder, scores: Value, scale: float, softcap: float, mask: Value | None, sink: Value | None) -> Value:
+def weights_of(b: ModelBuilder, scores: Value, scale: float, softcap: float, mask: Value | None, sink: Value | None) -> Value:
     """The softmax of capped and masked scores, with a column for the sink that is dropped at the end."""
     scores = b.mul(scores, b.scalar(scale, like=scores))
     if softcap:
@@ -89,7 +88,7 @@ def weights_of(b: ImportBuilder, scores: Value, scale: float, softcap: float, ma
     return slice_axis(b, b.softmax(b.concat([scores, columns], axis=last), axis=last), last, 0, shape[-1])
 
 
-def by_scores(b: ImportBuilder, mask: Value, scores: Sequence[int | Size]) -> Value:
+def by_scores(b: ModelBuilder, mask: Value, scores: Sequence[int | Size]) -> Value:
     """A mask with a dimension for each of the scores. Raises ModelError if it does not broadcast to them."""
     have = dims_of(mask)
     padded = (1,) * (4 - len(have)) + have
@@ -98,27 +97,37 @@ def by_scores(b: ImportBuilder, mask: Value, scores: Sequence[int | Size]) -> Va
     return b.with_shape(mask, padded)
 
 
-def grouped(b: ImportBuilder, mask: Value, shared: int, group: int) -> Value:
+def grouped(b: ModelBuilder, mask: Value, shared: int, group: int) -> Value:
     """A mask over heads as one over shared heads and the members of each group."""
     batch, heads, queries, keys = dims_of(mask)
     return b.with_shape(mask, (batch, 1, 1, queries, keys) if heads == 1 else (batch, shared, group, queries, keys))
 
 
-def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """The rotary embedding (Su et al., "RoFormer", 2021) of heads, the last dimension of `x`, by angles that broadcast to it, one for each pair.
+def check_heads(heads: int, *sizes: int | Size) -> None:
+    """Raise ModelError if some hidden size does not divide into so many heads."""
+    for size in sizes:
+        if heads < 1 or not divides(heads, size):
+            raise ModelError(f"a hidden size of {size_text(size)} does not divide into {heads} heads")
 
-    The first `2 * pairs` elements of each head are turned: element i with i + pairs, or neighbours if `interleaved`. The others stay.
-    """
-    shape, last = dims_of(x), type_of(x).rank - 1
-    size, pairs = shape[last], dims_of(cos)[-1]
-    if type_of(sin).dtype != type_of(cos).dtype or not same_sizes(dims_of(sin), dims_of(cos)) or not holds(2 * pairs, "<=", size):
-        raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size_text(size)} elements")
-    halves = last + 1 if interleaved else last  # the dimension of the two elements of a pair
-    split = (*shape[:-1], pairs, 2) if interleaved else (*shape[:-1], 2, pairs)
-    both = b.with_shape(slice_axis(b, x, last, 0, 2 * pairs), split)
-    c, s = (with_new_axes(b, table, [halves]) for table in (cos, sin))
-    sign = b.literal(np.array([-1, 1]).reshape((2,) if interleaved else (2, 1)).astype(to_numpy(type_of(x).dtype)))
-    crossed = b.mul(slice_axis(b, both, halves, 1, 2, -1), s)
-    # One pass over all elements: the second product is negated for the first of each pair, which is exact.
-    out = b.with_shape(b.add(b.mul(both, c), b.mul(crossed, sign)), (*shape[:-1], 2 * pairs))
-    return out if 2 * pairs == size else b.concat([out, slice_axis(b, x, last, 2 * pairs, size - 2 * pairs)], axis=last)
+
+def extended(b: ModelBuilder, past: Value | None, new: Value) -> Value:
+    """Keys or values (batch, heads, sequence, size) behind those of before."""
+    if past is None:
+        return new
+    check_past(past, new)
+    return b.concat([past, new], axis=2)
+
+
+def check_past(past: Value, new: Value) -> None:
+    """Raise ModelError if keys or values do not fit those of before."""
+    have, wanted = dims_of(past), dims_of(new)
+    if type_of(past).dtype != type_of(new).dtype or len(have) != 4 or not same_sizes((*have[:2], have[3]), (*wanted[:2], wanted[3])):
+        raise ModelError(f"a past of {type_of(past)} does not fit {type_of(new)} (batch, heads, sequence, size)")
+
+
+def unpacked(b: ModelBuilder, x: Value, heads: int, count: int) -> list[Value]:
+    """The parts, (batch, sequence, hidden), of a tensor (batch, sequence, heads, parts, size)."""
+    batch, sequence, have, parts, size = dims_of(x)
+    if not same_sizes((have, parts), (heads, count)):
+        raise ModelError(f"a packed input must be (batch, sequence, {heads}, {count}, size), got {type_of(x)}")
+    return [b.with_shape(part, (batch, sequence, heads * size)) for part in split_axis(b, x, 3, [1] * count)]

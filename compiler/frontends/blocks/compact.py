@@ -6,8 +6,7 @@ import numpy as np
 
 from stepwell.dialects.core.types import is_compact, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.builder import Value
-from stepwell.frontends.onnx.builder import ImportBuilder
+from stepwell.frontends.builder import ModelBuilder, Value
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ ROUND_MODES = ("up", "down", "nearest")
 # --- to numbers
 
 
-def number(b: ImportBuilder, x: Value) -> Value:
+def number(b: ModelBuilder, x: Value) -> Value:
     """Compact elements as numbers of a type that holds them all: f32 of floats, i8 and ui8 of integers. Others as they are."""
     dtype = type_of(x).dtype
     if not is_compact(dtype):
@@ -54,16 +53,17 @@ def number(b: ImportBuilder, x: Value) -> Value:
     return power_of_two(b, wide) if dtype == "f8E8M0FNU" else small_float(b, wide, FORMATS[dtype])
 
 
-def like(b: ImportBuilder, value: int, x: Value) -> Value:
+def like(b: ModelBuilder, value: int, x: Value) -> Value:
+    """A scalar of the element type of `x`."""
     return b.scalar(value, like=x)
 
 
-def single(b: ImportBuilder, bits: Value) -> Value:
+def single(b: ModelBuilder, bits: Value) -> Value:
     """The f32 of these bits."""
     return b.bit_cast(bits, to="f32")
 
 
-def whole(b: ImportBuilder, code: Value, width: int, signed: bool) -> Value:
+def whole(b: ModelBuilder, code: Value, width: int, signed: bool) -> Value:
     """The integer in the lowest bits of a ui8."""
     low = b.bitwise_and(code, like(b, (1 << width) - 1, code))
     if not signed:
@@ -72,7 +72,7 @@ def whole(b: ImportBuilder, code: Value, width: int, signed: bool) -> Value:
     return b.bit_cast(b.sub(b.bitwise_xor(low, like(b, top, low)), like(b, top, low)), to="i8")
 
 
-def small_float(b: ImportBuilder, code: Value, form: Small) -> Value:
+def small_float(b: ModelBuilder, code: Value, form: Small) -> Value:
     """The f32 of a code: its exponent and digits where those of an f32 are, times a power of two, which makes subnormal numbers right as well."""
     size = b.bitwise_and(code, like(b, form.sign - 1, code))
     scaled = b.mul(single(b, b.shift_left(size, like(b, 23 - form.digits, code))), b.literal(np.float32(2.0 ** (127 - form.bias))))
@@ -90,7 +90,7 @@ def small_float(b: ImportBuilder, code: Value, form: Small) -> Value:
     return single(b, bits)
 
 
-def power_of_two(b: ImportBuilder, code: Value) -> Value:
+def power_of_two(b: ModelBuilder, code: Value) -> Value:
     """The f32 of an exponent by itself; the least is a subnormal number, and the greatest code NaN."""
     bits = b.shift_left(code, like(b, 23, code))
     bits = b.select(b.equal(code, like(b, 0, code)), like(b, 1 << 22, code), bits)
@@ -100,7 +100,7 @@ def power_of_two(b: ImportBuilder, code: Value) -> Value:
 # --- from numbers
 
 
-def compacted(b: ImportBuilder, x: Value, dtype: str, *, saturate: bool = True, round_mode: str = "up") -> Value:
+def compacted(b: ModelBuilder, x: Value, dtype: str, *, saturate: bool = True, round_mode: str = "up") -> Value:
     """Numbers as elements of a compact type: floats rounded to even (exponents by themselves as `round_mode` says), integers truncated.
 
     `saturate`: floats beyond the greatest number become that, and not infinity or NaN. Integers wrap.
@@ -113,7 +113,7 @@ def compacted(b: ImportBuilder, x: Value, dtype: str, *, saturate: bool = True, 
     return b.bit_cast(b.convert(code, "ui8"), to=dtype)
 
 
-def clipped(b: ImportBuilder, x: Value, dtype: str) -> Value:
+def clipped(b: ModelBuilder, x: Value, dtype: str) -> Value:
     """Whole numbers (as floats) as the nearest of a compact integer type; NaN as 0."""
     signed = not dtype.startswith("u")
     width = WIDTHS[dtype]
@@ -121,7 +121,7 @@ def clipped(b: ImportBuilder, x: Value, dtype: str) -> Value:
     return compacted(b, b.clamp(b.cast(x, to="i8" if signed else "ui8", saturate=True), min=float(low), max=float(high)), dtype)
 
 
-def single_once(b: ImportBuilder, x: Value) -> Value:
+def single_once(b: ModelBuilder, x: Value) -> Value:
     """Numbers as f32, such that rounding them further is as if it were the only time: an f64 rounded to odd."""
     if type_of(x).dtype != "f64":
         return b.convert(x, "f32")
@@ -133,7 +133,7 @@ def single_once(b: ImportBuilder, x: Value) -> Value:
     return single(b, b.select(exact, bits, b.bitwise_or(toward, like(b, 1, bits))))
 
 
-def small_code(b: ImportBuilder, bits: Value, form: Small, saturate: bool) -> Value:
+def small_code(b: ModelBuilder, bits: Value, form: Small, saturate: bool) -> Value:
     """The code, in ui32, of an f32 given by its bits."""
     dropped, least = 23 - form.digits, 1 - form.bias
     size = b.bitwise_and(bits, like(b, 0x7FFFFFFF, bits))
@@ -159,7 +159,7 @@ def small_code(b: ImportBuilder, bits: Value, form: Small, saturate: bool) -> Va
     return b.select(is_nan, like(b, form.nan, bits), b.bitwise_or(code, sign))
 
 
-def exponent_code(b: ImportBuilder, bits: Value, saturate: bool, round_mode: str) -> Value:
+def exponent_code(b: ModelBuilder, bits: Value, saturate: bool, round_mode: str) -> Value:
     """The exponent, in ui32, of an f32 given by its bits, which is taken as positive; 255 for what is not finite."""
     if round_mode not in ROUND_MODES:
         raise UnsupportedError(f"round_mode={round_mode!r} is not supported; supported: {', '.join(map(repr, ROUND_MODES))}")
@@ -177,5 +177,5 @@ def exponent_code(b: ImportBuilder, bits: Value, saturate: bool, round_mode: str
 
 
 def bits_of(dtype: str) -> int:
-    """How many bits an element of a type has in ONNX."""
+    """How many bits an element of a type has."""
     return WIDTHS.get(dtype) or (4 if dtype == "f4E2M1FN" else 8 * to_numpy(dtype).itemsize)

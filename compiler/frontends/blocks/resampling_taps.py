@@ -7,9 +7,8 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import type_of
-from stepwell.frontends.builder import Value, dims_of
-from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.rules.slicing import counting, size_scalar
+from stepwell.frontends.blocks.slicing import counting, size_scalar
+from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,14 @@ class Taps(NamedTuple):
     method: Method
 
 
-def inside(b: ImportBuilder, places: Value, have: int | Size) -> Value:
+def inside(b: ModelBuilder, places: Value, have: int | Size) -> Value:
     """Whole numbers as indices of a dimension, those outside as the nearest one inside."""
     whole = b.cast(places, to="i64", saturate=True)
     last = b.sub(size_scalar(b, have, whole), b.scalar(1, like=whole))
     return b.minimum(b.maximum(whole, b.scalar(0, like=whole)), last)
 
 
-def weighted(b: ImportBuilder, x: Value, dim: int, taps: Taps) -> Value:
+def weighted(b: ModelBuilder, x: Value, dim: int, taps: Taps) -> Value:
     """`x` with a dimension replaced by weighted sums of its elements; weights as `sampling_taps` has them, computed in f64 as there."""
     have, rank = dims_of(x)[dim], type_of(x).rank
     places = b.with_shape(b.convert(taps.places, "f64"), (*dims_of(taps.places), 1))
@@ -57,7 +56,7 @@ def weighted(b: ImportBuilder, x: Value, dim: int, taps: Taps) -> Value:
     return b.reduce_sum(b.mul(found, factors), axes=(dim + 1,), keepdims=False)
 
 
-def _offsets(b: ImportBuilder, taps: Taps) -> Value:
+def _offsets(b: ModelBuilder, taps: Taps) -> Value:
     """The taps of each place, counted from the element before it: [1, taps] of f64."""
     if taps.reach is None:
         return b.literal(np.arange(*(0, 2) if taps.method.mode == "linear" else (-1, 3), dtype=np.float64)[np.newaxis])
@@ -67,7 +66,7 @@ def _offsets(b: ImportBuilder, taps: Taps) -> Value:
     return b.sub(numbers, size_scalar(b, taps.reach, numbers))
 
 
-def _weights(b: ImportBuilder, places: Value, sources: Value, have: int | Size, taps: Taps) -> Value:
+def _weights(b: ModelBuilder, places: Value, sources: Value, have: int | Size, taps: Taps) -> Value:
     """How much each tap counts: [places, taps] of f64."""
     method, zero = taps.method, b.scalar(0, like=places)
     distance = b.abs(b.sub(places, sources))
@@ -85,7 +84,7 @@ def _weights(b: ImportBuilder, places: Value, sources: Value, have: int | Size, 
     return weights
 
 
-def polynomial(b: ImportBuilder, x: Value, *coefficients: float) -> Value:
+def polynomial(b: ModelBuilder, x: Value, *coefficients: float) -> Value:
     """A polynomial of each element, by its coefficients from that of the highest power on (Horner's rule)."""
     value = b.scalar(coefficients[0], like=x)
     for coefficient in coefficients[1:]:
@@ -93,7 +92,7 @@ def polynomial(b: ImportBuilder, x: Value, *coefficients: float) -> Value:
     return value
 
 
-def cubic_kernel(b: ImportBuilder, distance: Value, a: float) -> Value:
+def cubic_kernel(b: ModelBuilder, distance: Value, a: float) -> Value:
     """Keys' cubic convolution kernel with coefficient `a` (R. Keys, 1981), at distances of up to 2 elements."""
     near, far = polynomial(b, distance, a + 2, -(a + 3), 0, 1), polynomial(b, distance, a, -5 * a, 8 * a, -4 * a)
     return b.select(b.less_equal(distance, b.scalar(1, like=distance)), near, far)

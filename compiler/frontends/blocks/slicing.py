@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, Size, holds
-from stepwell.dialects.core.types import MAX_RANK, TensorType, type_of
+from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.builder import NotConstantError, Value, dims_of, normalized_axis
-from stepwell.frontends.onnx.builder import ImportBuilder
+from stepwell.frontends.builder import ModelBuilder, Value, dims_of, normalized_axis
 
 COUNTED = 1 << 16  # up to this size `counting` builds a constant, above it an op
 
 
-def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int | Size, size: int | Size, step: int = 1) -> Value:
+def slice_axis(b: ModelBuilder, x: Value, axis: int, start: int | Size, size: int | Size, step: int = 1) -> Value:
     """`size` elements of `x` along one axis, from `start` on, `step` apart."""
     rank = type_of(x).rank
     if start == 0 and step == 1 and size == type_of(x).shape[axis]:
@@ -28,24 +27,24 @@ def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int | Size, size: i
     )
 
 
-def split_axis(b: ImportBuilder, x: Value, axis: int, sizes: Sequence[int | Size]) -> list[Value]:
+def split_axis(b: ModelBuilder, x: Value, axis: int, sizes: Sequence[int | Size]) -> list[Value]:
     """`x` cut into parts of the given sizes along an axis."""
     starts = itertools.accumulate(sizes, initial=0)
     return [slice_axis(b, x, axis, start, size) for start, size in zip(starts, sizes, strict=False)]
 
 
-def flattened(b: ImportBuilder, x: Value, axis: int) -> Value:
+def flattened(b: ModelBuilder, x: Value, axis: int) -> Value:
     """`x` as a matrix: dimensions before `axis` form its rows, the others its columns."""
     shape = dims_of(x)
     return b.with_shape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
 
 
-def reshaped_like(b: ImportBuilder, x: Value, like: Value) -> Value:
+def reshaped_like(b: ModelBuilder, x: Value, like: Value) -> Value:
     """`x` reshaped to the shape of `like`, which has as many elements."""
     return b.with_shape(x, dims_of(like))
 
 
-def counting(b: ImportBuilder, size: int | Size, axis: int = 0, rank: int = 1) -> Value:
+def counting(b: ModelBuilder, size: int | Size, axis: int = 0, rank: int = 1) -> Value:
     """The numbers 0 to `size - 1` along one axis of a tensor of that rank; its other sizes are 1."""
     shape = tuple(size if i == axis else 1 for i in range(rank))
     if isinstance(size, int) and size <= COUNTED:
@@ -54,18 +53,18 @@ def counting(b: ImportBuilder, size: int | Size, axis: int = 0, rank: int = 1) -
     return b.with_shape(b.range(*bounds, result_types=[TensorType("i64", (size,))]), shape)
 
 
-def sizes_of(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
+def sizes_of(b: ModelBuilder, x: Value, axes: Sequence[int]) -> Value:
     """The sizes of some dimensions of `x` as a vector of i64."""
     shape = dims_of(x)
     return b.sizes(values=tuple(shape[axis] for axis in axes))
 
 
-def size_scalar(b: ImportBuilder, size: int | Size, like: Value) -> Value:
+def size_scalar(b: ModelBuilder, size: int | Size, like: Value) -> Value:
     """A size as a scalar of the element type of `like`."""
     return b.scalar(size, like=like) if isinstance(size, int) else b.convert(b.with_shape(b.sizes(values=(size,)), ()), type_of(like).dtype)
 
 
-def with_new_axes(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
+def with_new_axes(b: ModelBuilder, x: Value, axes: Sequence[int]) -> Value:
     """`x` with dimensions of size 1 inserted at `axes` of the result."""
     shape = list(dims_of(x))
     for axis in sorted(axes):
@@ -73,35 +72,12 @@ def with_new_axes(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
     return b.with_shape(x, shape)
 
 
-def without_axes(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
+def without_axes(b: ModelBuilder, x: Value, axes: Sequence[int]) -> Value:
     """`x` without some dimensions of size 1."""
     return b.with_shape(x, [d for i, d in enumerate(dims_of(x)) if i not in axes])
 
 
-def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[Dim], sizes: Sequence[Dim] | None = None) -> list[TensorType]:
-    """The type that ONNX infers for a result whose shape is an operand (itself of shape `shape`), or at least its rank.
-
-    `sizes` are those that the operators' rules say, where ONNX infers none. Raises UnsupportedError if not even the rank is known, ModelError
-    if it is too large.
-    """
-    if len(shape) == 1 and isinstance(shape[0], int) and shape[0] > MAX_RANK:
-        raise ModelError(f"its shape has {shape[0]} entries; a tensor has at most {MAX_RANK} dimensions")
-    declared = b.node.output_types[0] if b.node.output_types else None
-    sizes = None if sizes is None else [None if isinstance(size, int) and size < 0 else size for size in sizes]
-    if declared is not None:
-        if len(shape) == 1 and isinstance(shape[0], Size):
-            holds(shape[0], "==", declared.rank)  # from now on taken for granted
-        if sizes is None or len(sizes) != declared.rank:
-            return [declared]
-        return [declared.with_shape([found if said is None else said for said, found in zip(declared.shape, sizes, strict=True)])]
-    if sizes is not None:
-        return [x.with_shape(sizes)]
-    if len(shape) != 1 or not isinstance(shape[0], int):
-        raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length", sizes=shape)
-    return [x.with_shape((None,) * shape[0])]
-
-
-def from_the_start(b: ImportBuilder, number: Value, size: int | Size, indices: Value) -> Value:
+def from_the_start(b: ModelBuilder, number: Value, size: int | Size, indices: Value) -> Value:
     """`indices` along a dimension of `size`, replaced by out-of-range ones where the original integer is negative and thus invalid.
 
     Gathers and scatters would count negative indices from the end.
@@ -110,7 +86,7 @@ def from_the_start(b: ImportBuilder, number: Value, size: int | Size, indices: V
     return b.select(below, b.sub(number, size_scalar(b, size, number)), indices)
 
 
-def along_axis(b: ImportBuilder, x: Value, axis: Value, make: Callable[[int], Value], axes: int | None = None) -> Value:
+def along_axis(b: ModelBuilder, x: Value, axis: Value, make: Callable[[int], Value], axes: int | None = None) -> Value:
     """`make(axis)` for an operand that gives the axis of `x`, one of its first `axes` (all of them unless told).
 
     Of an axis that is known at run time only, all are computed, which must give results of one type, and one is chosen; that it exists is
@@ -135,3 +111,14 @@ def along_axis(b: ImportBuilder, x: Value, axis: Value, make: Callable[[int], Va
     for i in range(1, count):
         result = b.select(b.equal(place, b.literal(np.array(i, np.int64))), make(i), result)
     return result
+
+
+def broadcast_to(b: ModelBuilder, x: Value, wanted: Sequence[int | Size]) -> Value:
+    """`x` and a shape broadcast against each other."""
+    have = dims_of(x)
+    rank = max(len(have), len(wanted))
+    old = (1,) * (rank - len(have)) + have
+    new = [1] * (rank - len(wanted)) + list(wanted)
+    kept = [i >= rank - len(have) and w == 1 for i, (size, w) in enumerate(zip(old, new, strict=True))]
+    shape = [-1 if keep else w for keep, w in zip(kept, new, strict=True)]
+    return x if all(s == -1 for s in shape) or tuple(shape) == have else b.expand(x, shape=tuple(shape))

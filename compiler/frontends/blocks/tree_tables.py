@@ -1,4 +1,4 @@
-"""Decision trees of ONNX models as the tables of `graph.tree_ensemble`, in which every comparison is `x <= threshold`."""
+"""Decision trees as the tables of `graph.tree_ensemble`, in which every comparison is `x <= threshold`."""
 
 import math
 from collections.abc import Sequence

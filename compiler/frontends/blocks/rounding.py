@@ -1,0 +1,49 @@
+"""Compositions of several ops round narrow floats once, at the end."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from stepwell.dialects.core.dtypes import HALVES
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.frontends.builder import ModelBuilder
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+WIDE = "f32"  # what halves are computed in
+
+
+def computed_wide(block: Function) -> Function:
+    """A function of a builder and values that computes f16 and bf16 in f32 and rounds its results to the narrow type, each once.
+
+    Each op of the graph dialect rounds its own result. Without this, a composition of several would round in between, where a sum or a square
+    overflows although the result fits.
+    """
+
+    @functools.wraps(block)
+    def wrapped(b: ModelBuilder, *operands: Any, **attributes: Any) -> Any:
+        narrow = narrow_type(operands)
+        if narrow is None:
+            return block(b, *operands, **attributes)
+        made = block(b, *widened(b, operands), **attributes)
+        if isinstance(made, (tuple, list)):
+            return tuple(narrowed(b, value, narrow) for value in made)
+        return narrowed(b, made, narrow)
+
+    return wrapped  # type: ignore[return-value]  # functools.wraps hides the signature
+
+
+def narrow_type(operands: Sequence[Any]) -> str | None:
+    """The element type of the first operand that is a narrow float; None if none is."""
+    return next((type_of(v).dtype for v in operands if isinstance(v, ir.Value) and type_of(v).dtype in HALVES), None)
+
+
+def widened(b: ModelBuilder, operands: Sequence[Any]) -> list[Any]:
+    """The operands, those of narrow floats in f32."""
+    return [b.convert(v, WIDE) if isinstance(v, ir.Value) and type_of(v).dtype in HALVES else v for v in operands]
+
+
+def narrowed(b: ModelBuilder, value: Any, dtype: str) -> Any:
+    """A result rounded to `dtype` if it is in f32; any other unchanged."""
+    return b.convert(value, dtype) if isinstance(value, ir.Value) and type_of(value).dtype == WIDE else value
