@@ -86,9 +86,12 @@ if TYPE_CHECKING:
         ElementTypeError,
         InferenceError,
         InputError,
+        ModelError,
+        ModelWarning,
         PassError,
         StepwellError,
         UnsupportedError,
+        warn_caller,
     )
     from stepwell.dialects.target.capabilities import Capabilities
     from stepwell.dialects.target.costs import Costs
@@ -97,7 +100,13 @@ if TYPE_CHECKING:
     from stepwell.dialects.target.families import Family, register_family
     from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
     from stepwell.dialects.target.registry import register_target
-    from stepwell.frontends.onnx import ImportBuilder, Value, onnx_rule
+    from stepwell.frontends import blocks
+    from stepwell.frontends.base import FrontEnd, ImportedModel, ImportOptions, Summary
+    from stepwell.frontends.builder import ModelBuilder, Value
+    from stepwell.frontends.contents import content_of
+    from stepwell.frontends.new_model import NewModel
+    from stepwell.frontends.onnx import ImportBuilder, onnx_rule
+    from stepwell.frontends.registry import register_frontend
     from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
     from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
     from stepwell.passes.framework.choices import Candidate, CostModel, Site, register_cost_model
@@ -146,7 +155,13 @@ _LAZY = {
         "vector"
     ),
     # Import
-    "stepwell.frontends.onnx": "ImportBuilder Value onnx_rule",
+    "stepwell.frontends.onnx": "ImportBuilder onnx_rule",
+    "stepwell.frontends.builder": "ModelBuilder Value",
+    # Front ends
+    "stepwell.frontends.base": "FrontEnd ImportOptions ImportedModel Summary",
+    "stepwell.frontends.registry": "register_frontend",
+    "stepwell.frontends.new_model": "NewModel",
+    "stepwell.frontends.contents": "content_of",
     # Lowering
     "stepwell.passes.graph_to_linalg.contraction": "contract",
     "stepwell.passes.graph_to_linalg.linalg_builder": "LinalgBuilder dims",
@@ -204,10 +219,13 @@ _LAZY = {
     "stepwell.pipelines.lowered": "Lowered",
     "stepwell.runtime.executable": "Executable",
     # Errors
-    "stepwell.dialects.support.errors": "CodegenError ElementTypeError InferenceError InputError PassError StepwellError UnsupportedError",
+    "stepwell.dialects.support.errors": (
+        "CodegenError ElementTypeError InferenceError InputError ModelError ModelWarning PassError StepwellError UnsupportedError warn_caller"
+    ),
     # The plugin itself
     "stepwell.plugin_files": "depends_on",
 }
+_PACKAGES = {"graph": "stepwell.dialects.graph", "blocks": "stepwell.frontends.blocks"}
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 __all__ = [
@@ -241,10 +259,13 @@ __all__ = [
     "Executable",
     "Family",
     "Floats",
+    "FrontEnd",
     "Fusion",
     "GraphBuilder",
     "GraphOp",
     "ImportBuilder",
+    "ImportOptions",
+    "ImportedModel",
     "IndexOperand",
     "InferenceError",
     "InferredTypes",
@@ -263,10 +284,14 @@ __all__ = [
     "LinalgBuilder",
     "LoopInfo",
     "Lowered",
+    "ModelBuilder",
+    "ModelError",
+    "ModelWarning",
     "ModuleInfo",
     "MovesData",
     "Nest",
     "NestContext",
+    "NewModel",
     "NoMatch",
     "Operand",
     "Operands",
@@ -293,6 +318,7 @@ __all__ = [
     "StepwellError",
     "Structured",
     "SumOfProducts",
+    "Summary",
     "SumsProducts",
     "Target",
     "TensorType",
@@ -307,7 +333,9 @@ __all__ = [
     "WeightTable",
     "affine",
     "arith",
+    "blocks",
     "broadcast",
+    "content_of",
     "contract",
     "depends_on",
     "describe",
@@ -348,6 +376,7 @@ __all__ = [
     "register_cost_model",
     "register_dialect",
     "register_family",
+    "register_frontend",
     "register_level",
     "register_pass",
     "register_target",
@@ -360,6 +389,7 @@ __all__ = [
     "to_numpy",
     "type_of",
     "vector",
+    "warn_caller",
     "widened",
 ]  # fmt: skip
 
@@ -368,6 +398,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'stepwell.plugin' has no attribute '{name}'; it has: {', '.join(__all__)}")
     with uninterrupted():
-        if name == "graph":
-            return import_module("stepwell.dialects.graph")
+        if name in _PACKAGES:
+            return import_module(_PACKAGES[name])
         return getattr(import_module(_MODULE_OF[name]), name)

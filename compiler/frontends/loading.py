@@ -59,7 +59,7 @@ def _check(front_end: FrontEnd, source: object, imported: ImportedModel) -> None
     main = functions[0] if len(functions) == 1 else None
     if not isinstance(main, func.FuncOp) or main.sym_name.value != "main":
         raise ModelError(f"{who}: expected a module with one function, @main")
-    with module.context:
+    with module.context, module.operation.location:
         stated = [[kind.to_mlir() for _, kind in side] for side in (imported.inputs, imported.outputs)]
     for side, want, have in zip(("inputs", "outputs"), stated, (main.type.inputs, main.type.results), strict=True):
         if want != list(have):

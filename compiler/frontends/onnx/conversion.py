@@ -11,16 +11,13 @@ from typing import Any
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from stepwell.dialects.core.locations import MODEL_FILE, node_location
-from stepwell.dialects.core.mlir import defining_op, func, ir, ops_below
-from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.locations import node_location
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, UndecidedError, assume, assumptions
-from stepwell.dialects.core.types import TensorType, is_integer, to_numpy, type_of
+from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible
 from stepwell.dialects.graph.callbacks import contradiction_of
-from stepwell.dialects.graph.data_sizes import KeepOp
-from stepwell.dialects.graph.integer_inputs import takes_any_integer
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
@@ -28,6 +25,7 @@ from stepwell.dialects.support.origins import line_of, plugin_line
 from stepwell.frontends.base import NeedsError
 from stepwell.frontends.blocks.rounding import narrow_type, widened
 from stepwell.frontends.builder import NotConstantError
+from stepwell.frontends.main_function import MainFunction
 from stepwell.frontends.onnx.attributes import attribute_value, resolved
 from stepwell.frontends.onnx.branches import BranchesDifferError, with_what_follows
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, NotResolvedError
@@ -109,33 +107,14 @@ class Conversion:
         graph = self.model.graph
         frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph))
         self.inputs = self._input_types(graph, frame)
-        with self.context, ir.Location.file(MODEL_FILE, 0, 0) as location:
-            module = ir.Module.create()
-            with ir.InsertionPoint(module.body):
-                main = func.FuncOp("main", ([t.to_mlir() for _, t in self.inputs], []))
-            block = main.add_entry_block([ir.Location.name(name, childLoc=location) for name, _ in self.inputs])
-            with ir.InsertionPoint(block):
-                frame.values.update(zip((name for name, _ in self.inputs), block.arguments, strict=True))
-                self.builder.inputs.update({argument: name for (name, _), argument in zip(self.inputs, block.arguments, strict=True)})
-                self.needs.names = self.builder.inputs
-                self.builder.origins.block = block
-                self._import_nodes(graph.node, frame, [output.name for output in graph.output])
-                results = self._flat(graph, self._results(graph, frame))
-                func.ReturnOp([value for _, value in results])
-            self._keep_what_gives_sizes(main.operation)
-            self.outputs = [(name, type_of(value)) for name, value in results]
-            self.builder.known_values.release()
-            _describe(main, self.inputs, self.outputs)
-            ModuleInfo(module).nodes = self.nodes
-            self.elements = self._used_elements(main, list(block.arguments))
-            if any(self.elements):
-                ModuleInfo(module).elements = self.elements
-            sizes = self.elements or [()] * len(self.inputs)
-            integers = [(name, a, s) for (name, kind), a, s in zip(self.inputs, block.arguments, sizes, strict=True) if is_integer(kind.dtype)]
-            any_integers = [name for name, argument, elements in integers if not elements and takes_any_integer(argument)]
-            if any_integers:
-                ModuleInfo(module).any_integers = any_integers
-        return module
+        main = MainFunction(self.context, self.builder, self.inputs)
+        self.needs.names = self.builder.inputs
+        frame.values.update(zip((name for name, _ in self.inputs), main.arguments, strict=True))
+        with main.building():
+            self._import_nodes(graph.node, frame, [output.name for output in graph.output])
+            main.finish(self._flat(graph, self._results(graph, frame)), self.nodes)
+        self.outputs, self.elements = main.outputs, main.elements
+        return main.module
 
     def _input_types(self, graph: GraphProto, frame: Frame) -> list[tuple[str, TensorType]]:
         """The graph inputs that are not initializers. An input of an unsupported type is reported and becomes unavailable."""
@@ -157,29 +136,6 @@ class Conversion:
             frame.values[value.name] = Unavailable()
             frame.tainted.add(value.name)
         return inputs
-
-    def _keep_what_gives_sizes(self, main: ir.Operation) -> None:
-        """Have conditionals and loops stay whose results have sizes of their own that other ops name: only these tell them (`graph.keep`)."""
-        ops = ops_below(main)
-        given = [(value, size) for op in ops if op.name in ("graph.if", "graph.loop") for value in op.results for size in type_of(value).shape]
-        if not given:
-            return
-        named = {name for op in ops for size in _sizes_in_attributes(op) for name in size.symbols}
-        for value in dict.fromkeys(value for value, size in given if isinstance(size, Size) and str(size) in named):
-            with ir.InsertionPoint(value.owner), value.location:
-                made = self.builder.create(KeepOp, [value], {}, []).operation
-            made.move_after(value.owner)
-
-    def _used_elements(self, main: func.FuncOp, arguments: Sequence[ir.Value]) -> list[tuple[Size | None, ...]]:
-        """For each input the symbols of its elements, None for one that no type or attribute has; empty if there is no such element."""
-        made = self.builder.elements
-        used: set[str] = set()
-        for op in ops_below(main.operation) if made else ():
-            sizes = [size for result in op.results for size in type_of(result).shape]
-            sizes += _sizes_in_attributes(op)
-            used.update(name for size in sizes if isinstance(size, Size) for name in size.symbols)
-        found = [tuple(symbol if str(symbol) in used else None for symbol in made.get(argument, ())) for argument in arguments]
-        return [symbols if any(symbol is not None for symbol in symbols) else () for symbols in found]
 
     def _load_initializers(self, node: NodeProto, frame: Frame) -> None:
         """Create the parameters that this node of the main graph, or a graph inside it, is the first to use."""
@@ -629,22 +585,9 @@ def _info(name: str, value: AnyValue) -> TensorInfo:
     return TensorInfo(name, UNRANKED, to_numpy(value.dtype), form)
 
 
-def _sizes_in_attributes(op: ir.Operation) -> list[Size]:
-    """The sizes in the attributes of an op that are expressions of symbols."""
-    attributes = op.opview.attribute_values() if isinstance(op.opview, GraphOp) else {}
-    return [size for value in attributes.values() if isinstance(value, tuple) for size in value if isinstance(size, Size)]
-
-
 def _problem(node: NodeProto, frame: Frame, reason: str) -> str:
     domain = domain_of(node.domain)
     return node_problem(node.op_type, domain, node.name, frame.opsets.get(domain, 0), reason)
-
-
-def _describe(main: func.FuncOp, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]) -> None:
-    """Set the type of the function and the names of its arguments and results."""
-    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([t.to_mlir() for _, t in inputs], [t.to_mlir() for _, t in outputs]))
-    ValueInfo.set_arguments(main, [ValueInfo(name=name) for name, _ in inputs])
-    ValueInfo.set_results(main, [ValueInfo(name=name) for name, _ in outputs])
 
 
 @contextmanager

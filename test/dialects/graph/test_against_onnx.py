@@ -23,7 +23,7 @@ BLOCKED = "no such layout in ONNX: test_blocked.py compares it with the plain op
 PANELS = "no such layout in ONNX: test_packed_matmul.py compares it with the plain op"
 ALONE = {
     "constant": "a literal",
-    "sizes": "what Shape becomes: compiler/frontends/onnx/test_symbols.py",
+    "sizes": "what Shape becomes: compiler/frontends/test_symbols.py",
     "bit_cast": "no op of this opset: end_to_end/test_conversions.py compares it with ONNX's of a newer one",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **dict.fromkeys(("blocked_conv", "bordered_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
