@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.backends.registry import find_backend, made_by
 from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.compile_options import OTHERS, add_model_options
 from stepwell.cli.display import level_times, plural, quantity, say, seconds
@@ -41,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
     if options.backend == DEFAULT:
         _check(options, DEFAULT_EMITS, DEFAULT_FILES)
     session = Session(options)
+    from stepwell.backends.registry import find_backend  # here and below, because it loads numpy, which help does without
+
     backend: Backend = find_backend(options.backend)
     _check(options, emits(backend), backend.files())
     is_level = options.emit in backend.path
@@ -101,6 +102,8 @@ def _foreign(lowered: "Lowered", backend: "Backend", kind: str) -> "Artifact":
 
 
 def _made(backend: "Backend", kind: str, action: Callable[[], object], cls: type) -> Any:
+    from stepwell.backends.registry import made_by
+
     return made_by(backend.name, f"--emit {kind}", action, f"{cls.__name__}", lambda made: isinstance(made, cls))
 
 

@@ -4,7 +4,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from stepwell.backends.registry import find_backend
 from stepwell.cli.common import OK, Parser, UsageError
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
 from stepwell.cli.display import Progress, print_table, say, seconds
@@ -49,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
             lower(options.model, pipeline.path.last, options=how, on_level=progress.level, instrumentation=watcher)
         entries = iter(watcher.entries)
         measured = {(s, i): next(entries) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
+    from stepwell.backends.registry import find_backend  # here, because it loads numpy, which help does without
+
     backend: Backend = find_backend(how.backend)
     code = f"code from {' or '.join(backend.code_levels)}: {backend.description}"
     say(f"backend: {how.backend}, {code}; from {_by(type(backend).__module__)}\nlevels: {backend.path}\n")

@@ -11,7 +11,7 @@ from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.onnx.source import read_source
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
-from stepwell.frontends.onnx.walks import nested_nodes, subgraphs
+from stepwell.frontends.onnx.walking import nested_nodes, subgraphs
 from stepwell.signature import TensorInfo
 
 STANDARD = ("", "ai.onnx")

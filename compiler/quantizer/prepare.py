@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.onnx.source import copy_without, read_source
 from stepwell.frontends.onnx.validation import foreign_errors, foreign_text
-from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.onnx.walking import nested_nodes
 from stepwell.quantizer.fold import fold_scales
 from stepwell.quantizer.graphs import STANDARD, Links, Names, is_standard, value_types
 

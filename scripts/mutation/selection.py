@@ -94,7 +94,7 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
         (Stage(("test/passes/graph_to_linalg", "test/passes/graph")), *_NATIVE),
     ),
     "compiler/runtime": ((Stage(("test/compiler/runtime",)), _RUN_TIME), _NATIVE[-1:]),
-    "compiler/frontends/onnx": ((Stage(("test/compiler/frontends/onnx",)),), _NATIVE[-1:]),
+    "compiler/frontends": ((Stage(("test/compiler/frontends",)),), _NATIVE[-1:]),
     "compiler/backends/llvm_cpu/phases.py": ((Stage(("test/compiler/driver",)), _OPS, _CHAINS, *_NATIVE[:2]), _NATIVE[2:]),
 }
 

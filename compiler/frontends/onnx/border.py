@@ -23,7 +23,7 @@ from stepwell.frontends.onnx.source import Source
 from stepwell.frontends.onnx.structure import structured
 from stepwell.frontends.onnx.tensors import DTYPES, SUPPORTED_DTYPES, dim_names, dtype_name, string_array
 from stepwell.frontends.onnx.validation import FunctionKey, function_key
-from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.onnx.walking import nested_nodes
 from stepwell.frontends.symbols import Symbols
 from stepwell.signature import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_string
 

@@ -6,7 +6,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, helper
 
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.frontends.onnx.order import names_read
-from stepwell.frontends.onnx.walks import nested_nodes, subgraphs
+from stepwell.frontends.onnx.walking import nested_nodes, subgraphs
 
 
 class BranchesDifferError(UnsupportedError):

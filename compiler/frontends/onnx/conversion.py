@@ -44,7 +44,7 @@ from stepwell.frontends.onnx.source import Source
 from stepwell.frontends.onnx.structure import declared_info, structured
 from stepwell.frontends.onnx.tensors import SUPPORTED_DTYPES, dim_names, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.frontends.onnx.validation import FunctionKey, function_key, opset_versions, unique_name
-from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.onnx.walking import nested_nodes
 from stepwell.frontends.symbols import Symbols
 from stepwell.signature import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
 

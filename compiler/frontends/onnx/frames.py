@@ -9,7 +9,7 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.onnx.sequences import AnyValue
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
-from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.onnx.walking import nested_nodes
 
 
 @dataclass(frozen=True)

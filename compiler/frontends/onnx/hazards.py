@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.walks import every_node
+from stepwell.frontends.onnx.walking import every_node
 
 INT32 = 1 << 31
 # Attributes that may hold any 64-bit integer: data, seeds, or ends of slices that mean "all".

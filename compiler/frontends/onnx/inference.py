@@ -14,7 +14,7 @@ from stepwell.dialects.graph.base import compatible
 from stepwell.frontends.onnx.problems import Notices
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.frontends.onnx.validation import foreign_errors, foreign_text
-from stepwell.frontends.onnx.walks import inner_graphs
+from stepwell.frontends.onnx.walking import inner_graphs
 
 LONG_VECTOR = 4096
 ABOUT_ELEMENT_TYPES = ("TypeInferenceError", "inconsistent type", "unsupported type")  # what ONNX's inference says of these

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from onnx import GraphProto, NodeProto
 
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.onnx.walks import subgraphs
+from stepwell.frontends.onnx.walking import subgraphs
 
 SHOWN = 8  # nodes of a circle that are named
 

@@ -11,7 +11,7 @@ from stepwell.frontends.onnx.order import sorted_nodes
 from stepwell.frontends.onnx.problems import Notices
 from stepwell.frontends.onnx.registry import newest_rule
 from stepwell.frontends.onnx.validation import function_key
-from stepwell.frontends.onnx.walks import inner_graphs, nested_nodes
+from stepwell.frontends.onnx.walking import inner_graphs, nested_nodes
 
 IMPLIED_OPSET = 1  # of a model older than imports of opsets
 NO_NAME = re.compile(r"\s*(\?+|\*|-\d+|none|null|nan|dynamic|unknown|unk__\d+)?\s*", re.IGNORECASE)

@@ -17,7 +17,7 @@ from stepwell.frontends.contents import content_of, read_file
 from stepwell.frontends.onnx.problems import Notices
 from stepwell.frontends.onnx.tensors import ExternalData, data_bytes, tensor_array, view_raw
 from stepwell.frontends.onnx.text import escape_names, has_odd_names
-from stepwell.frontends.onnx.walks import attribute_tensors, nested_nodes, subgraphs
+from stepwell.frontends.onnx.walking import attribute_tensors, nested_nodes, subgraphs
 from stepwell.frontends.onnx.wire import cut_tensors
 
 FIRST_WITH_FREE_INITIALIZERS = 4  # the IR version from which on initializers need not be graph inputs

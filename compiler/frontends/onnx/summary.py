@@ -9,7 +9,7 @@ from stepwell.frontends.base import Summary
 from stepwell.frontends.onnx.border import input_kind
 from stepwell.frontends.onnx.source import read_source
 from stepwell.frontends.onnx.structure import structured
-from stepwell.frontends.onnx.walks import every_node
+from stepwell.frontends.onnx.walking import every_node
 
 
 def summary(source: object) -> Summary:

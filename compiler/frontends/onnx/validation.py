@@ -13,7 +13,7 @@ from stepwell.dialects.support.names import printable
 from stepwell.frontends.onnx.functions import domain_of, has_schema_function, schema_of
 from stepwell.frontends.onnx.problems import Notices, Problems, node_problem
 from stepwell.frontends.onnx.registry import find_rule, missing_rule
-from stepwell.frontends.onnx.walks import every_node, nested_nodes
+from stepwell.frontends.onnx.walking import every_node, nested_nodes
 
 OLDEST_OPSET = 1  # below 7, only operators that have rules of that age
 LONGEST_TEXT = 4000  # shown of another library's message

@@ -22,7 +22,7 @@ from stepwell.frontends.onnx.rules.loops import ENDLESS, TypeChangesError, is_en
 from stepwell.frontends.onnx.rules.sequence_forms import Form, first_form, formed, met, parts_of, regrouped
 from stepwell.frontends.onnx.sequences import AnyValue, tensors
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
-from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.onnx.walking import nested_nodes
 
 FEW_ROUNDS, FEW_NODES = 16, 1024
 """Up to how many rounds, or how many nodes in all of them, a loop of known length is written out. A thousand nodes compile in a few seconds, and save

@@ -14,7 +14,7 @@ from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence, boxed_b
 from stepwell.frontends.onnx.rules.layout import parts_that_fit
 from stepwell.frontends.onnx.sequences import ListValue, SequenceValue, tensors
 from stepwell.frontends.onnx.tensors import our_dtype
-from stepwell.frontends.onnx.walks import nested_nodes
+from stepwell.frontends.onnx.walking import nested_nodes
 
 
 @onnx_rule("SequenceConstruct", since=11)
