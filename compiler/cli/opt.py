@@ -41,7 +41,7 @@ def make_parser() -> Parser:
     add("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
     add("--weights", metavar="FILE", help="the weight table (default: FILE.safetensors beside FILE.mlir)")
     add("--target", metavar="NAME", help="the machine to compile for (default: the one that IR is for, else host)")
-    add("--schedule", metavar="FILE", help="schedules for kernels, to be used for those that assign-schedules would choose")
+    add("--plan", "--schedule", metavar="FILE", help="choices and schedules to take in the place of those that passes would take")
     add_limit_option(parser)
     add("--split-input-file", action="store_true", help="treat the pieces between lines of '// -----' one by one")
     add(
