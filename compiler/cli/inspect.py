@@ -144,9 +144,12 @@ def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
 
 def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
     """Show or write the schedules of the model's kernels."""
+    from stepwell.dialects.sched.plan_file import Plan
     from stepwell.driver.lowering import lower
     from stepwell.passes.schedule.assign_schedules import schedules_of
 
+    if options.emit_plan is not None and how.plan is None:
+        how = replace(how, plan=Plan({}))  # an empty one, for which all candidates are looked at
     with Progress() as progress:
         lowered = lower(options.model, "scheduled", options=how, on_level=progress.level)
     with lowered.module.context:

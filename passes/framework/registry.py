@@ -49,9 +49,11 @@ class PassState:
         """Whether somebody looks at the candidates of a kind: a plan, a model of costs, or who asks for decisions. Else the default is taken."""
         return self.decisions is not None or self.choices.plan is not None or has_cost_model(kind)
 
-    def choose(self, kind: str, op: Any, candidates: Sequence[Candidate], default: str) -> str:
-        """The name of the candidate to take for `op`, of those that are legal for it; see `Choices.choose`."""
-        return self.choices.choose(kind, op, candidates, default, target=self.machine, decisions=self.decisions, run=self.running)
+    def choose(self, kind: str, op: Any, candidates: "Callable[[], Sequence[Candidate]]", default: str) -> str:
+        """The name of the candidate to take for `op`, of those that are legal for it; see `Choices.choose`. Unless `asked`, `default` it is."""
+        if not self.asked(kind):
+            return default
+        return self.choices.choose(kind, op, candidates(), default, target=self.machine, decisions=self.decisions, run=self.running)
 
     def decline(self, by: str, op: Any, why: NoMatch) -> None:
         """Note why a pass or pattern called `by` leaves `op` as it is."""

@@ -82,11 +82,13 @@ class _Rounding:
             usual: NoMatch | None = NoMatch("it is one of the nodes to keep")
         else:
             usual = None if self.always else why_not
-        machine, result = self.state.machine, type_of(op.results[0])
-        read = [machine.seconds(moved=float(weights.size * size)) for size in (4, 2)]
-        candidates = [Candidate(name, seconds, {"weights": weights.size}) for name, seconds in zip((SINGLE, HALF), read, strict=True)]
+
+        def candidates() -> list[Candidate]:
+            read = [self.state.machine.seconds(moved=float(weights.size * size)) for size in (4, 2)]
+            return [Candidate(name, seconds, {"weights": weights.size}) for name, seconds in zip((SINGLE, HALF), read, strict=True)]
+
         if self.state.choose(PRECISION, op, candidates, HALF if usual is None else SINGLE) == SINGLE:
-            return usual or NoMatch(f"a plan or a model of costs leaves {result} in {SINGLE}")
+            return usual or NoMatch(f"a plan or a model of costs leaves {type_of(op.results[0])} in {SINGLE}")
         b = GraphBuilder(self.state.weights)
         op.operands[0] = self.round(op.operands[0], op.location, b)
         if not one_channel(op.opview):

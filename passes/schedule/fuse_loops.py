@@ -95,15 +95,16 @@ class FuseLoops(Pass):
 
     def _chosen(self, group: FusionGroup, leader: Stage, usual: Choice, state: PassState) -> Choice:
         """What is chosen (`PassState.choose`): `usual`, another plan of loops that the caches have room for, or all at once."""
-        found = {steps_name(usual.steps, leader): usual}
-        if state.asked("loops"):
-            room = usual.room
+        found, room = {steps_name(usual.steps, leader): usual}, usual.room
+
+        def candidates() -> list[Candidate]:
             for read in moving(group, leader):
                 plan = plan_of(group, leader, read)
                 for steps in plan.options(room):
                     found.setdefault(steps_name(steps, leader), Choice(plan, steps, plan.cost(steps, room), room))
             found.setdefault(steps_name({}, leader), Choice(usual.plan, {}, usual.plan.cost_at_once(room), room))
-        candidates = [Candidate(name, state.machine.seconds(moved=one.cost[0]), {"bytes": one.cost[0]}) for name, one in found.items()]
+            return [Candidate(name, state.machine.seconds(moved=one.cost[0]), {"bytes": one.cost[0]}) for name, one in found.items()]
+
         return found[state.choose("loops", leader.root.operation, candidates, steps_name(usual.steps, leader))]
 
     def _chunks(self, group: FusionGroup, machine: Target) -> int:

@@ -61,9 +61,12 @@ class VersionKernels(Pass):
             return False
         copy = version_for_few(kernel, size, most)
         more = self._loss(copy, choice, state)
-        costs = state.machine.costs
-        seconds = state.machine.seconds(2.0 * costs.contraction_rate * likely_work(usual, costs))
-        candidates = [Candidate(ONE, seconds * (1 + more)), Candidate(TWO, seconds)]
+
+        def candidates() -> list[Candidate]:
+            costs = state.machine.costs
+            seconds = state.machine.seconds(2.0 * costs.contraction_rate * likely_work(usual, costs))
+            return [Candidate(ONE, seconds * (1 + more)), Candidate(TWO, seconds)]
+
         if state.choose("versions", leader.root.operation, candidates, ONE if more <= self.slack else TWO) == ONE:
             copy.operation.erase()
             return False

@@ -268,9 +268,12 @@ class Grouping:
     def _is_apart(self, kind: str, op: ir.Operation) -> bool:
         """Whether an op that could be in a kernel with its neighbours is chosen not to be: its result, or what it reads, then goes through memory."""
         if (kind, op) not in self._kept_apart:
-            results = [type_of(value) for value in op.results]
-            moved = sum(kind.elements * to_numpy(kind.dtype).itemsize for kind in results if kind.is_static)
-            candidates = [Candidate(FUSED, 0.0), Candidate(APART, self.state.machine.seconds(moved=2.0 * moved), {"bytes": moved})]
+
+            def candidates() -> list[Candidate]:
+                results = [type_of(value) for value in op.results]
+                moved = sum(kind.elements * to_numpy(kind.dtype).itemsize for kind in results if kind.is_static)
+                return [Candidate(FUSED, 0.0), Candidate(APART, self.state.machine.seconds(moved=2.0 * moved), {"bytes": moved})]
+
             self._kept_apart[kind, op] = self.state.choose(kind, op, candidates, FUSED) == APART
         return self._kept_apart[kind, op]
 

@@ -97,12 +97,15 @@ def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) 
     Predicted is what differs: lanes that hold no channel, or columns in the plain layout, are computed too; and the plain layout must be left and
     entered again around what needs it.
     """
-    [channels] = known_sizes(result.shape[1:2])
-    moved = float(result.elements * to_numpy(result.dtype).itemsize) if result.is_static else 0.0
-    filled = (-(-channels // width) * width / max(channels, 1) for width in (lanes, 2 * lanes))
-    seconds = [state.machine.seconds(moved=moved * (part - 1)) for part in filled]
-    candidates = [Candidate(str(lanes), seconds[0], {"channels": channels}), Candidate(str(2 * lanes), seconds[1], {"channels": channels})]
-    return state.choose("layout", op, [*candidates, Candidate(PLAIN, state.machine.seconds(moved=2 * moved))], str(lanes))
+
+    def candidates() -> list[Candidate]:
+        [channels] = known_sizes(result.shape[1:2])
+        moved = float(result.elements * to_numpy(result.dtype).itemsize) if result.is_static else 0.0
+        filled = {width: -(-channels // width) * width / max(channels, 1) for width in (lanes, 2 * lanes)}
+        blocked = [Candidate(str(width), state.machine.seconds(moved=moved * (part - 1)), {"channels": channels}) for width, part in filled.items()]
+        return [*blocked, Candidate(PLAIN, state.machine.seconds(moved=2 * moved))]
+
+    return state.choose("layout", op, candidates, str(lanes))
 
 
 def _told(blocked: BlockedValue, *, moves_nothing: bool) -> str:

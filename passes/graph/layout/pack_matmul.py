@@ -150,9 +150,12 @@ class _PackedMatmuls(GraphBuilder):
     def panels(self, op: Any, columns: int, lanes: int, registers: int) -> int:
         """Columns of a panel of the weights of `op`: chosen among powers of two of registers."""
         costs = panel_costs(columns, lanes, registers)
-        arithmetic = 2.0 * type_of(op.operation.operands[1]).elements / max(columns, 1)
-        seconds = {width: self.state.machine.seconds(arithmetic * cost) for width, cost in costs.items()}
-        candidates = [Candidate(str(width), time, {"columns": columns, "width": width}) for width, time in seconds.items()]
+
+        def candidates() -> list[Candidate]:
+            arithmetic = 2.0 * type_of(op.operation.operands[1]).elements / max(columns, 1)
+            seconds = {width: self.state.machine.seconds(arithmetic * cost) for width, cost in costs.items()}
+            return [Candidate(str(width), time, {"columns": columns, "width": width}) for width, time in seconds.items()]
+
         return int(self.state.choose("panels", op, candidates, str(min(costs, key=costs.__getitem__))))
 
     def matmul(self, op: Any) -> "ir.Value | NoMatch":

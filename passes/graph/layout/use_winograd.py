@@ -107,7 +107,7 @@ class UseWinograd(Pass):
         few = None if isinstance(whole[0], int) else self._few(variant, found[0], sizes)
         if few is not None:
             both = f"F({few[0]}, {TAPS}) up to {few[1]}"
-            few = None if state.choose("few-images", conv, [Candidate(ONE), Candidate(both)], both) == ONE else few
+            few = None if state.choose("few-images", conv, lambda: [Candidate(ONE), Candidate(both)], both) == ONE else few
         result: ir.Value
         if few is None:
             result = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)

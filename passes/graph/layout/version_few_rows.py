@@ -30,7 +30,7 @@ class VersionFewRows(Pass):
             found = ops_below(kernel.operation, "graph.packed_matmul_of_bits")
             if KernelInfo(kernel).is_kernel and len(found) == 1:
                 rows = product(type_of(found[0].operands[0]).shape[:-1])
-                if isinstance(rows, Size) and state.choose("few-rows", found[0], [Candidate(ONE), Candidate(TWO)], TWO) == TWO:
+                if isinstance(rows, Size) and state.choose("few-rows", found[0], lambda: [Candidate(ONE), Candidate(TWO)], TWO) == TWO:
                     copy = version_for_few(kernel, rows, state.machine.costs.conversion_rows)
                     KernelInfo(copy).hints = dict.fromkeys(sorted(rows.symbols), 1)
                     state.count(self.name)

@@ -113,8 +113,11 @@ def direct_cost(of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmet
 def chosen(kind: str, op: Any, variants: Sequence[Variant], default: Variant, state: PassState) -> Variant:
     """The variant that is chosen for a convolution (`PassState.choose`)."""
     named = {variant.name: variant for variant in variants}
-    features = {name: {"operations": one.cost, "stored": one.stored, "tile": one.tile} for name, one in named.items()}
-    candidates = [Candidate(name, state.machine.seconds(one.cost), features[name]) for name, one in named.items()]
+
+    def candidates() -> list[Candidate]:
+        features = {name: {"operations": one.cost, "stored": one.stored, "tile": one.tile} for name, one in named.items()}
+        return [Candidate(name, state.machine.seconds(one.cost), features[name]) for name, one in named.items()]
+
     return named[state.choose(kind, op, candidates, default.name)]
 
 

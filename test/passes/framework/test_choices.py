@@ -149,7 +149,7 @@ def test_a_model_of_costs_of_ones_own_decides(monkeypatch: pytest.MonkeyPatch) -
         def predict(self, site: Site, candidates: Sequence[Candidate]) -> Sequence[float | None]:
             return [1.0 if candidate.name == "direct" else 2.0 for candidate in candidates]
 
-    found = {choice.site.kind: choice for choice in reversed(made())}
+    found = {choice.site.kind: choice for choice in reversed(made(plan_of()))}
     assert found["winograd"].chosen == "direct"
     assert set(found["winograd"].seconds) == {1.0, 2.0}
     assert found["layout"].chosen == "8"
