@@ -100,7 +100,7 @@ def _check_sweep(options: argparse.Namespace) -> None:
     if options.check is not None or options.save is not None or options.input:
         raise UsageError("--sweep goes with none of --input, --check and --save: it runs on random data of many sizes")
     if options.start is not None:
-        raise UsageError("--sweep is for ONNX models: IR given with --from has its sizes")
+        raise UsageError("--sweep is for models: IR given with --from has its sizes")
     if options.plot is not None and not options.plot.endswith(PICTURES):
         raise UsageError(f"--plot {options.plot}: expected a file {', '.join(PICTURES)}")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:

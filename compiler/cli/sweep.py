@@ -20,6 +20,7 @@ from stepwell.cli.shapes import free_sizes, parse_given, sized, sweep_points, us
 from stepwell.dialects.support.errors import ModelError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.dynamic import DynamicModel
+from stepwell.frontends.registry import BUILT_IN, find_frontend
 from stepwell.options import CompileOptions
 
 SECONDS = 2.0  # for one engine at one combination: rounds that would take longer are left out, but for three
@@ -109,8 +110,8 @@ def _compiled(session: Session, how: CompileOptions) -> Any:
 
 
 def _onnxruntime(model: str, threads: int) -> Run | None:
-    """ONNX Runtime's session, or None if it is not installed."""
-    if importlib.util.find_spec(PEER) is None:
+    """ONNX Runtime's session, or None if it is not installed, or the model is of another format."""
+    if importlib.util.find_spec(PEER) is None or find_frontend(model).name != BUILT_IN:
         return None
     import onnxruntime
 
