@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.core.dtypes import from_numpy, to_numpy
+from stepwell.dialects.core.dtypes import to_numpy
 
 if TYPE_CHECKING:
     from stepwell.dialects.core.types import TensorType
@@ -29,16 +29,6 @@ def is_string(dtype: np.dtype) -> bool:
 def type_name(dtype: np.dtype) -> str:
     """What a type of elements is called, strings included."""
     return "string" if is_string(dtype) else dtype.name
-
-
-def type_record(dtype: np.dtype) -> str:
-    """A type of elements as plain data."""
-    return "string" if is_string(dtype) else from_numpy(dtype)
-
-
-def type_of_record(name: str) -> np.dtype:
-    """The reverse of `type_record`."""
-    return STRING if name == "string" else to_numpy(name)
 
 
 @dataclass(frozen=True)
@@ -76,17 +66,6 @@ class TensorInfo:
         for word in reversed(self.form):
             text = f"{word}({text})" if word != MAP or self.keys is None else f"{word}({type_name(self.keys)}, {text})"
         return text
-
-    def to_json(self) -> list[Any]:
-        """It as plain data."""
-        keys = None if self.keys is None else type_record(self.keys)
-        return [self.name, list(self.shape), type_record(self.dtype), list(self.form), self.any_integers, keys]
-
-    @staticmethod
-    def from_json(entry: list[Any]) -> "TensorInfo":
-        """The reverse of `to_json`."""
-        name, shape, dtype, form, any_integers, keys = entry
-        return TensorInfo(name, tuple(shape), type_of_record(dtype), tuple(form), bool(any_integers), None if keys is None else type_of_record(keys))
 
 
 @dataclass(frozen=True)

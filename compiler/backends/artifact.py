@@ -2,38 +2,37 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from stepwell.border.border import Border
 from stepwell.cache.disk import Kept
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.pipelines.routes import DEFAULT
+from stepwell.records import APART
 from stepwell.runtime.general import General
 from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.weights import Places
 from stepwell.signature import OutputGroup, TensorInfo
 
-if TYPE_CHECKING:
-    from stepwell.border.border import Border
-
 Infos: TypeAlias = Sequence[TensorInfo]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Artifact:
-    """Everything needed to run a model. The keys locate its code (by name) and weights in the cache, if they are there."""
+    """Everything needed to run a model. The keys locate code (by name) and weights in the cache, if they are there; records hold the keys alone."""
 
     inputs: Infos
     outputs: Infos
-    objects: dict[str, bytes]
-    weights: np.ndarray | Kept
-    """The arena, or the cache entry with it, to be read once the original weights have been freed."""
     workspace_bytes: int
-    nodes: list[str]
-    object_keys: dict[str, str]
-    weights_key: str | None
-    kernels: int
+    nodes: Sequence[str]
+    objects: Mapping[str, bytes] = field(default_factory=dict, metadata=APART)
+    weights: np.ndarray | Kept = field(default_factory=lambda: np.empty(0, np.uint8), metadata=APART)
+    """The arena, or the cache entry with it, to be read once the original weights have been freed."""
+    object_keys: Mapping[str, str] = field(default_factory=dict)
+    weights_key: str | None = None
+    kernels: int = 0
     checks: Sequence[IndexCheck] = ()
     backend: str = DEFAULT
     lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -47,8 +46,13 @@ class Artifact:
     """The outputs that `outputs`, the results of the code, form, where some are sequences or optionals."""
     places: Places = ()
     """Where weights lie in the arena, if the code reads from a table where each one does."""
-    border: "Border | None" = None
+    border: Border | None = None
     """What of the model runs in Python, before and behind this."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether all of its code and its weights are in the cache."""
+        return self.weights_key is not None and self.object_keys.keys() == self.objects.keys()
 
     @property
     def described(self) -> Infos:

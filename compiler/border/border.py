@@ -1,12 +1,12 @@
 """The border of a model: the nodes that run in Python before and behind compiled code, and the values between these."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from stepwell.border.nodes import BorderNode, array_of_record, array_record
+from stepwell.border.nodes import BorderNode
 from stepwell.border.registry import Kind
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.signature import TensorInfo
@@ -79,22 +79,6 @@ class Border:
         found.update((info.name, Kind.of(info)) for info in compiled)
         kinds, known = _inferred(self.behind, found), {info.name: info for info in compiled}
         return tuple(known[name] if name in known else kinds[name].info(name) for name in self.outputs)
-
-    def to_json(self) -> dict[str, Any]:
-        """It as plain data."""
-        return {
-            "inputs": [info.to_json() for info in self.inputs], "outputs": list(self.outputs),
-            "before": [node.to_json() for node in self.before], "behind": [node.to_json() for node in self.behind],
-            "constants": {name: array_record(array) for name, array in self.constants.items()},
-        }  # fmt: skip
-
-    @staticmethod
-    def from_json(record: Mapping[str, Any]) -> "Border":
-        """The reverse of `to_json`."""
-        nodes: Callable[[Any], tuple[BorderNode, ...]] = lambda entries: tuple(map(BorderNode.from_json, entries))  # noqa: E731
-        inputs = tuple(map(TensorInfo.from_json, record["inputs"]))
-        constants = {name: array_of_record(entry) for name, entry in record["constants"].items()}
-        return Border(inputs, tuple(record["outputs"]), nodes(record["before"]), nodes(record["behind"]), constants)
 
 
 def _inferred(nodes: Iterable[BorderNode], kinds: Mapping[str, Kind]) -> dict[str, Kind]:

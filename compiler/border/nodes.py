@@ -1,9 +1,9 @@
 """A node of the border: an operator with its attributes, and the names of the values that it takes and gives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from stepwell.border.registry import Kind, Prepared
 from stepwell.dialects.support.errors import InputError, ModelError, ResourceError, StepwellError
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.properties import cached_property
-from stepwell.signature import is_string, type_of_record, type_record
+
+Attribute: TypeAlias = "int | float | str | tuple[int | float | str, ...] | np.ndarray"
+"""The value of an attribute of a node."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,7 @@ class BorderNode:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    """Numbers, texts, tuples of these, and arrays."""
+    attributes: Mapping[str, Attribute]
 
     def __str__(self) -> str:
         return f'{f"{self.domain}." if self.domain else ""}{self.operator} "{self.name}"'
@@ -66,37 +67,3 @@ class BorderNode:
         if len(self.outputs) > len(every):
             raise ModelError(f"it has {len(self.outputs)} outputs, its operator gives {len(every)}")
         return {name: value for name, value in zip(self.outputs, every, strict=False) if name}
-
-    def to_json(self) -> list[Any]:
-        """It as plain data."""
-        attributes = {name: _plain(value) for name, value in self.attributes.items()}
-        return [self.operator, self.domain, self.opset, self.name, list(self.inputs), list(self.outputs), attributes]
-
-    @staticmethod
-    def from_json(entry: Sequence[Any]) -> "BorderNode":
-        """The reverse of `to_json`."""
-        operator, domain, opset, name, inputs, outputs, attributes = entry
-        values = {key: _value(value) for key, value in attributes.items()}
-        return BorderNode(operator, domain, opset, name, tuple(inputs), tuple(outputs), values)
-
-
-def array_record(array: np.ndarray) -> dict[str, Any]:
-    """An array as plain data: floats as Python's, which hold them exactly."""
-    wide = array if is_string(array.dtype) or array.dtype.kind in "biuf" else array.astype(np.float64)
-    return {"dtype": type_record(array.dtype), "shape": list(array.shape), "elements": wide.reshape(-1).tolist()}
-
-
-def array_of_record(entry: Mapping[str, Any]) -> np.ndarray:
-    """The reverse of `array_record`."""
-    dtype = type_of_record(entry["dtype"])
-    array = np.empty(len(entry["elements"]), dtype)
-    array[:] = entry["elements"]
-    return array.reshape(entry["shape"])
-
-
-def _plain(value: Any) -> Any:
-    return array_record(value) if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
-
-
-def _value(value: Any) -> Any:
-    return array_of_record(value) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value

@@ -94,9 +94,8 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     info, places, artifact = lowered.info, arena_places(lowered.weights, lowered.info.arena), without_code(lowered)
     most = lowered.options.limits.workspace_bytes
     if info.table_entries:
-        shapes = [(output.shape, output.dtype) for output in artifact.outputs]
-        limits = (most, lowered.options.limits.loop_rounds)
-        artifact.late = LateSizes(info.segments, info.table_entries, lowered.assumptions, info.symbols, limits, shapes)
+        rounds = lowered.options.limits.loop_rounds
+        artifact.late = LateSizes(info.segments, info.table_entries, lowered.assumptions, info.symbols, most, rounds, artifact.outputs)
     if info.symbols:
         early = [assumed for assumed in lowered.assumptions if assumed.symbols.issubset(info.symbols)]
         elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
@@ -120,9 +119,7 @@ def without_code(lowered: Lowered) -> Artifact:
     return Artifact(
         inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],
         outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
-        objects={}, weights=np.empty(0, np.uint8), workspace_bytes=info.workspace_bytes,
-        nodes=list(info.nodes), object_keys={}, weights_key=None, kernels=0, checks=list(info.checks),
-        backend=lowered.options.backend,
+        workspace_bytes=info.workspace_bytes, nodes=list(info.nodes), checks=list(info.checks), backend=lowered.options.backend,
     )  # fmt: skip
 
 

@@ -8,83 +8,76 @@ time. The answer is the last entry of the table. An error is kept, and raised wh
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.layout import Layout, Slot, evaluator
+from stepwell.dialects.core.layout import Layout, evaluator
 from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
 from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import IndexRangeError, LimitError, SizesDifferError
 from stepwell.dialects.support.limits import how_to
+from stepwell.dialects.support.properties import cached_property
 from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.callbacks import catching_all
+from stepwell.signature import TensorInfo
 
 _POLL_SECONDS = 0.05  # how long a loop may go on before it looks for an interrupt
 _POLL_ROUNDS = 1 << 20
 
 
+@dataclass(frozen=True)
 class LateSizes:
     """What of a program waits for sizes that it computes: shared by its runs."""
 
-    def __init__(
-        self, segments: Sequence[Segment], entries: int, assumptions: Sequence[Assumption], symbols: Sequence[str], most: tuple[int, int],
-        outputs: Sequence[tuple[Sequence[int | str | None], np.dtype]],
-    ) -> None:  # fmt: skip
-        """`entries` is the length of the table, of which `symbols` are the first ones, known before.
+    segments: Sequence[Segment]
+    entries: int
+    """The length of the table, of which `symbols` are the first ones, known before."""
+    assumptions: Sequence[Assumption]
+    """What sizes must fulfil. Those about `symbols` alone hold before a run begins, and are not looked at here."""
+    symbols: Sequence[str]
+    most_bytes: int
+    """How many bytes a segment may take."""
+    most_rounds: int
+    """How many rounds a loop may do."""
+    outputs: Sequence[TensorInfo]
+    """The results of the code, in order."""
 
-        `most` are the bytes that a segment may take, and the rounds that a loop may do; `outputs` has the shape and the type of each output.
-        """
-        self.segments, self.symbols, self.entries = tuple(segments), tuple(symbols), entries
-        self.most_bytes, self.most_rounds = most
-        self.outputs: list[tuple[list[int | Size], np.dtype]] = [
-            ([parse(size) if isinstance(size, str) else size for size in shape if size is not None], dtype) for shape, dtype in outputs
-        ]
-        names = list(symbols)
-        self.new = new_symbols(segments, symbols)
-        self.layouts: list[Layout] = []
-        self.grown: list[Callable[..., list[int]] | None] = []
-        """For each segment what gives the bytes before and after of each slot that grows, from the symbols of its layout."""
-        self.assumptions: list[list[Assumption]] = []
-        waiting = [a for a in assumptions if not set(names).issuperset(a.symbols)]
-        for segment, new in zip(segments, self.new, strict=True):
-            names += new
+    @cached_property
+    def steps(self) -> "tuple[_Step, ...]":
+        """What is done at each segment."""
+        found, names = list[_Step](), set(self.symbols)
+        waiting = [a for a in self.assumptions if not a.symbols <= names]
+        for segment, new in zip(self.segments, new_symbols(self.segments, self.symbols), strict=True):
+            names |= new.keys()
             grown = [size for slot, before in segment.grows for size in (before, segment.slots[slot].size)]
-            used = {name for size in (*(slot.size for slot in segment.slots), *grown) if isinstance(size, Size) for name in size.symbols}
-            self.layouts.append(Layout(segment.slots, sorted(used)))
-            self.grown.append(evaluator(grown, sorted(used)) if grown else None)
-            ready = [a for a in waiting if set(names).issuperset(a.symbols)]
-            self.assumptions.append(ready)
+            used = sorted({name for size in (*(slot.size for slot in segment.slots), *grown) if isinstance(size, Size) for name in size.symbols})
+            ready = [a for a in waiting if a.symbols <= names]
             waiting = [a for a in waiting if a not in ready]
+            found.append(_Step(segment, new, Layout(segment.slots, used), evaluator(grown, used) if grown else None, ready))
+        return tuple(found)
 
-    def to_json(self) -> dict[str, Any]:
-        """What `from_json` makes it of again, with the outputs."""
-        segments = [
-            {
-                "nodes": s.nodes, "start": s.start, "sizes": [str(size) for size in s.sizes], "outputs": [list(pair) for pair in s.outputs],
-                "slots": [slot.record for slot in s.slots], "boxes": [list(pair) for pair in s.boxes],
-                "grows": [[slot, str(size)] for slot, size in s.grows],
-            }
-            for s in self.segments
-        ]  # fmt: skip
-        assumed = [assumption.record for group in self.assumptions for assumption in group]
-        return {"segments": segments, "assumptions": assumed, "symbols": list(self.symbols), "entries": self.entries,
-                "most": [self.most_bytes, self.most_rounds]}  # fmt: skip
+    @cached_property
+    def shapes(self) -> tuple[tuple[int | Size, ...], ...]:
+        """The sizes of each output."""
+        sizes = ((size for size in info.shape if size is not None) for info in self.outputs)
+        return tuple(tuple(parse(size) if isinstance(size, str) else size for size in shape) for shape in sizes)
 
-    @staticmethod
-    def from_json(record: Mapping[str, Any], outputs: Sequence[tuple[Sequence[int | str | None], np.dtype]]) -> "LateSizes":
-        """What `to_json` has recorded."""
-        segments = [
-            Segment(
-                s["nodes"], s["start"], tuple(map(parse, s["sizes"])), tuple(map(Slot.of_record, s["slots"])),
-                tuple((slot, output) for slot, output in s["outputs"]), tuple((slot, nested) for slot, nested in s["boxes"]),
-                tuple((slot, parse(size)) for slot, size in s["grows"]),
-            )
-            for s in record["segments"]
-        ]  # fmt: skip
-        assumed = list(map(Assumption.of_record, record["assumptions"]))
-        return LateSizes(segments, record["entries"], assumed, record["symbols"], tuple(record["most"]), outputs)
+
+@dataclass(frozen=True)
+class _Step:
+    """A segment, and what its sizes become with it."""
+
+    segment: Segment
+    new: Mapping[str, int]
+    """The symbols that become known, each with its entry in the table."""
+    layout: Layout
+    grown: Callable[..., list[int]] | None
+    """Gives the bytes before and after of each slot that grows, from the symbols of the layout."""
+    assumptions: Sequence[Assumption]
+    """Those that can be looked at from here on."""
 
 
 class Run:
@@ -111,18 +104,19 @@ class Run:
 
     def enter(self, number: int) -> None:
         """Check the numbers of a segment and take memory. Raises IndexRangeError, LimitError or MemoryError."""
-        late, segment = self.late, self.late.segments[number]
+        step = self.late.steps[number]
+        segment = step.segment
         try:
             numbers = self.table[segment.start : segment.start + len(segment.sizes)].tolist()
-            bind_all(segment.sizes, numbers, self.values, late.new[number])
+            bind_all(segment.sizes, numbers, self.values, step.new)
         except IndexRangeError as error:
             raise IndexRangeError(f"{segment.nodes}: {error.args[0]}") from None
-        for assumption in late.assumptions[number]:
+        for assumption in step.assumptions:
             if not assumption.holds(self.values):
                 given = ", ".join(f"{name} = {self.values[name]}" for name in sorted(assumption.symbols))
                 kind = SizesDifferError if assumption.is_of_one(self.values) else IndexRangeError
                 raise kind(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {given}")
-        self._take(number, segment, late.layouts[number])
+        self._take(number, step)
 
     def poll(self, number: int) -> int:
         """The round of a loop before which compiled code should ask again: about then when an interrupt has waited long enough.
@@ -138,12 +132,13 @@ class Run:
         ahead = min(max(int(rounds * _POLL_SECONDS / quick), 1), _POLL_ROUNDS)
         return min(number + ahead, max(self.late.most_rounds, number + 1))
 
-    def _take(self, number: int, segment: Segment, layout: Layout) -> None:
+    def _take(self, number: int, step: _Step) -> None:
+        segment, layout = step.segment, step.layout
         places, boxes = dict(segment.outputs), dict(segment.boxes)
         values = {name: self.values[name] for name in layout.symbols}
         offsets, sizes, total = layout.placed(values, apart=places.keys() | boxes.keys())
         first = segment.start + len(segment.sizes)
-        grown = self._grown(number, segment, first, values)
+        grown = self._grown(step, first, values)
         new = sum(sizes[slot] for slot in boxes if slot not in grown or not self.boxes.grows(*grown[slot]))
         needed = total + sum(sizes[slot] for slot in places) + new + self.boxes.bytes
         if needed > self.late.most_bytes:
@@ -156,9 +151,9 @@ class Run:
         begin = address(block)
         for slot, offset in enumerate(offsets):
             if slot in places:
-                shape, dtype = self.late.outputs[places[slot]]
-                array = np.empty([evaluated(size, self.values) for size in shape], dtype)
-                self.outputs[places[slot]] = array
+                output = places[slot]
+                shape = [evaluated(size, self.values) for size in self.late.shapes[output]]
+                array = self.outputs[output] = np.empty(shape, self.late.outputs[output].dtype)
                 self.table[first + slot] = address(array) - self.workspace
             elif slot in grown:
                 self.table[first + slot] = self.boxes.grow(*grown[slot], nested=bool(boxes[slot])) - self.workspace
@@ -167,14 +162,13 @@ class Run:
             else:
                 self.table[first + slot] = begin + offset - self.workspace
 
-    def _grown(self, number: int, segment: Segment, first: int, values: Mapping[str, int]) -> dict[int, tuple[int, int, int]]:
+    def _grown(self, step: _Step, first: int, values: Mapping[str, int]) -> dict[int, tuple[int, int, int]]:
         """For each slot that begins with what another box leads to where that lies, its bytes, and the bytes of all."""
-        sizes = self.late.grown[number]
-        if sizes is None:
+        if step.grown is None:
             return {}
-        found = sizes(**values)
+        found = step.grown(**values)
         return {
-            slot: (int(self.table[first + slot]) + self.workspace, found[2 * i], found[2 * i + 1]) for i, (slot, _) in enumerate(segment.grows)
+            slot: (int(self.table[first + slot]) + self.workspace, found[2 * i], found[2 * i + 1]) for i, (slot, _) in enumerate(step.segment.grows)
         }
 
 

@@ -3,9 +3,8 @@
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from stepwell.dialects.core.sizes import Size, parse, symbol
+from stepwell.dialects.core.sizes import Size
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
@@ -20,21 +19,6 @@ class Slot:
     inside: "tuple[int, int | Size] | None" = None
     """The number of the slot that it is a part of, and how many bytes behind its begin."""
 
-    @property
-    def record(self) -> list[Any]:
-        """What `of_record` makes it of again: its size as text, then the numbers of those below, or "in", the slot and the bytes."""
-        return [str(self.size), *self.below] if self.inside is None else [str(self.size), "in", self.inside[0], str(self.inside[1])]
-
-    @staticmethod
-    def of_record(record: Sequence[Any]) -> "Slot":
-        """The slot that is recorded so."""
-        size, *below = record
-        size = parse(size) if isinstance(size, str) else size
-        if below[:1] == ["in"]:
-            _, holder, offset = below
-            return Slot(size, (), (holder, parse(offset)))
-        return Slot(size, tuple(below))
-
 
 @dataclass(frozen=True)
 class Joined:
@@ -43,17 +27,6 @@ class Joined:
     one: Size
     slots: Sequence[Slot]
     """Those of the layout, in the same order."""
-
-    @property
-    def record(self) -> list[Any]:
-        """What `of_record` makes it of again."""
-        return [str(self.one), *(slot.record for slot in self.slots)]
-
-    @staticmethod
-    def of_record(record: Sequence[Any]) -> "Joined":
-        """What is recorded so."""
-        one, *slots = record
-        return Joined(symbol(one), list(map(Slot.of_record, slots)))
 
 
 def aligned(size: int) -> int:

@@ -24,7 +24,7 @@ from stepwell.dialects.core.index_checks import IndexCheck, complaint
 from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.sizes import Dim, Size, is_name
+from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 
@@ -52,17 +52,31 @@ def _is_slot(entry: object) -> bool:
     return inside or all(map(is_count, entry[1:]))
 
 
+def _slot_entry(slot: Slot) -> tuple[Any, ...]:
+    return (str(slot.size), *slot.below) if slot.inside is None else (str(slot.size), "in", slot.inside[0], str(slot.inside[1]))
+
+
+def _slot(entry: Sequence[Any]) -> Slot:
+    """The slot that such an entry is of. Raises InferenceError for what is no size."""
+    size, *below = entry
+    size = parse(size) if isinstance(size, str) else size
+    if below[:1] == ["in"]:
+        _, holder, offset = below
+        return Slot(size, (), (holder, parse(offset)))
+    return Slot(size, tuple(below))
+
+
 def _slots(attribute: ir.Attribute) -> list[Slot]:
     entries = python_value(attribute, lambda value: isinstance(value, tuple) and all(map(_is_slot, value)))
     try:
-        return list(map(Slot.of_record, entries))
+        return list(map(_slot, entries))
     except InferenceError as error:
         raise ValueError(error.args[0]) from None
 
 
 SLOTS: Kind[list[Slot]] = Kind(
     'slots as [size, numbers of the slots below …], such as ["4*n", 0]', _slots,
-    lambda slots: to_attribute([tuple(slot.record) for slot in slots]),
+    lambda slots: to_attribute(list(map(_slot_entry, slots))),
 )  # fmt: skip
 
 
@@ -72,14 +86,14 @@ def _joined(attribute: ir.Attribute) -> Joined:
 
     entries = python_value(attribute, accepted)
     try:
-        return Joined.of_record(entries)
+        return Joined(symbol(entries[0]), list(map(_slot, entries[1:])))
     except InferenceError as error:
         raise ValueError(error.args[0]) from None
 
 
 JOINED: Kind[Joined] = Kind(
     'a symbol and slots, such as ["n", ["4*n", "in", 1, "0"], ["8*n"]]', _joined,
-    lambda joined: to_attribute(tuple(tuple(entry) if isinstance(entry, list) else entry for entry in joined.record)),
+    lambda joined: to_attribute((str(joined.one), *map(_slot_entry, joined.slots))),
 )  # fmt: skip
 
 

@@ -241,19 +241,8 @@ class Assumption:
         left, right = (size.renamed(names) if isinstance(size, Size) else size for size in (self.left, self.right))
         return Assumption(left, self.relation, right)
 
-    @property
-    def record(self) -> list[str]:
-        """What `of_record` makes it of again."""
-        return [str(self.left), self.relation, str(self.right)]
-
-    @staticmethod
-    def of_record(record: "Sequence[str]") -> "Assumption":
-        """The assumption that is recorded so."""
-        left, relation, right = record
-        return Assumption(parse(left), relation, parse(right))
-
     def __str__(self) -> str:
-        return " ".join(self.record)
+        return f"{self.left} {self.relation} {self.right}"
 
 
 def compare(relation: str, left: int, right: int) -> bool:

@@ -15,6 +15,7 @@ from stepwell.border.nodes import BorderNode
 from stepwell.border.registry import Kind
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
 from stepwell.frontends.onnx.border import border_attributes
+from stepwell.records import read, write
 from stepwell.signature import STRING
 
 TEXTS = strings("Hello World!", "a b  c", "", "  ", "x", "héllo wörld", "a,b;c d", "ab1cd22 3")
@@ -32,7 +33,7 @@ def check(op: str, *arrays: np.ndarray, outputs: int = 1, domain: str = "", vers
     inputs = {f"x{i}": array for i, array in enumerate(arrays)}
     node, model = made(op, inputs, outputs, domain, version, attributes)
     want = ReferenceEvaluator(model).run(None, inputs) if reference else list(of_runtime(model, inputs).values())
-    node = BorderNode.from_json(node.to_json())
+    node = read(write(node), BorderNode)
     kinds = node.infer({name: Kind.constant(a) if a.dtype == np.int64 else Kind(a.dtype, a.shape) for name, a in inputs.items()})
     for (name, got), expected in zip(node.run(inputs).items(), want, strict=True):
         assert_same(got, np.asarray(expected, object) if got.dtype == object else np.asarray(expected))
@@ -165,7 +166,7 @@ def test_text_that_is_no_number(to: int, text: str, said: str) -> None:
 def test_label_encoder(version: int, x: np.ndarray, attributes: dict[str, Any]) -> None:
     if version == 4 and x.dtype == object:  # ONNX Runtime has no such one
         node, _ = made("LabelEncoder", {"x": x}, 1, ML, 4, attributes)
-        assert BorderNode.from_json(node.to_json()).run({"x": x})["y0"].tolist() == [[5], [-3]]
+        assert read(write(node), BorderNode).run({"x": x})["y0"].tolist() == [[5], [-3]]
         return
     check("LabelEncoder", x, domain=ML, version=version, **attributes)
 

@@ -586,4 +586,4 @@ def test_records_are_plain_json(cache_folder: Path) -> None:
     compiled()
     (file,) = files(cache_folder, "models")
     record = json.loads(file.read_bytes()[: -disk._FOOTER_BYTES])
-    assert set(record) == {"inputs", "outputs", "warnings", "code"}
+    assert set(record) == {"record", "schema", "fields"}

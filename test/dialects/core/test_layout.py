@@ -37,7 +37,6 @@ def test_joined_places_are_for_a_size_of_one() -> None:
     """Room for one image is not taken for two, however large it is: parts of a result lie elsewhere then."""
     usual = [Slot(4 * n * m, ()), Slot(4 * n * m, (0,)), Slot(8 * n * m, (1,))]
     joined = Joined(n, [Slot(4 * m, (), (2, 0)), Slot(4 * m, (), (2, 4 * m)), Slot(8 * m, ())])
-    assert Joined.of_record(joined.record) == joined
     layout = Layout(usual, ["n", "m"], joined)
     wide = layout.room({"n": 1, "m": 100}, None)
     assert (wide.offsets, wide.total, wide.joined) == ([0, 400, 0], 832, True)

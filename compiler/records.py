@@ -1,0 +1,260 @@
+"""Records: dataclasses as JSON and back, by the types of their fields. Data that is read names no classes and no code.
+
+A field may be a number, a text, a numpy dtype, an array, a size (`int | Size`), another record, a tuple, a sequence, a mapping from texts, or a
+union whose members look different in JSON. Reading is strict: a record of another class, with other fields or with a value of a wrong type raises
+a RecordError that says where. Infinities and NaN are written as Python's `json` writes them.
+"""
+
+import base64
+import binascii
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from stepwell.dialects.core.dtypes import from_numpy, to_numpy
+from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.support.digests import key_of
+from stepwell.dialects.support.errors import InputError, StepwellError, shown
+from stepwell.signature import STRING, is_string
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    R = TypeVar("R", bound=DataclassInstance)
+else:
+    R = TypeVar("R")
+
+FORMAT = 1
+"""The version of the way in which fields become JSON; the fields themselves are part of each record's schema."""
+APART: Mapping[str, Any] = {"record": False}
+"""The metadata of a field that is stored elsewhere: a record that is read has its default."""
+_KINDS = {type(None): "null", bool: "boolean", int: "integer", float: "float", str: "text", list: "list", dict: "object"}
+
+
+class RecordError(InputError):
+    """Data that was read is no record of the expected kind: of another version, damaged or made by hand."""
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """How values of one type become JSON and back."""
+
+    schema: str
+    kind: str
+    """What it is in JSON: a value of `_KINDS`."""
+    accepts: Callable[[Any], bool]
+    """Whether a value, which is of the type or of another member of a union, is of the type."""
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+    """Reads what is of that kind. Raises RecordError."""
+
+
+def write(record: "DataclassInstance") -> bytes:
+    """A record as JSON. Raises TypeError for a value that is not of its field's type."""
+    kind = type(record)
+    return json.dumps({"record": kind.__name__, "schema": schema(kind), "fields": _codec(kind).write(record)}).encode()
+
+
+def read(data: bytes, *kinds: type[R]) -> R:
+    """The record that was written, which is of one of these classes. Raises RecordError."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"expected a record as JSON: {error}") from None
+    if not isinstance(found, dict) or found.keys() != {"record", "schema", "fields"}:
+        raise RecordError(f"expected an object of 'record', 'schema' and 'fields', got {shown(found)}")
+    kind = next((kind for kind in kinds if kind.__name__ == found["record"]), None)
+    if kind is None:
+        raise RecordError(f"expected a record of {' or '.join(kind.__name__ for kind in kinds)}, got one of {shown(found['record'])}")
+    if found["schema"] != schema(kind):
+        raise RecordError(f"{kind.__name__}: the record has other fields than this version of Stepwell writes")
+    made: R = _read(_codec(kind), found["fields"], kind.__name__)
+    return made
+
+
+@cache
+def schema(kind: type) -> str:
+    """A digest of a record's fields, with those of records in it, and of the way in which they are written."""
+    return key_of(str(FORMAT), _codec(kind).schema)[:16]
+
+
+def _read(codec: _Codec, value: Any, where: str | int) -> Any:
+    if _KINDS[type(value)] != codec.kind and codec.kind != "union":
+        raise RecordError(f"{where}: expected {codec.schema if codec.kind != 'object' else 'an object'}, got {shown(value)}")
+    try:
+        return codec.read(value)
+    except StepwellError as error:  # of what types, sizes and records find wrong themselves too
+        raise RecordError(f"{where}: {error.args[0]}") from None
+
+
+@cache
+def _codec(kind: Any) -> _Codec:
+    """How values of a type are written. Raises TypeError for a type that cannot be."""
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if is_dataclass(kind):
+        return _of_fields(typing.cast(type, kind))
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _of_members([_codec(member) for member in arguments])
+    if origin is tuple and arguments[-1:] != (...,):
+        return _of_places([_codec(entry) for entry in arguments])
+    if origin in (tuple, list, Sequence):
+        return _of_entries(_codec(arguments[0]), tuple if origin is tuple else list)
+    if origin in (dict, Mapping) and arguments[0] is str:
+        return _of_names(_codec(arguments[1]))
+    raise TypeError(f"no record can hold a {kind}")
+
+
+def _of_fields(kind: type) -> _Codec:
+    hints = typing.get_type_hints(kind)
+    codecs = {field.name: _codec(hints[field.name]) for field in fields(kind) if field.metadata.get("record", True)}
+
+    def write(record: Any) -> Any:
+        return {name: codec.write(getattr(record, name)) for name, codec in codecs.items()}
+
+    def read(given: dict[str, Any]) -> Any:
+        if given.keys() != codecs.keys():
+            raise RecordError(f"expected the fields {', '.join(codecs)}, got {', '.join(given) or 'none'}")
+        return kind(**{name: _read(codec, given[name], name) for name, codec in codecs.items()})
+
+    text = f"{kind.__name__}({', '.join(f'{name}: {codec.schema}' for name, codec in codecs.items())})"
+    return _Codec(text, "object", lambda value: type(value) is kind, _checked(kind.__name__, lambda value: type(value) is kind, write), read)
+
+
+def _of_members(members: Sequence[_Codec]) -> _Codec:
+    by_kind = {member.kind: member for member in members}
+    text = " | ".join(member.schema for member in members)
+    if len(by_kind) < len(members) or "union" in by_kind:
+        raise TypeError(f"members of the union {text} look alike in JSON")
+
+    def write(value: Any) -> Any:
+        for member in members:
+            if member.accepts(value):
+                return member.write(value)
+        raise TypeError(f"expected {text}, got {value!r}")
+
+    def read(value: Any) -> Any:
+        member = by_kind.get(_KINDS[type(value)])
+        if member is None:
+            raise RecordError(f"expected {text}, got {shown(value)}")
+        return member.read(value)
+
+    return _Codec(text, "union", lambda value: any(member.accepts(value) for member in members), write, read)
+
+
+def _of_places(entries: Sequence[_Codec]) -> _Codec:
+    def write(values: Any) -> Any:
+        return [entry.write(value) for entry, value in zip(entries, values, strict=True)]
+
+    def read(values: list[Any]) -> Any:
+        if len(values) != len(entries):
+            raise RecordError(f"expected {len(entries)} entries, got {len(values)}")
+        return tuple(_read(entry, value, place) for place, (entry, value) in enumerate(zip(entries, values, strict=True)))
+
+    return _Codec(f"({', '.join(entry.schema for entry in entries)})", "list", lambda value: isinstance(value, tuple), write, read)
+
+
+def _of_entries(entry: _Codec, made: type) -> _Codec:
+    def accepts(value: Any) -> bool:
+        return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+    def write(values: Any) -> Any:
+        return [entry.write(value) for value in values]
+
+    def read(values: list[Any]) -> Any:
+        return made(_read(entry, value, place) for place, value in enumerate(values))
+
+    return _Codec(f"[{entry.schema}]", "list", accepts, _checked("a sequence", accepts, write), read)
+
+
+def _of_names(entry: _Codec) -> _Codec:
+    def accepts(value: Any) -> bool:
+        return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+    def write(values: Any) -> Any:
+        return {name: entry.write(value) for name, value in values.items()}
+
+    def read(values: dict[str, Any]) -> Any:
+        return {name: _read(entry, value, name) for name, value in values.items()}
+
+    return _Codec(f"{{{entry.schema}}}", "object", accepts, _checked("a mapping from texts", accepts, write), read)
+
+
+def _checked(what: str, accepts: Callable[[Any], bool], write: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`write` for what it accepts alone."""
+
+    def checked(value: Any) -> Any:
+        if not accepts(value):
+            raise TypeError(f"expected {what}, got {value!r}")
+        return write(value)
+
+    return checked
+
+
+def _scalar(kind: type, name: str, json_kind: type, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> _Codec:
+    plain = kind in _KINDS  # of which True is no integer
+
+    def accepts(value: Any) -> bool:
+        return type(value) is kind if plain else isinstance(value, kind)
+
+    return _Codec(name, _KINDS[json_kind], accepts, _checked(name, accepts, write), read)
+
+
+def _dtype_name(dtype: np.dtype) -> str:
+    return "string" if is_string(dtype) else from_numpy(dtype)
+
+
+def _read_dtype(name: str) -> np.dtype:
+    try:
+        return STRING if name == "string" else to_numpy(name)
+    except KeyError:
+        raise RecordError(f"expected an element type, got {shown(name)}") from None
+
+
+def _array_record(array: np.ndarray) -> dict[str, Any]:
+    """The elements of an array: texts as they are, numbers as the base64 of their bytes, in order, little-endian."""
+    little = array if is_string(array.dtype) else np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+    elements = array.reshape(-1).tolist() if is_string(array.dtype) else base64.b64encode(little.tobytes()).decode("ascii")
+    return {"dtype": _dtype_name(array.dtype), "shape": list(array.shape), "elements": elements}
+
+
+def _read_array(given: dict[str, Any]) -> np.ndarray:
+    if given.keys() != {"dtype", "shape", "elements"}:
+        raise RecordError(f"expected an array of 'dtype', 'shape' and 'elements', got {', '.join(given) or 'none'}")
+    dtype = _read(_codec(np.dtype), given["dtype"], "dtype")
+    shape = _read(_codec(tuple[int, ...]), given["shape"], "shape")
+    if is_string(dtype):
+        texts = _read(_codec(list[str]), given["elements"], "elements")
+        array = np.empty(len(texts), dtype)
+        array[:] = texts
+    else:
+        try:
+            data = base64.b64decode(_read(_codec(str), given["elements"], "elements"), validate=True)
+            array = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
+        except (binascii.Error, ValueError) as error:
+            raise RecordError(f"elements: {error}") from None
+    if any(size < 0 for size in shape) or array.size != int(np.prod(shape, dtype=object)):
+        raise RecordError(f"expected as many elements as the shape {list(shape)} has, got {array.size}")
+    return array.reshape(shape)
+
+
+def _read_size(text: str) -> Size:
+    size = parse(text)
+    if not isinstance(size, Size):
+        raise RecordError(f"expected a size with symbols, got {shown(text)}")
+    return size
+
+
+_SCALARS: dict[Any, _Codec] = {
+    **{kind: _scalar(kind, name, kind, lambda value: value, lambda value: value) for kind, name in _KINDS.items() if kind not in (list, dict)},
+    np.dtype: _scalar(np.dtype, "element type", str, _dtype_name, _read_dtype),
+    np.ndarray: _scalar(np.ndarray, "array", dict, _array_record, _read_array),
+    Size: _scalar(Size, "size", str, str, _read_size),
+}
