@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "stepwell.plugins"
+_COMPILING = ("stepwell.driver.compilation", "stepwell.driver.reading")
+"""The modules of the compiler that read models: what they open for a plugin that calls `compile` is no part of the plugin."""
 
 
 @dataclass
@@ -250,7 +252,7 @@ def _running() -> Plugin | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__")
-        if name == "stepwell.driver.compilation":
+        if name in _COMPILING:
             return None
         for plugin in _loaded.values():
             if name in plugin.owned:

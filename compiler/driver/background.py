@@ -30,7 +30,7 @@ class CancelledError(StepwellError):
 
 
 @dataclass(frozen=True)
-class Compilation:
+class CompileRequest:
     """Asks a compiler process for a model, which it leaves in the cache."""
 
     compile: Callable[..., Any]
@@ -54,7 +54,7 @@ class Job:
     """One compilation. `request` is for a process, None if it cannot be one; `finish` compiles here, from the cache if it is there."""
 
     def __init__(
-        self, request: Compilation | None, finish: Callable[[Callable[[str, float], None]], None], failed: Callable[[Exception], None]
+        self, request: CompileRequest | None, finish: Callable[[Callable[[str, float], None]], None], failed: Callable[[Exception], None]
     ) -> None:
         """`finish` is called with a function to call at each level, which raises CancelledError once nobody needs the result."""
         self.request, self._finish, self._failed = request, finish, failed
@@ -201,11 +201,11 @@ def submit(job: Job) -> None:
 
 def request_for(
     compile: Callable[..., Any], source: Callable[[], str | bytes | None], options: CompileOptions, threads: int, *, cached: bool
-) -> Compilation | None:
+) -> CompileRequest | None:
     """What asks a process for a model. None if it must be compiled here: nothing would bring the result back, or the process would lack something."""
     if not cached or not sys.executable or extending_modules() or (content := source()) is None:
         return None
-    request = Compilation(compile, content, options, threads)
+    request = CompileRequest(compile, content, options, threads)
     try:
         pickle.dumps(options)
     except (pickle.PicklingError, TypeError, AttributeError):

@@ -18,8 +18,9 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.artifact import assemble
-from stepwell.driver.lowering import OnLevel, code_level, descend, reached, read_ir
+from stepwell.driver.lowering import code_level, descend, reached, read_ir
 from stepwell.driver.snapshots import Snapshots
+from stepwell.driver.watch import OnLevel
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.runner import Instrumentation

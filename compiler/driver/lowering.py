@@ -1,6 +1,6 @@
 """Import a model, or read its IR, and lower it level by level."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Unpack
 
@@ -20,6 +20,7 @@ from stepwell.dialects.target.registry import resolve
 from stepwell.driver.all_sizes import for_all_sizes
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.pairs import check_pairs
+from stepwell.driver.watch import OnLevel
 from stepwell.frontends.base import ImportedModel, ImportOptions
 from stepwell.frontends.loading import load_model
 from stepwell.options import CompileFields, CompileOptions, Source
@@ -34,7 +35,6 @@ from stepwell.pipelines.routes import check_on_path
 from stepwell.plugin_files import load_installed
 from stepwell.signature import TensorInfo
 
-OnLevel = Callable[[str, float], None]
 
 
 @checked

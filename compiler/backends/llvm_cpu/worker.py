@@ -1,6 +1,6 @@
 """A compiler process: reads units from its standard input, writes their objects; ends when the input ends, and with the process that started it.
 
-A request is a unit and the libraries that it is compiled with, or an object that answers by itself (`driver.background.Compilation`).
+A request is a unit and the libraries that it is compiled with, or an object that answers by itself (`driver.background.CompileRequest`).
 """
 
 import os

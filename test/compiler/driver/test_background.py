@@ -202,7 +202,7 @@ print(list(model.timings))
 
 def test_a_failure_is_kept_and_calls_go_on(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
     model = auto()
-    monkeypatch.setattr(background.Compilation, "__reduce__", lambda self: (os._exit, (3,)))  # what reads the request ends
+    monkeypatch.setattr(background.CompileRequest, "__reduce__", lambda self: (os._exit, (3,)))  # what reads the request ends
     for _ in range(AFTER + 2):
         check(model, 5)
     assert model.settle(PATIENCE)

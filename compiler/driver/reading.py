@@ -1,0 +1,69 @@
+"""Reads the source of a model for a compilation, and checks that it is what was read before."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.cache.fingerprint import toolchain_key
+from stepwell.dialects.support.digests import digest_of, file_digest, key_of
+from stepwell.dialects.support.processes import uninterrupted
+from stepwell.driver.origin import Origin
+from stepwell.frontends.base import ImportedModel, NeedsError
+from stepwell.options import CompileOptions
+
+if TYPE_CHECKING:
+    from stepwell.pipelines.lowered import Lowered
+
+
+class Reading:
+    """The digests of what one compilation reads of a model, on which with the options its result depends."""
+
+    def __init__(self, origin: Origin, options: CompileOptions) -> None:
+        self.origin = origin
+        self.options = options
+        self.toolchain: str | None = None
+        """The toolchain key at the time `key` was called."""
+        self.digest: bytes | None = None
+        """The digest of the model's bytes at that time."""
+        self._has_changed = False
+
+    def key(self) -> str | None:
+        """The key of the result in the cache; None if it cannot be computed."""
+        self.toolchain, self.digest = toolchain_key(self.options.machine), self.origin.digest()
+        if self.toolchain is None or self.digest is None:
+            return None
+        return key_of(self.toolchain, self.origin.front_end.name, self.digest, self.options.key())
+
+    @property
+    def is_of_key(self) -> bool:
+        """Whether a result may be stored under the key: model and toolchain are still those that the key was made of."""
+        return not self._has_changed and toolchain_key(self.options.machine) == self.toolchain
+
+    def model(self) -> tuple[ImportedModel, float]:
+        """The model at the level graph, which `check` is to be called with, and the seconds that it took. Raises ModelError if it has changed."""
+        with uninterrupted():
+            from stepwell.driver.lowering import import_source
+
+        if self.origin.is_object:  # note what an object of the caller's is before it is read
+            self.digest = self.origin.digest() if self.digest is None else self.digest
+            self.origin.check(self.digest, {})
+        return import_source(self.origin.source, self.options)
+
+    def check(self, read: ImportedModel | NeedsError, unread: Sequence[Path] = ()) -> Mapping[Path, bytes]:
+        """The digests of external data files, of the `unread` ones that may be read later too. Raises ModelError if the model has changed."""
+        digest = self.origin.digest_read(read.content)
+        digests = {path: digest_of(content) for path, content in read.files.items()}
+        later = {path: file_digest(path) for path in unread}
+        digests.update({path: found for path, found in later.items() if found is not None})
+        self.origin.check(digest, digests)
+        self._has_changed = digest != self.digest
+        return digests
+
+    def start(self) -> "Lowered":
+        """The model at the level graph again. Raises ModelError if it has changed since it was compiled."""
+        with uninterrupted():
+            from stepwell.driver.lowering import start
+
+        imported, seconds = self.model()
+        self.check(imported)
+        return start(imported, self.options, self.options.passes(), seconds)
