@@ -1,27 +1,34 @@
-"""How a model is compiled: one object that everything takes, and its key."""
+"""How a model is compiled: one object that everything takes, and its key.
+
+Each field says all about an option once. The checks, the flags of the commands, their help and docs/reference/options.md are made of that, so this
+module loads without numpy.
+"""
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-import numpy as np
-
-from stepwell.arguments import check_argument, wrong
-from stepwell.cache.fingerprint import described
-from stepwell.dialects.core.dtypes import plain_booleans
+from stepwell import checks
+from stepwell.checks import Check, wrong
 from stepwell.dialects.sched.plan_file import Plan
-from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.description import Target
 from stepwell.pipelines.routes import DEFAULT, find_route
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stepwell.pipelines.pipeline import Pipeline
 
+SPECIALISE = ("auto", "always", "never")
+PRECISIONS = ("f32", "bf16")
 LIBM = "expand-math"  # the switch that is off for functions from libm
+SHAPE_SYNTAX = "in 1x3x32..1024x? (or {32..1024}) one size is of a range, and one stays free"
+LIMIT_SYNTAX = f"K, M, G, T stand for powers of 1024: {', '.join(name for name, _ in Limits().items())}"
 Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
 Source: TypeAlias = object
 """A model: anything that a registered front end accepts, such as the path of an ONNX file, its bytes, or an onnx.ModelProto."""
@@ -35,7 +42,7 @@ class CompileFields(TypedDict, total=False):
     target: str | Target | None
     backend: str
     shapes: Shapes | None
-    values: Mapping[str, np.ndarray] | None
+    values: "Mapping[str, np.ndarray] | None"
     specialise: str
     size_hints: Mapping[str, int] | None
     same_names: bool
@@ -52,6 +59,72 @@ class CompileFields(TypedDict, total=False):
     limits: Limits | None
 
 
+@dataclass(frozen=True)
+class Flag:
+    """The flag of the commands that sets an option."""
+
+    name: str
+    metavar: str | None = None
+    """What stands for the value in help; None for a switch, or where there are `choices`."""
+    choices: Sequence[str] = ()
+    repeated: bool = False
+    other_name: str | None = None
+    syntax: str = ""
+    """What help adds about the way in which values are written."""
+    goes_with_ir: bool = True
+    """Whether it still says something where a command goes on from IR, which has its own sizes."""
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it takes no value."""
+        return self.metavar is None and not self.choices
+
+    @property
+    def attribute(self) -> str:
+        """What argparse calls it."""
+        return self.name[2:].replace("-", "_")
+
+
+@dataclass(frozen=True)
+class About:
+    """All that is said of an option beside its type and default: its check, its flag and its help come from here."""
+
+    words: str
+    """What it is, for help and docs: a noun phrase, then what follows from it."""
+    check: Check
+    flag: Flag | str
+    """Its flag, or why there is none."""
+    in_python: str = ""
+    """What docs add about values that commands do not take."""
+
+
+def about(name: str) -> About:
+    """What is said of an option."""
+    found: About = CompileOptions.__dataclass_fields__[name].metadata[_ABOUT]
+    return found
+
+
+def default_of(name: str) -> Any:
+    """The default of an option; None where it is made anew."""
+    default = CompileOptions.__dataclass_fields__[name].default
+    return None if default is MISSING else default
+
+
+@cache
+def flags() -> dict[str, Flag]:
+    """The flags of the commands, by the options that they set."""
+    every = ((entry.name, about(entry.name).flag) for entry in fields(CompileOptions))
+    return {name: flag for name, flag in every if isinstance(flag, Flag)}
+
+
+_ABOUT = "about"
+
+
+def _said(words: str, check: Check, flag: Flag | str, in_python: str = "") -> dict[str, About]:
+    """The metadata of an option's field."""
+    return {_ABOUT: About(words, check, flag, in_python)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
     """How a model is compiled: all that its code depends on beside the model itself.
@@ -59,44 +132,81 @@ class CompileOptions:
     Raises InputError (PipelineError, ScheduleError for what these files hold) naming the field that is wrong.
     """
 
-    target: str | Target | None = None
-    """The machine to compile for: its name, or its description. By default that which IR is for, and else the host."""
-    backend: str = DEFAULT
-    """What makes code and runs it, by name (docs/backends.md)."""
-    shapes: Shapes | None = None
-    """Sizes for inputs with free dimensions, by name; None leaves one free. For an input that is a sequence a list of such, one for each element;
-    None for an optional that holds nothing."""
-    values: Mapping[str, np.ndarray] | None = None
-    """Values of inputs, by name, which become constants and are no inputs any more: axes, sizes and the like, which code is made for."""
-    specialise: str = "auto"
-    """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes, "auto" makes code for
-    all sizes and, in the background, code for those that come often; where none can be for all, it is "always"."""
-    size_hints: Mapping[str, int] | None = None
-    """About how large free dimensions are, by their symbols: what code for all sizes is chosen by where it cannot suit all of them alike."""
-    same_names: bool = True
-    """Whether free dimensions of one name have one size. Otherwise each is a size of its own: a call whose sizes contradict the names is run so."""
-    same_data_sizes: bool = True
-    """Whether sizes that only data tell are one size where values of them are broadcast. Otherwise each may be 1: a run in which one is is run so."""
-    bind: Mapping[str, str] | None = None
-    """Inputs, each with the output that the next call takes for it, by name: what `bind` of a model compiles for; `lower` shows its IR."""
-    pipeline: "PipelineSource | None" = None
-    """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
-    disable: Sequence[str] = ()
-    """What to switch off, by name, to see what it is worth: `stepwell pipeline` shows what can be."""
-    libm: bool = False
-    """Whether exp, tanh and the like come from the system's libm, element by element, and not from our own vector code."""
-    strict: bool = False
-    """Whether to avoid algorithms that let infinities and NaN spread, or that round more than the direct one (docs/numerics.md)."""
-    precision: str = "f32"
-    """What convolutions and matrix products with known weights are stored in: "f32", as the model has it, or "bf16" (docs/numerics.md)."""
-    keep_f32: Sequence[str] = ()
-    """Nodes that stay in f32 under such a precision: names, or patterns such as "*/attention/*"."""
-    plan: "PlanSource | None" = None
-    """Choices between algorithms, layouts and the like, and schedules for kernels, in the place of those that would be taken (docs/plans.md)."""
-    schedule: "PlanSource | None" = None
-    """The same, by the name that it had when files of it held schedules alone."""
-    limits: Limits = field(default_factory=Limits)
-    """What the model may cost before it runs, and the memory of a run (docs/reference/limits.md)."""
+    target: str | Target | None = field(default=None, metadata=_said(
+        "the machine to compile for, by its name; by default the one recorded in the IR, otherwise the host",
+        checks.target, Flag("--target", "NAME"), "it may also be a stepwell.Target, the machine's description",
+    ))  # fmt: skip
+    backend: str = field(default=DEFAULT, metadata=_said(
+        "the backend that generates code and runs it, by its name (docs/backends.md)", checks.backend, Flag("--backend", "NAME"),
+    ))  # fmt: skip
+    shapes: Shapes | None = field(default=None, metadata=_said(
+        "the sizes of inputs with free dimensions, by the names of inputs; for a sequence those of each element",
+        checks.shapes, Flag("--shape", "NAME=1x3x224x224", repeated=True, goes_with_ir=False, syntax=SHAPE_SYNTAX),
+        "None stands for a dimension that stays free, and for an optional that holds nothing",
+    ))  # fmt: skip
+    values: "Mapping[str, np.ndarray] | None" = field(default=None, metadata=_said(
+        "values of inputs, by name: they become constants that code is made for (axes, sizes and the like), and are inputs no longer",
+        checks.arrays, "commands take the values of all inputs from --input",
+    ))  # fmt: skip
+    specialise: str = field(default=SPECIALISE[0], metadata=_said(
+        "whether a model with free dimensions gets one program for all sizes (never), code for each combination of sizes (always), or both (auto): "
+        "that program and, in the background, code for combinations that come often; where there can be no such program, auto is the same as always",
+        checks.one_of(*SPECIALISE), Flag("--specialise", choices=SPECIALISE, goes_with_ir=False),
+    ))  # fmt: skip
+    size_hints: Mapping[str, int] | None = field(default=None, metadata=_said(
+        "typical values of free dimensions, by their symbols: they guide choices in code for all sizes, and results do not depend on them",
+        checks.size_hints, Flag("--size-hint", "NAME=128", repeated=True, goes_with_ir=False),
+    ))  # fmt: skip
+    same_names: bool = field(default=True, metadata=_said(
+        "whether free dimensions of one name have one size; otherwise each has a size of its own",
+        checks.flag, "a call whose sizes contradict the names is compiled so by itself",
+    ))  # fmt: skip
+    same_data_sizes: bool = field(default=True, metadata=_said(
+        "whether sizes that only data tell are equal where their values are broadcast; otherwise each may be 1",
+        checks.flag, "a run in which such a size is 1 is compiled so by itself",
+    ))  # fmt: skip
+    bind: Mapping[str, str] | None = field(default=None, metadata=_said(
+        "inputs, each with the output that the next call takes for it, by name; `lower` shows the IR for these",
+        checks.bound_names, "`bind` of a compiled model sets it",
+    ))  # fmt: skip
+    pipeline: "PipelineSource | None" = field(default=None, metadata=_said(
+        "the passes to run (docs/pipelines.md): a file as `stepwell pipeline -o FILE` writes it, or its text; stages that it leaves out are "
+        "the default ones",
+        lambda name, value: None,  # `Pipeline.of` says more of what is wrong
+        Flag("--pipeline", "FILE|TEXT"), "it may also be a stepwell.Pipeline",
+    ))  # fmt: skip
+    disable: Sequence[str] = field(default=(), metadata=_said(
+        "what to switch off, by name, to see what it is worth (`stepwell pipeline` shows what can be)",
+        checks.names, Flag("--disable", "NAME", repeated=True),
+    ))  # fmt: skip
+    libm: bool = field(default=False, metadata=_said(
+        f"whether to take exp, tanh and the like from the system's libm, element by element, as with {LIBM} switched off",
+        checks.flag, Flag("--libm"),
+    ))  # fmt: skip
+    strict: bool = field(default=False, metadata=_said(
+        "whether to use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md)",
+        checks.flag, Flag("--strict"),
+    ))  # fmt: skip
+    precision: str = field(default=PRECISIONS[0], metadata=_said(
+        "the type in which weights and activations of products are stored where the model has f32 (docs/numerics.md)",
+        checks.one_of(*PRECISIONS), Flag("--precision", choices=PRECISIONS),
+    ))  # fmt: skip
+    keep_f32: Sequence[str] = field(default=(), metadata=_said(
+        "the nodes that stay in f32 under another precision: names, or patterns such as '*/attention/*'",
+        checks.names, Flag("--keep-f32", "NODE", repeated=True),
+    ))  # fmt: skip
+    plan: "PlanSource | None" = field(default=None, metadata=_said(
+        "choices between algorithms, layouts and the like, and schedules for kernels, in the place of those that would be taken (docs/plans.md): "
+        "a file as `stepwell inspect --emit-plan` writes it",
+        checks.plan, Flag("--plan", "FILE", other_name="--schedule"), "it may also be a Plan",
+    ))  # fmt: skip
+    schedule: "PlanSource | None" = field(default=None, metadata=_said(
+        "the same as a plan, by the name that it had when files of it held schedules alone", checks.plan, "--schedule is another name of --plan",
+    ))  # fmt: skip
+    limits: Limits = field(default_factory=Limits, metadata=_said(
+        "what the model may cost before it runs, and the memory of a run (docs/reference/limits.md)",
+        checks.limits, Flag("--limit", "NAME=NUMBER", repeated=True, syntax=LIMIT_SYNTAX),
+    ))  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.limits is None:  # the default ones
@@ -104,7 +214,7 @@ class CompileOptions:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if value is not None or entry.default is not None:
-                check_argument(entry.name, value)
+                about(entry.name).check(entry.name, value)
         backend = find_route(self.backend)
         backend.check_target(self.machine)
         if self.schedule is not None and self.plan is not None:
@@ -118,6 +228,8 @@ class CompileOptions:
         if self.shapes is not None:
             normal["shapes"] = {name: _plain(shape) for name, shape in self.shapes.items()}
         if self.values is not None:
+            from stepwell.values import Values  # here, because it loads numpy
+
             normal["values"] = Values(self.values)
         if self.size_hints is not None:
             normal["size_hints"] = {name: operator.index(size) for name, size in self.size_hints.items()}
@@ -166,44 +278,21 @@ class CompileOptions:
         return pipeline if self.precision == "f32" else pipeline.with_precision(self.precision, self.keep_f32)
 
 
-class Values(Mapping[str, np.ndarray]):
-    """Arrays by name that never change, equal if their bytes are."""
-
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
-        copies = {name: np.array(array, order="C") for name, array in arrays.items()}
-        self._arrays = {name: plain_booleans(array) if array.dtype == np.bool_ else array for name, array in copies.items()}
-        for array in self._arrays.values():
-            array.flags.writeable = False
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-    def key(self) -> list[tuple[str, str, tuple[int, ...], str]]:
-        """What they are, as plain data."""
-        return sorted((name, a.dtype.name, a.shape, digest_of(a.tobytes()).hex()) for name, a in self._arrays.items())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Values) and self.key() == other.key()
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.key()))
-
-
 def canonical(value: Any) -> Any:
     """A value as plain data whose `repr` is the same for the same value. Raises TypeError for one of a kind that is not known here."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Target):
+        from stepwell.cache.fingerprint import described  # here, because it loads numpy
+
         return described(value)
-    if isinstance(value, (Limits, Values)):
+    if isinstance(value, Limits):
         return value.key()
     if isinstance(value, Mapping):
+        from stepwell.values import Values
+
+        if isinstance(value, Values):
+            return value.key()
         return sorted((name, canonical(entry)) for name, entry in value.items())
     if isinstance(value, (tuple, list)):
         return [canonical(entry) for entry in value]

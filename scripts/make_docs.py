@@ -20,6 +20,7 @@ from stepwell.dialects.graph.base import attribute_names, field_type
 from stepwell.dialects.support.limits import DEFAULT, Limits
 from stepwell.frontends.onnx import all_rules
 from stepwell.frontends.onnx.border_spelling import CLASSIFIERS, ENCODERS
+from stepwell.options import CompileOptions, Flag, about, default_of
 from stepwell.passes.framework.levels import level_names
 from stepwell.passes.framework.registry import passes
 from stepwell.passes.framework.rewriting import Pattern, PatternPass
@@ -142,6 +143,22 @@ def limits() -> str:
     return f"# Limits\n\n{NOTE}{summary(Limits)}\n\n{text}\n\n" + table(["limit", "default", "meaning"], rows)
 
 
+def options() -> str:
+    """How a model is compiled: the fields of CompileOptions with their flags, defaults and words."""
+    rows, without = [], []
+    for field in dataclasses.fields(CompileOptions):
+        said, default = about(field.name), default_of(field.name)
+        flag = f"`{said.flag.name}`" if isinstance(said.flag, Flag) else ""
+        words = said.words + (f". In Python {said.in_python}" if said.in_python else "")
+        rows.append([f"`{field.name}`", flag, "" if default is None else f"`{default!r}`", words.replace("|", "\\|")])
+        without += [f"- `{field.name}` has no flag: {said.flag}."] if isinstance(said.flag, str) else []
+    text = (
+        "Each is a keyword of `stepwell.compile`, `lower` and the like, a field of `stepwell.CompileOptions`, and, where it has a flag, an option of "
+        "the commands. A model's code depends on all of them, so they are part of its key in the cache."
+    )
+    return f"# Options\n\n{NOTE}{text}\n\n" + table(["option", "flag", "default", "meaning"], rows) + "\n" + "\n".join(without) + "\n"
+
+
 def patterns() -> str:
     """Every rewrite pattern by pass: what it does, and what the net of scripts/check_patterns.py found."""
     found = {entry["name"]: entry for entry in json.loads(RECORD.read_text())} if RECORD.exists() else {}
@@ -163,7 +180,10 @@ def patterns() -> str:
     return f"# Rewrite patterns\n\n{NOTE}{PATTERNS_TEXT}\nOf {len(counted)} patterns {said}.\n{sections}"
 
 
-PAGES = {"patterns.md": patterns, "limits.md": limits, "graph-dialect.md": graph_ops, "passes.md": pass_list, "onnx-operators.md": onnx_operators}
+PAGES = {
+    "patterns.md": patterns, "limits.md": limits, "options.md": options,
+    "graph-dialect.md": graph_ops, "passes.md": pass_list, "onnx-operators.md": onnx_operators,
+}  # fmt: skip
 
 
 def stale() -> list[str]:

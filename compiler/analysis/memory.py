@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.analysis.kernel_launches import KernelLaunch, Operand, launches_of
-from stepwell.arguments import wrong
+from stepwell.checks import wrong
 from stepwell.dialects.core.kernel_info import REGION_MEMORY
 from stepwell.dialects.core.layout import aligned
 from stepwell.dialects.core.mlir import ir

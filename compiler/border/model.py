@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.arguments import check_argument, check_shapes
+from stepwell import checks
 from stepwell.border.border import Border
 from stepwell.border.values import fitted
 from stepwell.dialects.support.errors import InputError
@@ -88,9 +88,9 @@ class BorderModel:
 
     def specialise(self, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray] | None = None) -> "BorderModel":
         """As `DynamicModel.specialise`, with shapes by the names of the model's inputs. Raises InputError for sizes that only Python's nodes tell."""
-        check_shapes("shapes", shapes)
+        checks.shapes("shapes", shapes)
         if values is not None:
-            check_argument("values", values)
+            checks.arrays("values", values)
         if not isinstance(self.inner, DynamicModel):
             raise InputError("specialise: expected a model with free sizes; all of this one are numbers")
         unknown = set(shapes) - set(self._names)

@@ -140,13 +140,6 @@ def apart_from_explain(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def add_limit_option(parser: Parser) -> None:
-    """`--limit`."""
-    names = ", ".join(name for name, _ in Limits().items())
-    text = f"what the model may cost before it runs; may be repeated, K, M, G, T for powers of 1024: {names}"
-    parser.add_argument("--limit", action="append", default=[], metavar="NAME=NUMBER", help=text)
-
-
 def statistics_text(counts: Mapping[str, int]) -> str:
     """What passes counted, by name, a line each."""
     return "".join(f"{count:9} {name}\n" for name, count in sorted(counts.items()))

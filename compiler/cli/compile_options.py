@@ -5,20 +5,20 @@ What loads numpy or the passes is imported where it is used: help and errors in 
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from stepwell.arguments import PRECISIONS, SPECIALISE
 from stepwell.backends.llvm_cpu.phases import SWITCHES
-from stepwell.cli.common import Parser, UsageError, add_explain_option, add_limit_option, check_backend, check_target, parse_limits
+from stepwell.cli.common import Parser, UsageError, add_explain_option, check_backend, check_target, parse_limits
 from stepwell.cli.printing import add_print_options
 from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.numbers import whole_number
+from stepwell.options import CompileOptions, about, default_of, flags
 from stepwell.pipelines.routes import CPU_PATH, DEFAULT, backend_names
 
 if TYPE_CHECKING:
-    from stepwell.options import CompileOptions
     from stepwell.pipelines.pipeline import Pipeline
 
 INPUT_HELP = """name=FILE.npy|FILE.npz|FILE.pb|FILE.txt|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for
@@ -48,50 +48,36 @@ def add_model_options(parser: Parser) -> None:
 
 def add_compile_options(parser: Parser) -> None:
     """The options that say how a model is compiled, and those that every command has."""
-    add = parser.add_argument
-    add_shape_option(parser)
-    text = "of a model with free dimensions: one program for all sizes (never), code for each combination (always), or both (auto, the default)"
-    add("--specialise", choices=SPECIALISE, default=SPECIALISE[0], help=text)
-    text = "about how large a free dimension is, for the choices that code for all sizes is made by; may be repeated"
-    add("--size-hint", action="append", default=[], metavar="NAME=128", help=text)
-    add_pipeline_options(parser)
-    add("--disable", action="append", default=[], metavar="NAME", help=f"switch something off; may be repeated: {', '.join(SWITCHES)}")
-    add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
-    add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
-    text = "what to store weights and activations of products in (default: f32, as the model has them)"
-    add("--precision", choices=PRECISIONS, default=PRECISIONS[0], help=text)
-    text = "a node that stays in f32 for all that, or a pattern such as '*/attention/*'; may be repeated"
-    add("--keep-f32", action="append", default=[], metavar="NODE", help=text)
-    add_schedule_options(parser)
-    text = f"what makes code and runs it (default: {DEFAULT}); there are {', '.join(backend_names())}, and plugins' own"
-    add("--backend", default=DEFAULT, metavar="NAME", help=text)
-    add_limit_option(parser)
+    add_flags(parser, flags())
+    add_pipeline_edits(parser)
     add_common_options(parser)
 
 
-def add_pipeline_options(parser: Parser) -> None:
-    """`--pipeline` and what edits it."""
+def add_flags(parser: Parser, names: Iterable[str]) -> None:
+    """The flags of fields of `CompileOptions`."""
+    every = flags()
+    for name in names:
+        flag, default = every[name], default_of(name)
+        more = {"disable": ", ".join(SWITCHES), "backend": f"there are {', '.join(backend_names())}, and plugins' own"}.get(name, "")
+        notes = [about(name).words, *filter(None, (more, flag.syntax)), *["may be repeated"] * flag.repeated]
+        text = "; ".join(notes) + (f" (default: {default})" if isinstance(default, str) else "")
+        if flag.is_switch:
+            parser.add_argument(flag.name, action="store_true", help=text)
+        elif flag.repeated:
+            parser.add_argument(flag.name, action="append", default=[], metavar=flag.metavar, help=text)
+        else:
+            others = [] if flag.other_name is None else [flag.other_name]
+            parser.add_argument(flag.name, *others, choices=flag.choices or None, default=default, metavar=flag.metavar, help=text)
+
+
+def add_pipeline_edits(parser: Parser) -> None:
+    """What edits the pipeline."""
     add = parser.add_argument
-    text = "the passes to go through: a file as `stepwell pipeline -o FILE` writes it, or text; stages that it leaves out are the default ones"
-    add("--pipeline", metavar="FILE|TEXT", help=text)
     place = "NAME, STAGE/NAME or NAME#2 say which pass; may be repeated"
     add("--insert-after", action="append", default=[], metavar="NAME=PASS", help=f"put a pass behind another: {place}")
     add("--insert-before", action="append", default=[], metavar="NAME=PASS", help="put a pass in front of another")
     add("--replace-pass", action="append", default=[], metavar="NAME=PASS", help="put a pass in the place of another")
     add("--remove-pass", action="append", default=[], metavar="NAME", help="leave a pass out")
-
-
-def add_schedule_options(parser: Parser) -> None:
-    """`--target` and `--plan`."""
-    parser.add_argument("--target", metavar="NAME", help="the machine to compile for (default: the one that IR is for, else host)")
-    text = "choices and schedules to take in the place of those that would be taken (stepwell inspect --emit-plan writes such a file)"
-    parser.add_argument("--plan", "--schedule", metavar="FILE", help=text)
-
-
-def add_shape_option(parser: Parser) -> None:
-    """`--shape`."""
-    text = "the shape of an input with free dimensions; may be repeated. In 1x3x32..1024x? (or {32..1024}) one size is of a range, and one stays free"
-    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1x3x224x224", help=text)
 
 
 def add_common_options(parser: Parser) -> None:
@@ -120,22 +106,16 @@ def check_compile_options(options: argparse.Namespace) -> None:
     """Raise UsageError for what is wrong with these options whatever the model and the passes are; call it after plugins are loaded."""
     check_target(options.target)
     check_backend(options.backend)
-    fixed(options.shape)
-    parse_hints(options.size_hint)
-    parse_limits(options.limit)
+    for name, parse in PARSERS.items():
+        parse(getattr(options, flags()[name].attribute))
 
 
-def compile_options(options: argparse.Namespace) -> "CompileOptions":
+def compile_options(options: argparse.Namespace) -> CompileOptions:
     """The `CompileOptions` of the command line; call it after plugins are loaded. Raises UsageError, and StepwellError for wrong files."""
     check_compile_options(options)
-    from stepwell.options import CompileOptions
-
-    made = CompileOptions(
-        target=options.target, backend=options.backend, shapes=fixed(options.shape), specialise=options.specialise,
-        size_hints=parse_hints(options.size_hint), pipeline=given_pipeline(options),
-        disable=options.disable, libm=options.libm, strict=options.strict, precision=options.precision, keep_f32=options.keep_f32,
-        plan=options.plan, limits=parse_limits(options.limit),
-    )  # fmt: skip
+    given = {name: getattr(options, flag.attribute) for name, flag in flags().items()}
+    given |= {name: parse(given[name]) for name, parse in PARSERS.items()}
+    made = CompileOptions(**given | {"pipeline": given_pipeline(options)})
     if made.disable:
         try:
             made.passes()
@@ -164,33 +144,35 @@ def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
     return pipeline
 
 
-def plugin_flags(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """The options of both tools that say what a pass may do, if given."""
-    flags = [*(("--load", file) for file in options.load), *(("--limit", text) for text in options.limit)]
-    return [*flags, ("--target", options.target)] if options.target is not None else flags
+SHARED = ("limits", "target", "plan")
+"""The options that `stepwell-opt` has too."""
+EDITS = ("--insert-after", "--insert-before", "--replace-pass", "--remove-pass")
 
 
 def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
     """What both tools take of the options, as text for a shell; `schedule` is whether to have the one for schedules too."""
-    flags = plugin_flags(options)
-    if schedule and options.plan is not None:
-        flags.append(("--plan", options.plan))
-    return shlex.join(part for flag in flags for part in flag)
+    shared = [name for name in SHARED if schedule or name != "plan"]
+    return shlex.join([*_repeated("--load", options.load), *(part for name in shared for part in _as_given(options, name))])
 
 
 def run_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
     """What `stepwell` takes of the options where it goes on from IR, as text for a shell."""
-    repeated = ("disable", "keep_f32", "insert_after", "insert_before", "replace_pass", "remove_pass")
-    own = [part for flag in repeated for part in _repeated(options, flag)]
-    own += ["--pipeline", options.pipeline] if options.pipeline is not None else []
-    own += ["--precision", options.precision] if options.precision != PRECISIONS[0] else []
-    own += ["--backend", options.backend] if options.backend != DEFAULT else []
-    own += [flag for flag in ("--libm", "--strict") if getattr(options, flag[2:])]
+    own = [part for name, flag in flags().items() if flag.goes_with_ir and name not in SHARED for part in _as_given(options, name)]
+    own += [part for edit in EDITS for part in _repeated(edit, getattr(options, edit[2:].replace("-", "_")))]
     return " ".join(filter(None, (command_flags(options, schedule=schedule), shlex.join(own))))
 
 
-def _repeated(options: argparse.Namespace, name: str) -> list[str]:
-    return [part for value in getattr(options, name) for part in (f"--{name.replace('_', '-')}", value)]
+def _as_given(options: argparse.Namespace, name: str) -> list[str]:
+    """The words of the command line that set an option; none for its default."""
+    flag = flags()[name]
+    value = getattr(options, flag.attribute)
+    if flag.repeated:
+        return _repeated(flag.name, value)
+    return [] if value == default_of(name) else [flag.name] if flag.is_switch else [flag.name, value]
+
+
+def _repeated(flag: str, values: Iterable[str]) -> list[str]:
+    return [part for value in values for part in (flag, value)]
 
 
 def parse_hints(texts: list[str]) -> dict[str, int] | None:
@@ -204,3 +186,7 @@ def parse_hints(texts: list[str]) -> dict[str, int] | None:
             raise UsageError(f"--size-hint {text}: a size of '{name}' is given twice")
         hints[name] = number
     return hints or None
+
+
+PARSERS: dict[str, Callable[[list[str]], Any]] = {"shapes": fixed, "size_hints": parse_hints, "limits": parse_limits}
+"""Make the value of an option from the texts of its flag, where that is not the value itself. They raise UsageError."""

@@ -10,7 +10,6 @@ from stepwell.cli.common import (
     Parser,
     UsageError,
     add_explain_option,
-    add_limit_option,
     apart_from_explain,
     check_target,
     command_line,
@@ -19,6 +18,7 @@ from stepwell.cli.common import (
     program,
     version_line,
 )
+from stepwell.cli.compile_options import SHARED, add_flags
 from stepwell.cli.display import say
 from stepwell.cli.printing import PREFIX, add_print_options
 
@@ -40,9 +40,7 @@ def make_parser() -> Parser:
     add("--pass-pipeline", metavar="TEXT", help="the passes to run, in MLIR's pipeline syntax; a stage's name (graph-opt) is all of its passes")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
     add("--weights", metavar="FILE", help="the weight table (default: FILE.safetensors beside FILE.mlir)")
-    add("--target", metavar="NAME", help="the machine to compile for (default: the one that IR is for, else host)")
-    add("--plan", "--schedule", metavar="FILE", help="choices and schedules to take in the place of those that passes would take")
-    add_limit_option(parser)
+    add_flags(parser, SHARED)
     add("--split-input-file", action="store_true", help="treat the pieces between lines of '// -----' one by one")
     add(
         "--verify-diagnostics", choices=("all", "only-expected"), metavar="all|only-expected",

@@ -60,10 +60,11 @@ def compile(
 ) -> "CompiledModel | DynamicModel | BorderModel":  # fmt: skip
     """Compile a model to native code: an ONNX model (a path, bytes or a ModelProto), or what the front end of a plugin accepts (docs/frontends.md).
 
-    `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `values`, `specialise`, `pipeline`, `disable`, `libm`,
-    `strict`, `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions, and `values` for inputs that say sizes,
+    `options`, or its fields as keyword arguments, say how (docs/reference/options.md): `target`, `backend`, `shapes`, `values`, `specialise`,
+    `size_hints`, `same_names`, `same_data_sizes`, `pipeline`, `disable`, `libm`, `strict`, `precision`, `keep_f32`, `plan` (or `schedule`) and
+    `limits`; `bind` is for `lower`. Without `shapes` for all free dimensions, and `values` for inputs that say sizes,
     axes and the like, the result is a DynamicModel: `specialise` says what of it is compiled now, and what when it runs (docs/sizes.md);
-    a `schedule` is then an error, since it is for one combination. Nodes of strings and maps at the border of the model run in Python: the result
+    schedules for kernels are then an error, since they are for one combination. Nodes of strings and maps at the border of the model run in Python: the result
     is then a BorderModel around one of the others (docs/strings.md).
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.arguments import check_argument, check_shapes
+from stepwell import checks
 from stepwell.dialects.support.errors import InputError, LimitError, ModelWarning, StepwellError, UnsupportedError, shown, warn_caller
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.names import printable_keys
@@ -159,9 +159,9 @@ class DynamicModel:
         """The model for these input shapes and values by name, compiled if necessary. Inputs without free dimensions may be left out of `shapes`,
         inputs with values too; `values` are needed of those that code is made for the values of. With code for all sizes and
         specialise="auto", that is code of their own."""
-        check_shapes("shapes", shapes)
+        checks.shapes("shapes", shapes)
         if values is not None:
-            check_argument("values", values)
+            checks.arrays("values", values)
         names = [info.name for info in self.inputs]
         for given, known in ((shapes, names), (values or {}, list(self.values))):
             if set(given) - set(known):
@@ -193,7 +193,7 @@ class DynamicModel:
         the rest (docs/sizes.md). Each call of `bind` gives a state of its own. Raises InputError for pairs that do not fit.
         """
         if pairs is not None:
-            check_argument("bind", pairs)
+            checks.bound_names("bind", pairs)
         chosen = check_pairs(usual_pairs(self.inputs, self.outputs) if pairs is None else pairs, self.inputs, self.outputs)
         if chosen.keys() & self.values.keys():
             name = next(name for name in chosen if name in self.values)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.arguments import register_check, wrong
+from stepwell.arguments import register_check
 from stepwell.border.border import Border
+from stepwell.checks import wrong
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from stepwell.arguments import check_argument, wrong
+from stepwell.arguments import check_argument
+from stepwell.checks import wrong
 
 Check = Callable[[str, Any], object]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -93,7 +94,8 @@ def test_nothing_heavy_is_imported(results: dict[str, tuple[int, str, list[str]]
 
 def test_help_lists_the_switches_of_the_default_pipeline(results: dict[str, tuple[int, str, list[str]]]) -> None:
     assert tuple(Pipeline.default().switches()) == SWITCHES
-    without = [name for name in ("run", "compile", "inspect", "pipeline", "bisect") if SWITCHES[-1] not in results[f"stepwell {name} --help"][1]]
+    text = {name: re.sub(r"-\s+", "-", results[f"stepwell {name} --help"][1]) for name in ("run", "compile", "inspect", "pipeline", "bisect")}
+    without = [name for name, said in text.items() if ", ".join(SWITCHES) not in re.sub(r"\s+", " ", said)]
     assert without == []
 
 

@@ -188,7 +188,7 @@ def test_options_that_the_pass_was_given_stay_where_the_precision_is_asked_for()
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"precision": "int3"}, InputError, "one of 'f32', 'bf16'"),
+        ({"precision": "int3"}, InputError, "one of f32, bf16, got 'int3'"),
         ({"precision": "bf16", "keep_f32": "conv"}, InputError, "sequence of names"),
         ({"precision": "bf16", "pipeline": "graph-opt(fold-constants)"}, PipelineError, "narrow-floats"),
     ],
