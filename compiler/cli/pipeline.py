@@ -34,7 +34,6 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         pipeline.save(options.output)
         return OK
-    from stepwell.backends.registry import find_backend
     from stepwell.cli.listing import option_values, summary
     from stepwell.passes.framework.registry import passes
     from stepwell.passes.framework.upstream import upstream_summary

@@ -16,6 +16,7 @@ from stepwell.passes.bufferize.buffers import Assignment, assign
 from stepwell.passes.bufferize.joined import join
 from stepwell.passes.bufferize.kernels import bufferise_kernels
 from stepwell.passes.bufferize.late_sizes import known_symbols, number_all
+from stepwell.passes.bufferize.places import Workspace
 from stepwell.passes.bufferize.program import Program, ProgramBuilder
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -97,7 +98,7 @@ def _check_workspace(plan: Assignment, limits: Limits) -> None:
     for value, buffer in plan.values.items():
         op = defining_op(value)
         size = likely_size(buffer.size)
-        if buffer.place == "workspace" and size > largest and op is not None:
+        if isinstance(buffer.place, Workspace) and size > largest and op is not None:
             largest, where = size, " and ".join(node_names(op.location)) or "an unnamed node"
     what = f"the intermediate results (the largest, of {where}, has {largest} bytes)"
     raise over(what, "workspace_bytes", plan.workspace_bytes, limits)

@@ -21,17 +21,16 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.control_memory import control_memory
 from stepwell.passes.bufferize.late_sizes import BINDS, LateSizes, Waits, late_sizes
 from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack, slots
+from stepwell.passes.bufferize.places import BoxMemory, Input, Opened, Output, Place, Weights, Workspace
 from stepwell.passes.linalg.views import WHOLE_TENSOR_VIEWS
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A stretch of memory. `place` is "workspace", "weights", ("input", i) or ("output", i), ("apart", 0) for memory of a box, ("apart", 1) for
-    that of one which may hold boxes itself, or ("box", i) for what the i-th `flow.unbox` finds; a workspace buffer may lie inside a `parent` at
-    `offset` bytes, and only roots are laid out."""
+    """A stretch of memory. A buffer of the workspace may lie inside a `parent` at `offset` bytes; only roots are laid out."""
 
     size: int | Size
-    place: Any = "workspace"
+    place: Place = field(default_factory=Workspace)
     parent: "Buffer | None" = None
     offset: int | Size = 0  # within the parent, or for a root within its place
     first: int = 1 << 60
@@ -89,7 +88,7 @@ class Buffer:
 
     @property
     def is_free_root(self) -> bool:
-        return self.parent is None and self.place == "workspace"
+        return self.parent is None and isinstance(self.place, Workspace)
 
 
 @dataclass
@@ -138,16 +137,16 @@ def assign(
     position = {o: i for i, o in enumerate(ops)}
     for index, argument in enumerate(block.arguments):
         if isinstance(argument.type, ir.RankedTensorType):
-            plan.values[argument] = Buffer(shapes.bytes(argument), ("input", index))
+            plan.values[argument] = Buffer(shapes.bytes(argument), Input(index))
     concats = []
-    shared = [("input", index) for index, _ in bound]
+    shared = [Input(index) for index, _ in bound]
     for op in ops:
         if op.name == "tensor.empty":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
         elif op.name in WHOLE_TENSOR_VIEWS:
             plan.values[op.results[0]] = plan.values[op.operands[0]]
         elif op.name == "bufferization.to_tensor":
-            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), "weights", offset=_weight_offset(op))
+            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), Weights(), offset=_weight_offset(op))
         elif op.name in CONTROL:
             view: Any = op.opview
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, destinations_of(view), strict=True)}
@@ -163,7 +162,7 @@ def assign(
         elif op.name == BOX_OP:
             plan.values[op.results[0]] = plan.values[op.operands[1]]
         elif op.name == UNBOX_OP:
-            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), ("box", len(plan.opened)))
+            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), Opened(len(plan.opened)))
             plan.opened.append(op)
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
@@ -233,7 +232,7 @@ def _place_boxed(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Op
         if op.name == BOX_OP:
             value = op.operands[0]
             buffer, offset = plan.values[value].root()
-            place = ("apart", int(may_hold_boxes(value.type)))
+            place = BoxMemory(may_hold_boxes(value.type))
             if buffer.is_free_root and offset == 0 and buffer.size == shapes.bytes(value):
                 buffer.place = place
             else:
@@ -269,9 +268,9 @@ def _place_outputs(plan: Assignment, result: ir.Operation, launch: int, shapes: 
     """
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
-        if buffer.place[0] == "input" and (buffer.place[1], index) in bound:
+        if isinstance(buffer.place, Input) and (buffer.place.index, index) in bound:
             continue
-        place = ("output", index)
+        place = Output(index)
         if buffer.is_free_root and offset == 0 and buffer.size == shapes.bytes(value):
             buffer.place = place
         else:
@@ -323,14 +322,14 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
     used = [root for root in found if root.last >= 0]
     for buffer in used:
         late = waits.of(buffer.size)
-        if late is None and buffer.place[0] == "apart":
+        if late is None and isinstance(buffer.place, BoxMemory):
             late = beginning
         # An input, and an output of the function of a region, is given by whoever calls it.
-        own = buffer.place == "workspace" or buffer.place[0] == "apart" or (buffer.place[0] == "output" and waits.beginning is None)
+        own = isinstance(buffer.place, (Workspace, BoxMemory)) or (isinstance(buffer.place, Output) and waits.beginning is None)
         if late is not None and own:
             buffer.late, buffer.slot = late, len(late.buffers)
             late.buffers.append(buffer)
-    roots = [root for root in used if root.place == "workspace" and root.late is None]
+    roots = [root for root in used if isinstance(root.place, Workspace) and root.late is None]
     lifetimes = [Lifetime(shapes.likely(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)
@@ -351,7 +350,8 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
 
 def _likely_lifetime(buffer: Buffer, shapes: SymbolicShapes) -> Lifetime:
     """How long a buffer of about that size lives. An output lies elsewhere: no other buffer meets it."""
-    return Lifetime(shapes.likely(buffer.size), buffer.first, buffer.last) if buffer.place == "workspace" else Lifetime(0, -1, -1)
+    own = isinstance(buffer.place, Workspace)
+    return Lifetime(shapes.likely(buffer.size), buffer.first, buffer.last) if own else Lifetime(0, -1, -1)
 
 
 def _slots(buffers: Sequence[Buffer], offsets: Sequence[int], shapes: SymbolicShapes) -> list[Slot]:

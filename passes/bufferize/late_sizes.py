@@ -11,6 +11,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.flow.control import CONTROL, called_by
+from stepwell.passes.bufferize.places import BoxMemory, Output
 
 BINDS = "flow.bind_sizes"
 _LAUNCHES = ("func.call", "tensor.concat", "flow.if", "flow.loop", "flow.box")
@@ -42,9 +43,11 @@ class LateSizes:
     @property
     def segment(self) -> Segment:
         """What is said of it to the runtime."""
-        apart = {kind: [(slot, b.place[1]) for slot, b in enumerate(self.buffers) if b.place[0] == kind] for kind in ("output", "apart")}
+        places = [(slot, buffer.place) for slot, buffer in enumerate(self.buffers)]
+        outputs = tuple((slot, place.index) for slot, place in places if isinstance(place, Output))
+        boxes = tuple((slot, int(place.holds_boxes)) for slot, place in places if isinstance(place, BoxMemory))
         grows = tuple((slot, size) for slot, _, size in self.grows)
-        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), tuple(apart["output"]), tuple(apart["apart"]), grows)
+        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), outputs, boxes, grows)
 
     @property
     def count(self) -> int:

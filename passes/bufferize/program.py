@@ -15,6 +15,7 @@ from stepwell.passes.bufferize import runtime
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
 from stepwell.passes.bufferize.kernels import as_memref, copy_generic, memref_bytes
 from stepwell.passes.bufferize.late_sizes import BINDS
+from stepwell.passes.bufferize.places import Input, Opened, Output, Place, TableEntry, Weights, Workspace
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import reinterpreted
 from stepwell.passes.linalg.structured import Structured
@@ -238,8 +239,8 @@ class ProgramBuilder:
     def view(self, buffer: Buffer, extra: int | Size, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> ir.Value:
         """A memref of that type and shape on a buffer, `extra` bytes into it."""
         root, inner = buffer.root()
-        offset = inner + extra + (root.offset if root.place in ("workspace", "weights") else 0)
-        place = root.place if root.slot is None else ("entry", self._entry(root))
+        offset = inner + extra + (root.offset if isinstance(root.place, (Workspace, Weights)) else 0)
+        place = root.place if root.slot is None else TableEntry(self._entry(root))
         key = (place, offset, str(memref_type), tuple(shape))
         if key not in self.views:
             self.views[key] = self._new_view(place, offset, memref_type, self._free(memref_type, shape))
@@ -249,17 +250,18 @@ class ProgramBuilder:
         """The sizes that a memref's type does not say, of which some may be numbers: what has a symbol may be of something whose size is known."""
         return [self.size(size) for size, known in zip(shape, memref_type.shape, strict=True) if known < 0]
 
-    def _new_view(self, place: Any, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
-        if place in ("workspace", "weights"):
-            view: ir.Value = memref.ViewOp(memref_type, self.weights if place == "weights" else self.workspace, self.size(offset), free).result
+    def _new_view(self, place: Place | TableEntry, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
+        if isinstance(place, (Workspace, Weights)):
+            memory = self.weights if isinstance(place, Weights) else self.workspace
+            view: ir.Value = memref.ViewOp(memref_type, memory, self.size(offset), free).result
             return view
-        if place[0] in ("entry", "box"):  # also what lies elsewhere: the table, or a box, says how far from the workspace
+        if isinstance(place, (TableEntry, Opened)):  # the table, or a box, says how far from the workspace
             start = self.size(offset)
-            lies = self._number(place[1]) if place[0] == "entry" else self.opened[place[1]]
+            lies = self._number(place.entry) if isinstance(place, TableEntry) else self.opened[place.number]
             return memref.ViewOp(memref_type, self.base, lies if offset == 0 else arith.AddIOp(lies, start).result, free).result
         argument = self.argument(place)
-        if offset != 0 and place[0] == "input":
-            raise PassError(f"@{self.name}'s input {place[1]} cannot be read {offset} bytes in")
+        if offset != 0 and isinstance(place, Input):
+            raise PassError(f"@{self.name}'s input {place.index} cannot be read {offset} bytes in")
         if self.program.entries and not argument.type.has_static_shape:
             if argument.type == memref_type and offset == 0:
                 kind, sizes = argument.type, iter(free)
@@ -271,10 +273,10 @@ class ProgramBuilder:
             return memref.ViewOp(memref_type, self.parted[argument], self.size(offset), free).result
         return argument if argument.type == memref_type else reshaped(argument, memref_type)
 
-    def argument(self, place: tuple[str, int]) -> ir.Value:
+    def argument(self, place: Place) -> ir.Value:
         """The argument that an input or an output is."""
-        kind, index = place
-        return self.arguments[index if kind == "input" else len(self.inputs) + index]
+        assert isinstance(place, (Input, Output)), place  # a buffer of a box has an entry of the table
+        return self.arguments[place.index if isinstance(place, Input) else len(self.inputs) + place.index]
 
     def _bytes(self, argument: ir.Value) -> ir.Value:
         """The bytes of an argument of dynamic shape."""
@@ -286,10 +288,10 @@ class ProgramBuilder:
     def address(self, buffer: Buffer, extra: int | Size = 0) -> ir.Value:
         """The address of a byte in a buffer."""
         root, inner = buffer.root()
-        if root.slot is not None or root.place[0] == "box":
+        if root.slot is not None or isinstance(root.place, Opened):
             start = arith.AddIOp(address_of(self.base), self.lies(root)).result
-        elif root.place in ("workspace", "weights"):
-            start = address_of(self.weights if root.place == "weights" else self.workspace)
+        elif isinstance(root.place, (Workspace, Weights)):
+            start = address_of(self.weights if isinstance(root.place, Weights) else self.workspace)
             inner = inner + root.offset
         else:
             start = address_of(self.argument(root.place))
@@ -303,7 +305,10 @@ class ProgramBuilder:
 
     def lies(self, root: Buffer) -> ir.Value:
         """How far from the workspace of @main a root lies of which only the run knows that."""
-        return self.opened[root.place[1]] if root.slot is None else self._number(self._entry(root))
+        if root.slot is not None:
+            return self._number(self._entry(root))
+        assert isinstance(root.place, Opened), root.place
+        return self.opened[root.place.number]
 
     def _entry(self, root: Buffer) -> int:
         """The entry of the table that says where a buffer lies."""
