@@ -1,10 +1,12 @@
 """Memory for large results, which is used again when nobody has them any more: fresh memory takes the system long to clear."""
 
 import math
-import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from stepwell.dialects.support.buffers import address
 
 LARGE = 1 << 20
 """Bytes from which on a result's memory is kept."""
@@ -14,42 +16,57 @@ IDLE_CALLS = 64
 """A block is let go when it was not used for so many calls in a row."""
 
 
+class _Block:
+    """Memory for one result at a time."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = np.empty(size, np.uint8)
+        self.is_lent = False
+        self.idle_calls = 0
+
+    def lend(self, size: int) -> np.ndarray:
+        """An array of its first bytes."""
+        self.is_lent, self.idle_calls = True, 0
+        return np.asarray(_Loan(self, size))
+
+
+class _Loan:
+    """What arrays of a lent block refer to, and all views of them: it dies with the last of these, in whichever thread, and then the block is free.
+
+    So nothing has to count references, which says little in a Python without the GIL.
+    """
+
+    def __init__(self, block: _Block, size: int) -> None:
+        self.block = block
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3, "shape": (size,), "typestr": "|u1", "data": (address(block.memory), False),
+        }  # fmt: skip
+
+    def __del__(self) -> None:
+        self.block.is_lent = False
+
+
 class Results:
-    """Makes arrays for results. For one thread at a time."""
+    """Makes arrays for results. For one thread at a time; the arrays may be let go in any."""
 
     def __init__(self) -> None:
-        self._blocks: list[np.ndarray] = []
-        self._calls: list[int] = []
-        """For each block how many calls have not used it."""
+        self._blocks: list[_Block] = []
 
     def begin(self) -> None:
         """Begin a call."""
-        self._calls = [count + 1 for count in self._calls]
-        kept = [i for i, count in enumerate(self._calls) if count <= IDLE_CALLS]
-        self._blocks, self._calls = [self._blocks[i] for i in kept], [self._calls[i] for i in kept]
+        for block in self._blocks:
+            block.idle_calls += 1
+        self._blocks = [block for block in self._blocks if block.idle_calls <= IDLE_CALLS]
 
     def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
         """An array of that shape, whose elements are anything. It is the caller's for as long as he has it, or a view of it."""
         size = math.prod(shape) * dtype.itemsize
         if size < LARGE:
             return np.empty(shape, dtype)
-        for i in range(len(self._blocks)):
-            # Every view of a block refers to it.
-            if self._blocks[i].nbytes >= size and _references(self._blocks, i) == _UNUSED:
-                self._calls[i] = 0
-                return self._blocks[i][:size].view(dtype).reshape(shape)
-        if len(self._blocks) == KEPT:
-            oldest = max(range(KEPT), key=self._calls.__getitem__)
-            del self._blocks[oldest], self._calls[oldest]
-        self._blocks.append(np.empty(size, np.uint8))
-        self._calls.append(0)
-        return self._blocks[-1].view(dtype).reshape(shape)
-
-
-def _references(blocks: list[np.ndarray], place: int) -> int:
-    """How many references there are to a block of a list, with those that counting takes."""
-    return sys.getrefcount(blocks[place])
-
-
-_UNUSED = _references([np.empty(1, np.uint8)], 0)
-"""What that is for a block which only the list has."""
+        block = next((block for block in self._blocks if block.memory.nbytes >= size and not block.is_lent), None)
+        if block is None:
+            if len(self._blocks) == KEPT:
+                self._blocks.remove(max(self._blocks, key=lambda kept: kept.idle_calls))
+            block = _Block(size)
+            self._blocks.append(block)
+        return block.lend(size).view(dtype).reshape(shape)

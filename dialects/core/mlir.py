@@ -139,14 +139,11 @@ def _variadic_groups(view: Any) -> list[tuple[Any, list[Any], str]]:
     return [g for g in groups if any(kind == "variadic" for _, kind in g[0])]
 
 
-def _attach_with_type_runs(attach: Any) -> Any:
-    def attach_traits(cls: Any) -> None:
-        attach(cls)
-        kinds = [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]
-        if "variadic" in kinds:
+def _attach_type_runs(dialect: Any) -> None:
+    """Let ops of a dialect that was just loaded have operands, or results, of several types in one variadic field."""
+    for cls in dialect.operations:
+        if "variadic" in [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]:
             ir.DynamicOpTrait.attach(cls.OPERATION_NAME, _TypeRuns)
-
-    return classmethod(attach_traits)
 
 
 def _repair_ext() -> None:
@@ -157,7 +154,6 @@ def _repair_ext() -> None:
     _ext.AttributeDef.process_attr = _keep_falsy_attributes
     _ext.irdl.operands_ = _in_runs(_ext.irdl.operands_)
     _ext.irdl.results_ = _in_runs(_ext.irdl.results_)
-    _ext.Operation._attach_traits = _attach_with_type_runs(_ext.Operation._attach_traits.__func__)
     # Attribute classes without a registered name fail as field types; these are the names of their storage kinds.
     ir.DenseI64ArrayAttr.attr_name = "builtin.dense_array"
     ir.BoolAttr.attr_name = "builtin.integer"
@@ -240,7 +236,10 @@ class _Shared:
     context: ir.Context
     contents: tuple[tuple[Any, int], ...]
     alone: int
-    """The number of references to the context while nobody uses it: all IR in it holds one."""
+    """The number of references to the context while nobody uses it: all IR in it holds one.
+
+    The bindings have no hook for the end of IR. The count is right without the GIL too: whoever could add a reference has one.
+    """
     uses: int = 1
 
 
@@ -279,6 +278,7 @@ def _build_context(dialects: Sequence[Any]) -> ir.Context:
         with context, ir.Location.unknown():
             for dialect in dialects:
                 dialect.load()
+                _attach_type_runs(dialect)
                 dialect._mlir_module = None  # its definition: IR, which would keep the context of the class's last load
     return context
 
