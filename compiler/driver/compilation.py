@@ -62,10 +62,10 @@ def compile(
 
     `options`, or its fields as keyword arguments, say how (docs/reference/options.md): `target`, `backend`, `shapes`, `values`, `specialise`,
     `size_hints`, `same_names`, `same_data_sizes`, `pipeline`, `disable`, `libm`, `strict`, `precision`, `keep_f32`, `plan` (or `schedule`) and
-    `limits`; `bind` is for `lower`. Without `shapes` for all free dimensions, and `values` for inputs that say sizes,
-    axes and the like, the result is a DynamicModel: `specialise` says what of it is compiled now, and what when it runs (docs/sizes.md);
-    schedules for kernels are then an error, since they are for one combination. Nodes of strings and maps at the border of the model run in Python: the result
-    is then a BorderModel around one of the others (docs/strings.md).
+    `limits`; `bind` is for `lower`. Without `shapes` for all free dimensions, and `values` for inputs that say sizes, axes and the like, the
+    result is a DynamicModel: `specialise` says what of it is compiled now, and what when it runs (docs/sizes.md); schedules for kernels are then
+    an error, since they are for one combination. Nodes of strings and maps at the border of the model run in Python: the result is then a
+    BorderModel around one of the others (docs/strings.md).
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.
     The source may be read again later, for code of other shapes and values and for IR: that raises ModelError if it has changed since.

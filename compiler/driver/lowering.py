@@ -36,7 +36,6 @@ from stepwell.plugin_files import load_installed
 from stepwell.signature import TensorInfo
 
 
-
 @checked
 def lower(
     source: Source, to_level: str, *, options: CompileOptions | None = None, on_level: OnLevel | None = None,
