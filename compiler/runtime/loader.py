@@ -10,6 +10,7 @@ from functools import cache
 
 from stepwell.dialects.support.errors import CodegenError, UnsupportedError
 from stepwell.dialects.target.description import REQUIRES
+from stepwell.dialects.target.families import family_of
 from stepwell.dialects.target.host import host
 from stepwell.runtime import elf, support
 from stepwell.runtime.image import Image, runs
@@ -91,6 +92,7 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
 
         objects = {**objects, "": compile_helpers(support.module(helpers))}
         files[""] = elf.read(objects[""])
+    family_of(platform.machine()).before_code()  # code from the cache was perhaps compiled by a process that has ended
     if runs(list(files.values()), platform.machine()):
         image = Image(files, imports)
         return LoadedCode({name: image.addresses[name] for name in exports}, image.close)

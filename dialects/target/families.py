@@ -31,6 +31,8 @@ class Family:
     """What things cost on its machines."""
     usable: Callable[[frozenset[str]], frozenset[str]] = lambda features: features
     """Those of the host's features that this process may use; the system may have to be asked for some."""
+    before_code: Callable[[], object] = lambda: None
+    """Called before a process runs code of this machine's family, wherever that was compiled: the system may have to be asked for registers."""
     dot_products: str = ""
     """The module that registers its dot products, imported when a pass asks for them; empty where they are registered at once, or are none."""
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

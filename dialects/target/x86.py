@@ -3,6 +3,7 @@
 import ctypes
 import platform
 import sys
+from functools import cache
 from typing import Any
 
 from stepwell.dialects.target.capabilities import Capabilities
@@ -57,6 +58,7 @@ def _usable(features: frozenset[str]) -> frozenset[str]:
     return features
 
 
+@cache
 def _may_use_tiles() -> bool:
     """Ask Linux to keep the registers of AMX for this process and those that it forks (Documentation/arch/x86/xstate.rst); whether it does."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
@@ -65,7 +67,7 @@ def _may_use_tiles() -> bool:
 
 
 X86 = register_family(Family(
-    "x86_64", ("x86", "i386", "i686"), _vectors, COMMON_CACHES, _pipes, _capabilities, usable=_usable,
+    "x86_64", ("x86", "i386", "i686"), _vectors, COMMON_CACHES, _pipes, _capabilities, usable=_usable, before_code=_may_use_tiles,
     dot_products="stepwell.dialects.target.x86_dot_products",
     intrinsics={
         "llvm.x86.avx512bf16.": ("avx512bf16",), "llvm.x86.avx512.vpdp": ("avx512vnni", "avxvnni"), "llvm.x86.avx512.": ("avx512f",),

@@ -3,10 +3,12 @@
 import ctypes
 import gc
 import math
+import platform
 import subprocess
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -18,6 +20,7 @@ from stepwell.backends.llvm_cpu.objects import split_module
 from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import CodegenError
+from stepwell.dialects.target.families import family_of
 from stepwell.dialects.target.host import host
 from stepwell.runtime.loader import LoadedCode, load
 
@@ -41,6 +44,15 @@ def test_objects_run_linked_with_openmp_and_libm() -> None:
     y = run_main(load(compile_units(split_module(lower()), jobs=0)), x, bias)
     # erff has 2 ulp, then one multiplication and one addition of values below 8.
     assert np.abs(y - reference(x, bias)).max() < 8 * 4 * np.finfo(np.float32).eps
+
+
+def test_a_process_that_compiles_nothing_is_made_ready_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux keeps AMX's registers for processes that ask for them alone, and whoever loads from the cache never asked what the machine is."""
+    objects, asked = compile_units(split_module(lower()), jobs=0), []
+    family = replace(family_of(platform.machine()), before_code=lambda: asked.append(True))
+    monkeypatch.setattr("stepwell.runtime.loader.family_of", lambda triple: family)
+    load(objects)
+    assert asked == [True]
 
 
 def test_two_programs_may_define_the_same_names() -> None:
