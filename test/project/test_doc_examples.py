@@ -15,7 +15,8 @@ import generate
 import onnx
 import pytest
 import quantize_real
-from command_server import commands_folder
+from command_server import commands_folder, started
+from kept_kernels import switch_on_cache
 from onnx import TensorProto, helper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,13 +45,26 @@ QUOTES = {
 }
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What readers have too: the kernels of the commands that they ran before. Many examples are about one network."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A checkout to work in, with models of the names that the pages use."""
+def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout to work in, with models of the names that the pages use; its Python is a fork that has imported the compiler."""
+    switch_on_cache(monkeypatch, cache)
     for entry in ROOT.iterdir():
         if entry.name not in (".venv", "build", ".git"):
             (tmp_path / entry.name).symlink_to(entry)
-    (tmp_path / ".venv").symlink_to(sys.prefix)
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for entry in (Path(sys.prefix) / "bin").iterdir():
+        if entry.name != "python":
+            (programs / entry.name).symlink_to(entry)
+    (programs / "python").write_text(f'#!/bin/sh\nexec {shlex.join(started([sys.executable]))} "$@"\n')
+    (programs / "python").chmod(0o755)
     value = helper.make_tensor_value_info
     sides = [[value("x", TensorProto.FLOAT, [24, 16]), value("w", TensorProto.FLOAT, [16, 40])], [value("y", TensorProto.FLOAT, [24, 40])]]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", *sides)
@@ -62,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_page(folder: Path, page: Path) -> None:
     commands, snippets = doc_examples.read(page)
     path = os.pathsep.join(map(str, (commands_folder(folder), Path(sys.executable).parent, os.environ.get("PATH", ""))))
-    environment = {**os.environ, "PATH": path, "STEPWELL_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200"}
+    environment = {**os.environ, "PATH": path, "COLUMNS": "200"}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -91,7 +105,7 @@ def test_a_page(folder: Path, page: Path) -> None:
                 wrong.append(f"{page.name}:{snippet.line}: {source} has no line, after those before it, that says\n{missing}")
         elif source == "":
             (folder / "snippet.py").write_text(snippet.text)
-            ended = run(sys.executable, "snippet.py")
+            ended = run(*started([sys.executable, "snippet.py"]))
             if ended.returncode != 0:
                 wrong.append(f"{page.name}:{snippet.line}: {ended.stderr}")
     assert wrong == [], "\n\n".join(wrong)
