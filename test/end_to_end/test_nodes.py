@@ -5,6 +5,7 @@ Always the same combinations, one of each operator in each version, and some tha
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 import check_nodes
 import numpy as np
@@ -41,11 +42,17 @@ def asked(kind: Kind) -> list[Combination]:
     return [*chosen, *left.values()]
 
 
+@pytest.fixture(scope="module")
+def dog() -> Iterator[Watchdog]:
+    """The process that compiles and runs: one for all nodes, and a new one after a crash."""
+    with Watchdog(first="objects_once:share_plain_objects") as watchdog:
+        yield watchdog
+
+
 @pytest.mark.parametrize(("kind", "part"), [*(("tame", part) for part in range(PARTS)), ("special", None), ("ends", None)])
-def test_nodes_are_right(kind: Kind, part: int | None) -> None:
+def test_nodes_are_right(dog: Watchdog, kind: Kind, part: int | None) -> None:
     chosen = asked(kind) if part is None else asked(kind)[part::PARTS]
-    with Watchdog() as dog:
-        found = list(results([dog], chosen, 7, kind, {"threads": 1}))
+    found = list(results([dog], chosen, 7, kind, {"threads": 1}))
     assert [f"{r.combination}: {r.status} {r.text}" for r in found if r.status in WRONG] == []
     assert sorted(r.combination for r in found) == sorted(chosen)
     assert sum(r.status in ("right", "alone") for r in found) > 0.95 * len(chosen)

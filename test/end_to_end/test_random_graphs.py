@@ -25,6 +25,8 @@ from watchdog import Watchdog
 from stepwell.frontends.onnx import all_rules, import_model
 from stepwell.frontends.onnx.functions import has_schema_function
 
+pytestmark = pytest.mark.optimised
+
 PARTS = 4
 SEED = 20_000  # of the first graph
 TRIES, DRAWN = 6, 200  # graphs for an operator until one that has it is right: those examined, and those with nothing in them (of older opsets)
@@ -57,7 +59,7 @@ def test_every_operator_is_drawn_or_left_out_with_a_reason() -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_graphs_are_right(part: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Graphs of all operators in which every one is at least once."""
-    with Watchdog() as dog:
+    with Watchdog(first="objects_once:share_objects") as dog:
         runs = Campaign(tmp_path, dog)
         seed = SEED + part
         for operator in sorted(OPERATORS)[part::PARTS]:
@@ -275,7 +277,7 @@ def test_a_crash_is_found_made_small_and_saved_and_the_fuzzer_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(campaign, "EXAMINE", "random_graphs.stand_ins:crash")
-    with Watchdog() as dog:
+    with Watchdog(first="objects_once:share_objects") as dog:
         runs = Campaign(tmp_path, dog, "Neg")
         proto, inputs = product()
         monkeypatch.setattr(campaign, "graph", lambda seed, only: (Net(seed), case_of(proto, inputs)))

@@ -45,10 +45,11 @@ class Outcome:
 
 
 class Watchdog:
-    """A child process for calls; see the module. `environment` is added to the child's."""
+    """A child process for calls; see the module. `environment` is added to the child's; `first` is a `module:function` that each calls first."""
 
-    def __init__(self, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, environment: dict[str, str] | None = None, *, first: str = "") -> None:
         self.environment = environment or {}
+        self.first = first
         self._child: subprocess.Popen[bytes] | None = None
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this object)
 
@@ -116,7 +117,7 @@ class Watchdog:
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._child is None:
             self._child = subprocess.Popen(
-                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
+                [sys.executable, __file__, self.first], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
                 env={**os.environ, "STEPWELL_CACHE": "0", "OMP_WAIT_POLICY": "passive", "PYTHONHASHSEED": "0", **self.environment},
             )  # fmt: skip
         return self._child
@@ -127,6 +128,12 @@ def address_space() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
+def _function(name: str) -> Any:
+    """The function of a module that a text names."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """The child's side: answer calls until there are no more."""
     while True:
@@ -134,11 +141,10 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
             function, arguments, seconds, memory = pickle.load(requests)
         except EOFError:
             return
-        module, _, name = function.partition(":")
         answer: tuple[str, Any]
         faulthandler.dump_traceback_later(seconds)
         try:
-            called = getattr(importlib.import_module(module), name)
+            called = _function(function)
             if memory is not None:
                 resource.setrlimit(resource.RLIMIT_AS, (address_space() + memory, resource.RLIM_INFINITY))
             answer = "returned", called(*arguments)
@@ -155,4 +161,6 @@ if __name__ == "__main__":
     faulthandler.enable()
     own = os.fdopen(os.dup(1), "wb")  # whatever the code under test prints goes to standard error
     os.dup2(2, 1)
+    if sys.argv[1]:
+        _function(sys.argv[1])()
     _serve(sys.stdin.buffer, own)

@@ -6,12 +6,9 @@ from typing import Any
 
 import onnx
 from backend_suite.cases import Value
-from objects_once import share_objects
 
 import stepwell.backend
 from stepwell.dialects.support.errors import UnsupportedError
-
-share_objects()  # the forms of a case have many kernels in common
 
 
 @dataclass(frozen=True)
