@@ -94,7 +94,7 @@ def follow(bound: BoundModel, source: onnx.ModelProto, steps: list[int], batch: 
 def test_tokens_behind_a_prompt(name: str) -> None:
     """Some tokens come several at a time; the memory grows more than once."""
     source, model = decoder(name)
-    for batch, prompt in ((1, 1), (1, 7), (2, 33), (3, 100)):
+    for batch, prompt in ((1, 1), (3, 100)):
         bound = model.bind()
         several = name != "llama_fused" or batch == 1  # at once behind others: else ONNX Runtime's operator takes them of one sequence alone
         follow(bound, source, [prompt, *[1] * 30, *([5, *[1] * 10, 90] if several else [1] * 20), *[1] * 5], batch)
