@@ -14,6 +14,8 @@ from together import together
 import networks
 import stepwell
 
+pytestmark = pytest.mark.optimised
+
 TOLERANCE = 2e-6  # of the output's scale: the largest difference over the largest value
 Run = tuple[dict[str, np.ndarray], list[np.ndarray]]
 

@@ -21,6 +21,8 @@ from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.driver.bound import LEAST, BoundModel
 from stepwell.driver.dynamic import DynamicModel
 
+pytestmark = pytest.mark.optimised
+
 PAIRS = {"past": "present"}
 FACTORS = (1.0, 2.0)
 MOST = 2

@@ -15,8 +15,13 @@ import networks
 import stepwell
 from stepwell.analysis.memory import memory_plan
 
+pytestmark = pytest.mark.optimised
+
 TOLERANCE = 1e-4  # of the output's scale: the largest difference over the largest value
-AT_NIGHT = ("alexnet", "inceptionv1", "inceptionv2", "resnet50v1", "vgg19", "zfnet512", "light_densenet121", "light_inception_v2")
+AT_NIGHT = (
+    "alexnet", "inceptionv1", "inceptionv2", "resnet50v1", "vgg19", "zfnet512",
+    "light_densenet121", "light_inception_v2", "light_shufflenet", "light_squeezenet",
+)  # fmt: skip
 """Of networks that are light models too, one of the two is for the day."""
 LIGHT = sorted(p.stem for p in (Path(DATA_DIR) / "light").glob("light_*.onnx"))
 

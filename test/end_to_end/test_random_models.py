@@ -19,6 +19,8 @@ from random_models.comparison import Example, check, examples
 
 from stepwell.dialects.support.buffers import ALIGNMENT, address
 
+pytestmark = pytest.mark.optimised
+
 
 @settings(max_examples=30)
 @given(examples("convolutions"))

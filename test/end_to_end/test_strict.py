@@ -21,6 +21,8 @@ from stepwell.options import CompileOptions
 from stepwell.passes.framework.registry import Pass, register_pass
 from stepwell.pipelines.pipeline import Pipeline
 
+pytestmark = pytest.mark.optimised
+
 SPECIALS = (np.inf, -np.inf, np.nan)
 TARGETS = ("host", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 
