@@ -90,11 +90,15 @@ def follow(bound: BoundModel, source: onnx.ModelProto, steps: list[int], batch: 
                 assert np.array_equal(state[name][:, :, : before[name].shape[2]].view(np.uint32), before[name].view(np.uint32))
 
 
+PROMPTS = ((1, 1), (3, 100)), ((1, 7), (2, 33))  # how many sequences, and tokens of each
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS[0], pytest.param(PROMPTS[1], marks=pytest.mark.nightly)], ids=["ends", "between"])
 @pytest.mark.parametrize("name", by_day(DECODERS, ["llama_wide", "llama_fused"]))
-def test_tokens_behind_a_prompt(name: str) -> None:
+def test_tokens_behind_a_prompt(name: str, prompts: tuple[tuple[int, int], ...]) -> None:
     """Some tokens come several at a time; the memory grows more than once."""
     source, model = decoder(name)
-    for batch, prompt in ((1, 1), (3, 100)):
+    for batch, prompt in prompts:
         bound = model.bind()
         several = name != "llama_fused" or batch == 1  # at once behind others: else ONNX Runtime's operator takes them of one sequence alone
         follow(bound, source, [prompt, *[1] * 30, *([5, *[1] * 10, 90] if several else [1] * 20), *[1] * 5], batch)
