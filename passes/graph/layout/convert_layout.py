@@ -63,14 +63,16 @@ class ConvertLayout(Pass):
                 state.decline(self.name, operation, NoMatch("how many channels its result has, or another size, is not known"))
                 continue
             factor = max((factors[operand] for operand in operation.operands if operand in factors), default=0)
-            lanes = state.machine.lanes(8 * to_numpy(result.dtype).itemsize)
-            if not factor and not self.block and sum_of_products(operation.opview) is not None:
-                wanted = _layout(operation, result, lanes, state)
-                if wanted == PLAIN:
-                    state.decline(self.name, operation, NoMatch("it is to stay in the plain layout"))
-                    continue
-                factor = int(wanted) // lanes
-            block = self.block or lanes * (factor or 1)
+            block = self.block
+            if not block:
+                lanes = state.machine.lanes(8 * to_numpy(result.dtype).itemsize)
+                if not factor and sum_of_products(operation.opview) is not None:
+                    wanted = _layout(operation, result, lanes, state)
+                    if wanted == PLAIN:
+                        state.decline(self.name, operation, NoMatch("it is to stay in the plain layout"))
+                        continue
+                    factor = int(wanted) // lanes
+                block = lanes * (factor or 1)
             layout = Layout(state, block, self.mask, found, read_by)
             with ir.InsertionPoint(operation), operation.location:
                 blocked = rule(operation.opview, layout)
