@@ -219,9 +219,9 @@ class CompileOptions:
         backend.check_target(self.machine)
         if self.schedule is not None and self.plan is not None:
             raise InputError("schedule: expected none beside a plan, which holds schedules too")
-        given = self.plan if self.schedule is None else self.schedule
-        plan = None if given is None else Plan.of(given)
-        if plan is not None and plan.kernels and not any(level.scheduled for level in backend.path.levels):
+        given, able = self.plan if self.schedule is None else self.schedule, any(level.scheduled for level in backend.path.levels)
+        plan = None if given is None or (self.schedule is not None and not able) else Plan.of(given)
+        if not able and (self.schedule is not None or (plan is not None and plan.kernels)):
             raise InputError(f"schedule: expected none for backend '{self.backend}': no level of {backend.path} has schedules")
         # Files are read now, so that the compiled content is the one in the key.
         normal: dict[str, Any] = {"disable": _names(self.disable), "keep_f32": _names(self.keep_f32)}

@@ -40,6 +40,7 @@ QUOTES = {
     ("layouts.md", "@layout_rule"): "examples/plugins/layout_rule.py",
     ("ops.md", "class RowProductOp"): "examples/plugins/product_op.py",
     ("ops.md", "class InterleaveOp"): "examples/plugins/product_op.py",
+    ("plans.md", "class SlowMemory"): "examples/plugins/own_cost_model.py",
     ("vector-math.md", "@expands"): "passes/affine_to_llvm/vector_math/exponential.py",
     ("benchmarks.md", "@register_pass"): None,  # decorators with nothing below them
 }
