@@ -92,7 +92,7 @@ class NestEmitter(LoopNest):
         strategy = self.strategy
         while isinstance(found := strategy.compute(tile), NoMatch):
             self.report.decline(strategy.name, found)
-            if strategy.rest is strategy:
+            if strategy.rest is None:
                 raise PassError(f"tile strategy '{strategy.name}' declines, and there is none behind it: {found.reason}{line_of(strategy.compute)}")
             strategy = strategy.rest
         self.report.use(strategy.name)

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 import stepwell
 from stepwell.driver.dynamic import DynamicModel
-from stepwell.frontends.onnx.rules import indexing
+from stepwell.frontends.blocks import bounds
 
 FLOAT = TensorProto.FLOAT
 SIZES = ((4, 5), (1, 3), (9, 7), (2, 16), (6, 4), (33, 64), (4, 5))
@@ -109,7 +109,7 @@ def test_channels_that_are_free_are_those_of_the_weights() -> None:
 
 
 def test_a_dimension_that_is_as_long_as_a_bound_that_seemed_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "LONG", 8)
+    monkeypatch.setattr(bounds, "LONG", 8)
     source = model([node("Slice", "x s e a")], IMAGE, s=[0, -9], e=[10, -1], a=[0, 1])
     compiled, right = stepwell.compile(source, specialise="never"), ReferenceEvaluator(source)
     for shape in ((4, 5, 3), (10, 9, 3), (11, 5, 3), (5, 10, 3), (30, 40, 3)):

@@ -357,7 +357,7 @@ def test_profile_refuses_a_replay_that_does_something_else(tiny):
 def test_kernels_of_two_checkouts_are_compared(tiny, tmp_path, capsys):
     """The other one fuses nothing, so that several kernels of it stand for one of ours."""
     other, table = copied_to(tmp_path / "other"), tmp_path / "kernels.json"
-    fusion = other / "passes" / "graph" / "fusion" / "fuse_operators.py"
+    fusion = other / "passes" / "graph" / "fusion" / "grouping.py"
     text = fusion.read_text().replace("self.max_ops, self.state = max_ops, state", "self.max_ops, self.state = 1, state")
     assert text != fusion.read_text()
     fusion.write_text(text)

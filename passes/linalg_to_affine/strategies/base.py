@@ -24,8 +24,8 @@ class TileStrategy(ABC):
 
     name: str
     """The name that it is registered by (see `register_tile_strategy`)."""
-    rest: "TileStrategy"
-    """The next strategy that fits the nest: it computes the tiles that this one declines, and what `cut` leaves to it."""
+    rest: "TileStrategy | None" = None
+    """The next strategy that fits the nest, if any: it computes the tiles that this one declines, and what `cut` leaves to it."""
 
     def __init__(self, context: NestContext) -> None:
         self.context, self.root = context, context.root

@@ -45,7 +45,7 @@ class DotProducts(TileStrategy):
         return super().compute(tile)
 
     def cut(self, tile: RegisterTile, dim: int) -> list[tuple[Segment, TileStrategy]]:
-        return [(segment, self.rest if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]
+        return [(segment, self.rest or self if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]
 
     def written_out(self, tile: RegisterTile, dim: int, segment: Segment) -> bool:
         return is_rolled(self.use, self.root, dim, segment) or super().written_out(tile, dim, segment)

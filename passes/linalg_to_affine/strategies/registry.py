@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from stepwell.dialects.support.errors import PassError, shown
@@ -66,6 +67,6 @@ def choose(context: NestContext, decline: Decline) -> TileStrategy:
             decline(cls.name, answer)
     if not found:
         raise PassError(f"no tile strategy fits '{context.root.operation.name}' at {context.root.operation.location}")
-    for strategy, rest in zip(found, [*found[1:], found[-1]], strict=True):
+    for strategy, rest in pairwise(found):
         strategy.rest = rest
     return found[0]

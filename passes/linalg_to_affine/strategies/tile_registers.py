@@ -49,7 +49,7 @@ class TileRegisters(TileStrategy):
         return [self.registers.zero(self.element, len(part), self.use.intrinsic.lanes) for part in layout.parts for _ in layout.columns]
 
     def cut(self, tile: RegisterTile, dim: int) -> list[tuple[Segment, TileStrategy]]:
-        return [(segment, self.rest if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]
+        return [(segment, self.rest or self if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]
 
     def step(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
         use, at, layout = self.use, tile.at, self._layout(tile)

@@ -251,7 +251,7 @@ def test_a_digest_is_of_what_is_computed(change: dict[str, str], same: bool) -> 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"\xff\xfe")
-    with pytest.raises(ScheduleError, match="expected a schedule file, which is JSON in UTF-8"):
+    with pytest.raises(ScheduleError, match="expected a plan, which is JSON in UTF-8"):
         stepwell.compile(network(), schedule=tmp_path / "s")
 
 
