@@ -24,8 +24,8 @@ class Capabilities:
     """`emit(x)` rounds f32 to bf16, to nearest even. Subnormal numbers may become zero."""
     power_scaling: ByLanes = ()
     """`emit(x, n)` is `x * 2**n` for f32, rounded once, with the whole number `n` given as f32 of any size."""
-    tile_registers: bool = False
-    """Whether there are registers of two dimensions (AMX)."""
+    tile_registers: int = 0
+    """The number of registers of two dimensions (AMX)."""
 
 
 PLAIN = Capabilities()

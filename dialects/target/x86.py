@@ -35,7 +35,7 @@ def _capabilities(features: frozenset[str]) -> Capabilities:
         conversion_rounds=True,
         bf16_rounding=((16, _round_to_bf16), (8, _round_to_bf16)) if "avx512bf16" in features else (),
         power_scaling=tuple((lanes, _scale_by_power) for lanes in (16, 8, 4)) if features >= _SCALES else (),
-        tile_registers=_AMX in features,
+        tile_registers=8 if _AMX in features else 0,
     )
 
 

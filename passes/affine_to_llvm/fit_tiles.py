@@ -11,10 +11,8 @@ from stepwell.passes.affine_to_llvm.carry_tiles import is_tile
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 
-REGISTERS = 8
-"""Tile registers of AMX."""
 ROWS, BYTES = 16, 64
-"""What a whole one holds."""
+"""What a whole tile register holds."""
 GROUP = 4
 """Bytes of the left operand that meet one row of the right operand."""
 _PRODUCTS = ("x86.amx.tile_muli", "x86.amx.tile_mulf")
@@ -43,11 +41,12 @@ class FitTiles(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not state.machine.capabilities.tile_registers:
+        registers = state.machine.capabilities.tile_registers
+        if not registers:
             return
         for function in functions(op):
             tiles = Tiles.of_function(function.operation)
-            if tiles is None or not tiles.fit():
+            if tiles is None or not tiles.fit(registers):
                 continue
             tiles.rewrite()
             state.count(self.name)
@@ -74,11 +73,11 @@ class Tiles:
         values = {value for region in function.regions for block in region.blocks for value in _inside(block) if is_tile(value.type)}
         return Tiles(function, values - left - right, left, right) if products else None
 
-    def fit(self) -> bool:
-        """Choose which tiles become whole; whether there are any."""
+    def fit(self, registers: int) -> bool:
+        """Choose which tiles become whole, so that these registers suffice; whether there are any."""
         rows = sorted({_given(value).rows for value in self.sums} - {ROWS})
         steps = sorted({_given(value).rows for value in self.right} - {ROWS})
-        while sum(self.needed().values()) > REGISTERS and (rows or steps):
+        while sum(self.needed().values()) > registers and (rows or steps):
             (self.few_rows if rows else self.few_steps).add((rows or steps).pop(0))
         return bool(self.few_rows or self.few_steps)
 

@@ -12,6 +12,9 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import Decisions
 
+ONE_VERSION, TWO_VERSIONS = "one version", "two versions"
+"""What plans call a kernel for all sizes, and one with a version of its own for few images or rows."""
+
 
 @dataclass(frozen=True)
 class Candidate:

@@ -8,16 +8,13 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, product
 from stepwell.dialects.core.symbolic_shapes import fewer, hints_around, likely
-from stepwell.passes.framework.choices import Candidate
+from stepwell.passes.framework.choices import ONE_VERSION, TWO_VERSIONS, Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, version_for_few
 from stepwell.passes.linalg.fusion_group import FusionGroup
 from stepwell.passes.schedule.fuse_loops import FuseLoops
 from stepwell.passes.schedule.loop_plans import Choice, Steps, leader_of, likely_work
-
-ONE, TWO = "one version", "two versions"
-"""What plans call a kernel for all sizes, and one with another plan of loops for few."""
 
 
 @register_pass("version-kernels", level="linalg", optional=True)
@@ -65,9 +62,9 @@ class VersionKernels(Pass):
         def candidates() -> list[Candidate]:
             costs = state.machine.costs
             seconds = state.machine.seconds(2.0 * costs.contraction_rate * likely_work(usual, costs))
-            return [Candidate(ONE, seconds * (1 + more)), Candidate(TWO, seconds)]
+            return [Candidate(ONE_VERSION, seconds * (1 + more)), Candidate(TWO_VERSIONS, seconds)]
 
-        if state.choose("versions", leader.root.operation, candidates, ONE if more <= self.slack else TWO) == ONE:
+        if state.choose("versions", leader.root.operation, candidates, ONE_VERSION if more <= self.slack else TWO_VERSIONS) == ONE_VERSION:
             copy.operation.erase()
             return False
         state.did(self.name, kernel.operation, f"gets a version for {size} up to {most}, where its plan would take {more:.0%} longer")

@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import POINTS, TAPS, error_bound, transformed_filters
-from stepwell.passes.framework.choices import Candidate
+from stepwell.passes.framework.choices import ONE_VERSION, Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
@@ -22,8 +22,6 @@ ERRORS = {tile: error_bound(tile) for tile in POINTS}
 """For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
 
 
-ONE = "one version"
-"""What plans call a convolution by one tile for any number of images."""
 AT_RUN_TIME = 4
 """The largest Winograd tile for filters that are transformed at run time: a block of those of F(6, 3) would not stay in a core's own cache."""
 
@@ -107,7 +105,7 @@ class UseWinograd(Pass):
         few = None if isinstance(whole[0], int) else self._few(variant, found[0], sizes)
         if few is not None:
             both = f"F({few[0]}, {TAPS}) up to {few[1]}"
-            few = None if state.choose("few-images", conv, lambda: [Candidate(ONE), Candidate(both)], both) == ONE else few
+            few = None if state.choose("few-images", conv, lambda: [Candidate(ONE_VERSION), Candidate(both)], both) == ONE_VERSION else few
         result: ir.Value
         if few is None:
             result = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)

@@ -6,12 +6,9 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.sizes import Size, product
 from stepwell.dialects.core.types import type_of
-from stepwell.passes.framework.choices import Candidate
+from stepwell.passes.framework.choices import ONE_VERSION, TWO_VERSIONS, Candidate
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, version_for_few
-
-ONE, TWO = "one version", "two versions"
-"""What plans call a kernel for any number of rows, and one for many with one for few."""
 
 
 @register_pass("version-few-rows", level="graph-opt", optional=True)
@@ -30,7 +27,11 @@ class VersionFewRows(Pass):
             found = ops_below(kernel.operation, "graph.packed_matmul_of_bits")
             if KernelInfo(kernel).is_kernel and len(found) == 1:
                 rows = product(type_of(found[0].operands[0]).shape[:-1])
-                if isinstance(rows, Size) and state.choose("few-rows", found[0], lambda: [Candidate(ONE), Candidate(TWO)], TWO) == TWO:
+                if isinstance(rows, Size) and state.choose("few-rows", found[0], _candidates, TWO_VERSIONS) == TWO_VERSIONS:
                     copy = version_for_few(kernel, rows, state.machine.costs.conversion_rows)
                     KernelInfo(copy).hints = dict.fromkeys(sorted(rows.symbols), 1)
                     state.count(self.name)
+
+
+def _candidates() -> list[Candidate]:
+    return [Candidate(ONE_VERSION), Candidate(TWO_VERSIONS)]

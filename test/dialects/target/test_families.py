@@ -17,15 +17,15 @@ from stepwell.dialects.target.numbers import Caches, Pipes, Vectors
 from stepwell.dialects.target.registry import resolve, target_names
 
 TABLE = {  # masked bits, maxima that select, conversions that round, lanes of bf16 rounding, lanes of scaling, registers of two dimensions
-    "x86-64-v2": ((), True, True, (), (), False),
-    "x86-64-v3": ((32, 64), True, True, (), (), False),
-    "x86-64-v4": ((32, 64), True, True, (), (16, 8, 4), False),
-    "avx-vnni": ((32, 64), True, True, (), (), False),
-    "x86-64-v4-vnni": ((32, 64), True, True, (), (16, 8, 4), False),
-    "x86-64-v4-bf16": ((32, 64), True, True, (16, 8), (16, 8, 4), False),
-    "x86-64-v4-amx": ((32, 64), True, True, (16, 8), (16, 8, 4), True),
-    "aarch64-neon": ((), False, False, (), (), False),
-    "aarch64-dotprod": ((), False, False, (), (), False),
+    "x86-64-v2": ((), True, True, (), (), 0),
+    "x86-64-v3": ((32, 64), True, True, (), (), 0),
+    "x86-64-v4": ((32, 64), True, True, (), (16, 8, 4), 0),
+    "avx-vnni": ((32, 64), True, True, (), (), 0),
+    "x86-64-v4-vnni": ((32, 64), True, True, (), (16, 8, 4), 0),
+    "x86-64-v4-bf16": ((32, 64), True, True, (16, 8), (16, 8, 4), 0),
+    "x86-64-v4-amx": ((32, 64), True, True, (16, 8), (16, 8, 4), 8),
+    "aarch64-neon": ((), False, False, (), (), 0),
+    "aarch64-dotprod": ((), False, False, (), (), 0),
 }
 DOT_PRODUCTS = {
     "x86-64-v2": [],
