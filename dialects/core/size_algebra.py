@@ -3,16 +3,38 @@
 Only `sizes` imports this, when the first symbol is made: sympy takes as long to load as a small network takes to compile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from math import prod
+from typing import Any, TypeAlias
 
 import sympy  # type: ignore[import-untyped]
 from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 Expr = Any  # sympy has no type hints
+Bounds: TypeAlias = tuple[Fraction | None, Fraction | None]
 MOST_EXTREMES = 4  # maxima and minima whose cases are told apart for the sign of an expression
+_remembered = lru_cache(1 << 14)
+"""Decorates functions of normal forms: passes ask the same of a size again and again."""
+
+
+@_remembered
+def expand(expr: Expr) -> Expr:
+    """The sum of products that an expression is. Sizes have products and powers of sums alone, so sympy's other rules are not tried."""
+    return expr if _is_expanded(expr) else expr.expand(power_base=False, power_exp=False, log=False, basic=False)
+
+
+def _is_expanded(expr: Expr) -> bool:
+    """Whether an expression is a sum of products of symbols and functions, whose arguments are such sums."""
+    if expr.is_Add:
+        return not any(term.is_Add for term in expr.args) and all(map(_is_expanded, expr.args))
+    if expr.is_Mul:
+        return not any(factor.is_Add for factor in expr.args) and all(map(_is_expanded, expr.args))
+    if expr.is_Pow:
+        return bool(expr.base.is_Symbol and expr.exp.is_Integer and expr.exp > 0)
+    return all(map(_is_expanded, expr.args))
 
 
 class FloorDiv(sympy.Function):  # type: ignore[misc]
@@ -29,24 +51,24 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
         if q == 1:
             return p
         if q.is_Integer and q < 0:
-            return cls(sympy.expand(-p), -q)
+            return cls(expand(-p), -q)
         if isinstance(p, cls) and p.args[1].is_Integer and q.is_Integer:
             return cls(p.args[0], p.args[1] * q)
         if not q.is_Integer:
             exact = sympy.cancel(p / q)
             if is_whole(exact):
-                return sympy.expand(exact)
+                return expand(exact)
             common = sympy.gcd(p, q)
             return None if common in (1, -1) else cls(sympy.cancel(p / common), sympy.cancel(q / common))
         divisor = int(q)
-        terms = sympy.expand(p).as_coefficients_dict()
+        terms = expand(p).as_coefficients_dict()
         taken = sympy.Add(*(_towards_zero(int(c), divisor) * term for term, c in terms.items()))
-        rest = sympy.expand(p - divisor * taken)
+        rest = expand(p - divisor * taken)
         if rest.is_Integer:
             return taken + int(rest) // divisor
         shared = sympy.gcd_terms(rest).as_coeff_Mul()[0] if not rest.is_Add else _content(rest)
         if (common := sympy.igcd(shared, divisor)) > 1:
-            return taken + cls(sympy.expand(rest / common), sympy.Integer(divisor // common))
+            return taken + cls(expand(rest / common), sympy.Integer(divisor // common))
         if _is_negative(rest):
             return taken - cls(divisor - 1 - rest, q)
         least = int(rest.as_coeff_Add()[0]) // divisor  # a constant below 0, say
@@ -55,8 +77,7 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
         return taken + cls(rest, q) if taken != 0 else None
 
     def _eval_is_nonnegative(self) -> bool | None:
-        p, q = self.args
-        return True if q.is_nonnegative and is_above_zero(p, False) else None
+        return _signs(self, False)[0] or None
 
 
 class _Extreme(sympy.Function):  # type: ignore[misc]
@@ -80,20 +101,13 @@ class _Extreme(sympy.Function):  # type: ignore[misc]
     @classmethod
     def _reaches(cls, a: Expr, b: Expr) -> bool:
         """Whether `a` is as large as `b`, or as small for a minimum, whatever the symbols are."""
-        return bool(a == b or is_above_zero(sympy.expand(a - b if cls is Max else b - a), False))
-
-    def _sign(self, yes: str, no: str) -> bool | None:
-        """What sizes say of their maximum: that it is what one of them is, or else what all are not; of a minimum the other way round."""
-        one, every = (yes, no) if isinstance(self, Max) else (no, yes)
-        if any(getattr(arg, one) for arg in self.args):
-            return one == yes
-        return every == yes if all(getattr(arg, every) for arg in self.args) else None
+        return bool(a == b or is_above_zero(expand(a - b if cls is Max else b - a), False))
 
     def _eval_is_nonnegative(self) -> bool | None:
-        return self._sign("is_nonnegative", "is_negative")
+        return _signs(self, False)[0] or None
 
     def _eval_is_positive(self) -> bool | None:
-        return self._sign("is_positive", "is_nonpositive")
+        return _signs(self, True)[0] or None
 
 
 class Max(_Extreme):
@@ -106,7 +120,7 @@ class Min(_Extreme):
 
 def is_whole(expr: Expr) -> bool:
     """Whether an expression is a sum of products with whole coefficients, of symbols and other whole parts."""
-    terms = sympy.expand(expr).as_coefficients_dict()
+    terms = expand(expr).as_coefficients_dict()
     return sympy.denom(sympy.together(expr)) == 1 and all(c.is_Integer and (term == 1 or term.is_integer) for term, c in terms.items())
 
 
@@ -134,9 +148,6 @@ def symbol(name: str) -> Expr:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-_remembered = lru_cache(1 << 14)
-"""Of a function of normal forms: passes ask the same of a size again and again."""
-
 
 @_remembered
 def add(a: Expr, b: Expr) -> Expr:
@@ -147,13 +158,13 @@ def add(a: Expr, b: Expr) -> Expr:
 @_remembered
 def multiply(a: Expr, b: Expr) -> Expr:
     """The normal form of a product of normal forms, or numbers."""
-    return sympy.expand(a * b)
+    return expand(sympy.sympify(a * b))
 
 
 @_remembered
 def floor_div(p: Expr, q: Expr) -> Expr:
     """The normal form of `p // q`, of normal forms or numbers."""
-    return sympy.expand(FloorDiv(sympy.sympify(p), sympy.sympify(q)))
+    return expand(FloorDiv(sympy.sympify(p), sympy.sympify(q)))
 
 
 @_remembered
@@ -165,21 +176,89 @@ def is_above_zero(expr: Expr, strictly: bool) -> bool | None:
     return True if yes else False if no else None
 
 
-def _signs(expr: Expr, strictly: bool) -> tuple[bool | None, bool | None]:
-    """Whether `expr > 0` (or `>= 0`) certainly holds, and whether it certainly does not."""
-    return (expr.is_positive, expr.is_nonpositive) if strictly else (expr.is_nonnegative, expr.is_negative)
+def _signs(expr: Expr, strictly: bool) -> tuple[bool, bool]:
+    """Whether the bounds of `expr` show that it is above 0 (or, unless `strictly`, at least 0), and whether they show that it is not."""
+    low, high = bounds(expr)
+    if strictly:
+        return low is not None and low > 0, high is not None and high <= 0
+    return low is not None and low >= 0, high is not None and high < 0
+
+
+@_remembered
+def bounds(expr: Expr) -> Bounds:
+    """The least and the largest value of an expression for any symbols, by interval arithmetic (R. E. Moore, "Interval Analysis", 1966).
+
+    None where there is none. They are bounds, not always reached: the terms of a sum are taken to be independent. Sympy's assumptions decide no
+    more, and take many times as long where they decide nothing.
+    """
+    if expr.is_Rational:
+        value = Fraction(int(expr.p), int(expr.q))
+        return value, value
+    if expr.is_Symbol:
+        return Fraction(0), None
+    if expr.is_Add:
+        lows, highs = zip(*map(bounds, expr.args), strict=True)
+        return _all(lows, sum), _all(highs, sum)
+    if expr.is_Mul:
+        return _product([bounds(factor) for factor in expr.args])
+    if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
+        return _product([bounds(expr.base)] * int(expr.exp))
+    if isinstance(expr, FloorDiv):
+        return _quotient_bounds(*expr.args)
+    if isinstance(expr, _Extreme):
+        lows, highs = zip(*map(bounds, expr.args), strict=True)
+        if isinstance(expr, Max):
+            return max(_finite(lows), default=None), _all(highs, max)
+        return _all(lows, min), min(_finite(highs), default=None)
+    return None, None
+
+
+def _all(values: Sequence[Fraction | None], function: Callable[[list[Fraction]], Fraction | int]) -> Fraction | None:
+    """A function of bounds, None if one of them is."""
+    numbers = _finite(values)
+    return Fraction(function(numbers)) if len(numbers) == len(values) else None
+
+
+def _finite(values: Sequence[Fraction | None]) -> list[Fraction]:
+    return [value for value in values if value is not None]
+
+
+def _product(factors: Sequence[Bounds]) -> Bounds:
+    """The bounds of a product whose factors each have a sign; none if one has not."""
+    lows, highs, is_negative = Fraction(1), [], False
+    for low, high in factors:
+        if low is None or low < 0:
+            if high is None or high > 0:
+                return None, None
+            low, high, is_negative = -high, None if low is None else -low, not is_negative
+        lows *= low
+        highs.append(high)
+    most = _all(highs, prod)
+    return (None if most is None else -most, -lows) if is_negative else (lows, most)
+
+
+def _quotient_bounds(p: Expr, q: Expr) -> Bounds:
+    """The bounds of `p // q`: where q is a number, those of p divided; else whether it can be negative."""
+    low, high = bounds(p)
+    if q.is_Integer and q > 0:
+        least, most = (None if value is None else Fraction(value // int(q)) for value in (low, high))
+    else:
+        least, most = None, None
+    if (least is None or least < 0) and _signs(q, False)[0] and is_above_zero(p, False):
+        least = Fraction(0)
+    return least, most
 
 
 @_remembered
 def largest(*exprs: Expr) -> Expr:
     """The normal form of a maximum."""
-    return sympy.expand(Max(*exprs))
+    return expand(Max(*exprs))
 
 
 @_remembered
 def smallest(*exprs: Expr) -> Expr:
     """The normal form of a minimum."""
-    return sympy.expand(Min(*exprs))
+    return expand(Min(*exprs))
 
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
@@ -215,18 +294,19 @@ def parts(expr: Expr) -> tuple[str, list[Expr]]:
     raise TypeError(f"{expr} is not the expression of a size")
 
 
+@_remembered
 def lower_bound(expr: Expr) -> Expr:
     """An expression without quotients that is never above this one, as far as they are terms of its sum: `p // q` is between `(p - q + 1) / q` and
     `p / q`."""
     found = sympy.Integer(0)
-    for term, coefficient in sympy.expand(expr).as_coefficients_dict().items():
+    for term, coefficient in expand(expr).as_coefficients_dict().items():
         if not isinstance(term, FloorDiv) or not term.args[1].is_Integer:
             found += coefficient * term
             continue
         p, q = term.args
         bound = lower_bound(p) - q + 1 if coefficient > 0 else -lower_bound(-p)
         found += coefficient * bound / q
-    return sympy.expand(found)
+    return expand(found)
 
 
 def _is_surely_above(expr: Expr, strictly: bool, extremes: int = MOST_EXTREMES) -> bool:

@@ -142,6 +142,23 @@ def test_an_extreme_is_known_to_be_beyond_what_it_is_of() -> None:
     assert not always(20 - minimum(n, 21), ">=", 0)
 
 
+def test_signs_follow_from_bounds() -> None:
+    certain = [
+        (maximum(n, 3) - 3, ">=", 0), (maximum(n, 3) * maximum(s, 2), ">=", 6), (minimum(n, 7) // 8, "==", 0), (9 - minimum(n, 7), ">", 1),
+        (-2 * n * s, "<=", 0), (minimum(n, 4) * minimum(s, 5), "<=", 20), ((maximum(n, 17) - 1) // 4, ">=", 4), (n * n + 1, ">", 0),
+        (minimum(n - 5, s), ">=", -5), (maximum(n - 5, -2), ">=", -2), ((-minimum(n, 7)) // 2, ">=", -4),
+        (maximum(minimum(n, 3), minimum(s, 9)), "<=", 9), (minimum(maximum(n, 3), maximum(s, 2)), ">=", 2),
+    ]  # fmt: skip
+    uncertain = [
+        (maximum(n, 3) - 4, ">=", 0), (maximum(n, 3) * maximum(s, 2), ">", 6), (minimum(n, 8) // 8, "<=", 0), (7 - minimum(n, 7), ">", 0),
+        (-2 * n * s, "<", 0), (minimum(n, 4) * minimum(s, 5), "<", 20), ((maximum(n, 17) - 1) // 4, ">", 4), (n * n, ">", 0),
+        (minimum(n - 5, s), ">", -5), (n * s - n, ">=", 0), ((-minimum(n, 7)) // 2, ">", -4),
+        (maximum(minimum(n, 3), minimum(s, 9)), "<=", 8), (minimum(maximum(n, 3), maximum(s, 2)), ">=", 3), (maximum(n, 3), "<=", 3),
+    ]  # fmt: skip
+    assert [case for case in certain if not always(*case)] == []
+    assert [case for case in uncertain if always(*case)] == []
+
+
 def test_assumptions_are_collected_once_and_checked() -> None:
     with assumptions() as found:
         assert holds(n, "==", s)
