@@ -1,6 +1,6 @@
 """A part of ONNX's backend suite natively, as it is and with inputs made constants: right, or unsupported by name and listed.
 
-The part is an eighth of the cases (a 16th with constants, a 32nd folded; a fourth of that where operators are spelt out), always the same, and
+The part is a twelfth of the cases (a 24th with constants, a 48th folded; a fourth of that where operators are spelt out), always the same, and
 those that ever failed, up to three of an operator. One of 32 is asked with free sizes too, of one program for all: there, some are still unsupported,
 but none may be wrong; and some with free sizes as they come, where none may be either. scripts/onnx_suite.py runs all of it, with other options too.
 The light networks are in test_networks.py.
@@ -21,7 +21,7 @@ from onnx import ModelProto
 from watchdog import Watchdog
 
 PARTS = 4  # tests of each form, each of some operators
-EVERY = {"given": 8, "constants": 16, "folded": 32}  # of how many cases one is asked in each form, to be done in a few minutes
+EVERY = {"given": 12, "constants": 24, "folded": 48}  # of how many cases one is asked in each form, to be done in a few minutes
 FAILED = 3  # cases that ever failed, of an operator
 AT_NIGHT = {"test_center_crop_pad_crop", "test_center_crop_pad_pad"}  # each takes seconds; by day the case that does both
 EVERY_FREE = 32

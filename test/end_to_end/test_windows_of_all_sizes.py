@@ -100,7 +100,7 @@ UPPER, LOWER = PADDED[::2], PADDED[1::2]
 WINDOW = ("kernel", "strides", "dilations", "auto_pad")
 
 
-@pytest.mark.parametrize(WINDOW, by_day(PADDED, [UPPER[0], LOWER[3], LOWER[4], UPPER[5]]))
+@pytest.mark.parametrize(WINDOW, by_day(PADDED, [LOWER[3], UPPER[4]]))
 def test_convolution_of_same_padding(kernel: list[int], strides: list[int], dilations: list[int], auto_pad: str) -> None:
     """`auto_pad`, with padding that depends on sizes, windows that leave gaps among them: those have no padding before they begin."""
     made = node("Conv", ["x", "w", "b"], strides=strides, dilations=dilations, auto_pad=auto_pad)
@@ -159,7 +159,7 @@ POOLS: list[dict[str, Any]] = [
 ORDERED = [(options, order) for order in (0, 1) for options in POOLS]
 
 
-@pytest.mark.parametrize(("options", "order"), by_day(ORDERED, [(POOLS[2], 1), (POOLS[4], 0), (POOLS[5], 1)]))
+@pytest.mark.parametrize(("options", "order"), by_day(ORDERED, [(POOLS[2], 1), (POOLS[4], 0)]))
 def test_indices_of_maxima(options: dict[str, Any], order: int) -> None:
     """Of few different numbers, so that the first of several maxima counts, padding being no element."""
     least = 1 if "auto_pad" in options or "ceil_mode" in options else 3  # so that each window reaches the image

@@ -101,24 +101,19 @@ def test_what_is_wrong_with_a_chain(own: ModuleType) -> None:
         assert said in str(caught.value)
 
 
-def test_the_command(tmp_path: Path, cache_folder: Path) -> None:
-    """It compiles the file, checks it by the meaning of its ops, and takes it from the cache until it is edited. ONNX is not loaded."""
-    file, code = tmp_path / "net.chain", "import own_frontend as own; print(own.example(0.1 if {} else 0.3).text())"
+def test_the_command(own: ModuleType, tmp_path: Path) -> None:
+    """It compiles the file, checks it by the meaning of its ops, and takes it from the cache until it is edited."""
+    file = tmp_path / "net.chain"
     how = (file, "--load", EXAMPLE, "--shape", "x=2x5x16", "--threads", "1")
-
-    def write(edited: bool) -> None:
-        made = subprocess.run([sys.executable, "-c", code.format(edited)], cwd=EXAMPLE.parent, capture_output=True, text=True, check=True)
-        file.write_text(made.stdout)
-
-    for edited in (False, True):
-        write(edited)
-        ends = [process("main", "run", *how, "--check", kind, is_fork=False) for kind in ("reference", "levels")]
+    for scale in (0.3, 0.1):
+        file.write_text(own.example(scale).text())
+        ends = [process("main", "run", *how, "--check", kind) for kind in ("reference", "levels")]
         assert [(ended.status, ended.err) for ended in ends] == [(0, ""), (0, "")]
         assert [": cache " in ended.out for ended in ends] == [False, True]
-    shown = process("main", "inspect", *how[:3], is_fork=False)
+    shown = process("main", "inspect", *how[:3])
     assert shown.out.startswith("a chain of 3 layers\n")
     assert "attention" in shown.out
-    listed = process("main", "compile", *how[:5], "--emit", "asm", is_fork=False)
+    listed = process("main", "compile", *how[:5], "--emit", "asm")
     assert "# node 1: mix" in listed.out or "# node 0: mix" in listed.out
 
 
