@@ -16,8 +16,8 @@ from stepwell.arguments import checked
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.graph.evaluate import Evaluator, NoMeaningError
-from stepwell.dialects.interpreter import Interpreter, signless
+from stepwell.dialects.interpreter import Interpreter, NoMeaningError, signless
+from stepwell.dialects.interpreter.evaluate import Evaluator
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.origins import line_of
 from stepwell.driver.lowering import descend
@@ -213,9 +213,8 @@ class _Search:
         """What runs a call of a kernel there."""
         module = self._module(point)
         by_name = {f.sym_name.value: f.operation for f in functions(module.operation)}
-        if is_packed(module):
-            return lambda op, operands: Interpreter(by_name).call(callee(op), operands)
-        return lambda op, operands: Evaluator(by_name, self.lowered.weights).run(by_name[callee(op)].regions[0].blocks[0], operands, {})
+        machine = Interpreter(by_name) if is_packed(module) else Evaluator(by_name, self.lowered.weights)
+        return lambda op, operands: machine.call(callee(op), operands)
 
 
 def _named(names: Sequence[str], arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

@@ -14,10 +14,10 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.evaluate import Evaluator, Observer, checked_inputs, evaluate
-from stepwell.dialects.graph.evaluate_f64 import F64Evaluator
+from stepwell.dialects.interpreter import Observer, signless
 from stepwell.dialects.interpreter import interpret as run_module
-from stepwell.dialects.interpreter import signless
+from stepwell.dialects.interpreter.evaluate import Evaluator, checked_inputs, evaluate
+from stepwell.dialects.interpreter.evaluate_f64 import F64Evaluator
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.lowering import descend
 from stepwell.passes.framework.levels import IMPORTED, find_level

@@ -101,7 +101,7 @@ def _reference(source: str) -> Callable[[Arrays], Arrays]:
 
     def evaluated(inputs: Arrays) -> Arrays:
         from stepwell.dialects.core.mlir import make_context
-        from stepwell.dialects.graph.evaluate import evaluate
+        from stepwell.dialects.interpreter.evaluate import evaluate
         from stepwell.frontends.loading import load_for
 
         imported, taken = load_for(source, make_context(), inputs)

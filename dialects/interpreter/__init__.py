@@ -1,16 +1,17 @@
-"""The interpreter of the levels linalg and scheduled: runs IR on numpy arrays, op by op, independent of everything below."""
+"""The interpreters, which run IR on numpy arrays op by op, independent of everything below.
+
+`evaluate` runs the graph levels by the references of their ops (`evaluate_f64` without rounding), `interpret` the levels linalg and scheduled.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.graph.evaluate import Observer
 from stepwell.dialects.interpreter import control, scalars, structured, tensors  # noqa: F401  (they register meanings)
-from stepwell.dialects.interpreter.base import MEANINGS, Interpreter, meaning
-from stepwell.dialects.support.errors import IRError
+from stepwell.dialects.interpreter.base import MEANINGS, Interpreter, NoMeaningError, Observer, functions_of, meaning
 
-__all__ = ["MEANINGS", "Interpreter", "interpret", "meaning", "plain_types"]
+__all__ = ["MEANINGS", "Interpreter", "NoMeaningError", "Observer", "functions_of", "interpret", "meaning", "signless"]
 
 
 def interpret(
@@ -22,12 +23,7 @@ def interpret(
     Raises StepwellError, naming op and node, for an op that has no meaning here (NoMeaningError) or reads what is not there, and IRError for
     a module without @main.
     """
-    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op.operation for op in module.body.operations if op.operation.name == "func.func"}
-    if "main" not in functions:
-        raise IRError("the module has no function @main")
-    machine = Interpreter(functions, observe, sizes)
-    machine.arena = arguments[-1] if len(arguments) else None
-    return machine.call("main", arguments)
+    return Interpreter(functions_of(module), observe, sizes).call("main", arguments)
 
 
 def signless(array: np.ndarray) -> np.ndarray:

@@ -1,26 +1,36 @@
-"""The core of the interpreter: the registry of meanings, and the class that runs blocks of ops."""
+"""The core of the interpreters: the registry of meanings, and the class that runs blocks of ops."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.dtypes import to_numpy
-from stepwell.dialects.core.locations import node_names
-from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import dtype_of
+from stepwell.dialects.core.locations import nodes_text
+from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.segments import bind_all
+from stepwell.dialects.core.sizes import Size, evaluated
+from stepwell.dialects.core.types import dtype_of, type_of
 from stepwell.dialects.flow.boxes import Boxes
 from stepwell.dialects.graph.base import GraphOp, map_groups
-from stepwell.dialects.graph.evaluate import NoMeaningError, Observer, last_uses
-from stepwell.dialects.support.errors import IRError, StepwellError
+from stepwell.dialects.support.errors import IndexRangeError, IRError, StepwellError
 
-Values: TypeAlias = dict[ir.Value, Any]
+Values: TypeAlias = MutableMapping[ir.Value, Any]
+Observer: TypeAlias = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
+"""Called with each op that was run, the arrays of its operands and those of its results."""
 Meaning: TypeAlias = Callable[["Interpreter", Any, list[Any], Values], Sequence[Any]]
 """The results of an op from the interpreter, the op, its operands and the values around it."""
 MEANINGS: dict[str, Meaning] = {}
-TERMINATORS = ("func.return", "scf.yield", "linalg.yield", "tensor.yield")
+TERMINATORS = ("func.return", "graph.yield", "scf.yield", "linalg.yield", "tensor.yield")
+ENTERED_AFRESH = ("func.func", "graph.fused", "graph.if", "graph.loop")
+"""Ops each of whose regions is run with values of its own."""
 INDEX = np.dtype(np.int64)
+
+
+class NoMeaningError(StepwellError):
+    """An op that has no meaning for any data."""
 
 
 def meaning(*names: str) -> Callable[[Meaning], Meaning]:
@@ -31,6 +41,14 @@ def meaning(*names: str) -> Callable[[Meaning], Meaning]:
         return function
 
     return register
+
+
+def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
+    """The functions of a module by name. Raises IRError if there is no @main among them."""
+    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op.operation for op in module.body.operations if op.operation.name == "func.func"}
+    if "main" not in functions:
+        raise IRError("the module has no function @main")
+    return functions
 
 
 def scalar_dtype(kind: ir.Type) -> np.dtype:
@@ -48,9 +66,9 @@ class Interpreter:
         self.functions = functions
         self.observe = observe
         self.sizes: dict[str, int] = {} if sizes is None else sizes
-        """The symbols that have become known, and what is known of the inputs'."""
+        """The numbers of symbols: of the inputs', and of those that have become known."""
         self.arena: Any = None
-        """The last argument of `@main`."""
+        """The last argument of `@main` where that is a buffer, in which weights lie."""
         self.bound_by: dict[str, Any] = {}
         """The op that gives a symbol its number, perhaps another one in each round of a loop."""
         self.boxes = Boxes()
@@ -62,21 +80,24 @@ class Interpreter:
         """The results of one of the functions."""
         if name not in self.functions:
             raise IRError(f"the module has no function @{name}")
+        if name == "main" and len(arguments) and isinstance(self.functions[name].regions[0].blocks[0].arguments[-1].type, ir.MemRefType):
+            self.arena = arguments[-1]
         return self.run(self.functions[name], 0, arguments, {})
 
     def call_region(self, name: str, arguments: Sequence[Any]) -> list[Any]:
         """The results of the function of a region, which takes the arena of weights as `@main` does."""
-        return self.call(name, [*arguments, self.arena])
+        return self.call(name, [*arguments, *([] if self.arena is None else [self.arena])])
 
     def run(self, owner: ir.Operation, region: int, arguments: Sequence[Any], values: Values) -> list[Any]:
         """What the terminator of an op's region hands over, for these arguments; `values` are those of the blocks around it."""
-        key = (owner, region)
+        key, block = (owner, region), owner.regions[region].blocks[0]
         if key not in self._blocks:
-            ops = [op.operation for op in owner.regions[region].blocks[0].operations]
-            # A function's values are freed after their last use; a loop's body may run again.
-            dead = last_uses(ops) if owner.name == "func.func" else [set()] * len(ops)
+            ops = [op.operation for op in block.operations]
+            # Values are freed after their last use; the body of a loop that keeps them may read those around it again.
+            dead = last_uses(ops) if owner.name in ENTERED_AFRESH else [set()] * len(ops)
             self._blocks[key] = [(op, list(dying)) for op, dying in zip(ops, dead, strict=True)]
-        values.update(zip(owner.regions[region].blocks[0].arguments, arguments, strict=True))
+        values.update(zip(block.arguments, arguments, strict=True))
+        self.made(block.arguments, arguments)
         for op, dying in self._blocks[key]:
             operands = [values[v] for v in op.operands]
             if op.name in TERMINATORS:
@@ -85,9 +106,13 @@ class Interpreter:
             if self.observe is not None:
                 self.observe(op, operands, results)
             values.update(zip(op.results, results, strict=True))
+            self.made(op.results, results)
             for value in dying:
                 values.pop(value, None)
         raise IRError(f"a block of {owner.name} does not end in {', '.join(TERMINATORS)}")
+
+    def made(self, values: Iterable[ir.Value], arrays: Sequence[Any]) -> None:
+        """Called with the arrays of a block's arguments, and with those of each op's results."""
 
     def results_of(self, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
         """The results of one op. Raises StepwellError, naming op and node, where it has none."""
@@ -96,14 +121,61 @@ class Interpreter:
             if found is not None:
                 return found(self, op, operands, values)
             view = op.opview
-            if isinstance(view, GraphOp) and not len(op.regions):  # in a kernel that is still to be lowered
-                return view.evaluate(map_groups(values.__getitem__, view.operand_groups()))
+            if isinstance(view, GraphOp) and not len(op.regions):
+                return self.meaning(view, map_groups(values.__getitem__, view.operand_groups()))
         except ReferenceFault as error:
-            raise StepwellError(f"{op.name}{_where(op)}: {error}") from None
-        raise NoMeaningError(f"{op.name}{_where(op)} has no meaning that can be run: {', '.join(sorted(MEANINGS))} have one")
+            raise StepwellError(f"{_named(op)}: {error}") from None
+        except StepwellError as error:
+            if found is not None or _named(op) in str(error.args[0]):
+                raise
+            raise type(error)(f"{_named(op)}: {error.args[0]}") from error
+        raise NoMeaningError(f"{_named(op)} has no meaning that can be run: only ops of the graph levels and those registered by `meaning` have one")
+
+    def meaning(self, op: GraphOp, groups: Sequence[Any]) -> Sequence[np.ndarray]:
+        """The results of a graph op without regions, from its operands by field."""
+        return op.evaluate(groups, self.sizes)
+
+    def bind_sizes(self, op: ir.Operation, numbers: np.ndarray) -> None:
+        """Give symbols the numbers that a vector holds. Raises IndexRangeError if one is not what is known of it."""
+        sizes = sizes_value(op.attributes["sizes"])
+        new = [str(size) for size in sizes if isinstance(size, Size) and size.is_symbol and self.bound_by.setdefault(str(size), op) == op]
+        try:
+            bind_all(sizes, numbers.tolist(), self.sizes, new)
+        except IndexRangeError as error:
+            raise IndexRangeError(f"{nodes_text(op.location)}: {error.args[0]}") from None
+
+    def rounds(
+        self, body: Callable[..., list[Any]], trip_count: Any, condition: Any, carried: Sequence[Any]
+    ) -> tuple[list[Any], list[list[Any]], int]:
+        """The carried values after the last round, what each round hands over beside them, and the number of rounds."""
+        state, parts, count = list(carried), [], 0
+        while count < trip_count and condition:
+            condition, *results = body(np.array(count, np.int64), condition, *state)
+            state = results[: len(carried)]
+            parts.append(results[len(carried) :])
+            count += 1
+        return state, parts, count
+
+    def collected(self, results: Sequence[ir.Value], parts: Sequence[Sequence[Any]], destinations: Sequence[Any] = ()) -> list[np.ndarray]:
+        """For each of these results the parts of all rounds along a new first dimension, in a copy of its destination if there is one."""
+        found = []
+        for i, result in enumerate(results):
+            mine = [part[i] for part in parts]
+            if i < len(destinations) and destinations[i] is not None:
+                whole = np.array(destinations[i])
+                for place, part in enumerate(mine):
+                    whole[place] = part
+                found.append(whole)
+            elif mine:
+                found.append(np.stack(mine))
+            else:
+                kind = type_of(result)
+                inner = [evaluated(n, self.sizes) if isinstance(n, Size) else n or 0 for n in kind.shape[1:]]
+                found.append(np.empty([0, *inner], to_numpy(kind.dtype)))
+        return found
 
     @contextmanager
-    def at(self, places: list[np.ndarray]) -> Iterator[None]:
+    def with_places(self, places: list[np.ndarray]) -> Iterator[None]:
         """Run the body of a structured op at these places."""
         outer, self.places = self.places, places
         try:
@@ -116,9 +188,19 @@ class ReferenceFault(Exception):
     """An op reads or writes what is not there, or is used in a way that has no meaning; what `results_of` names op and node for."""
 
 
-def _where(op: ir.Operation) -> str:
-    names = node_names(op.location)
-    return f" of {' and '.join(names)}" if names else ""
+def _named(op: ir.Operation) -> str:
+    return f"{op.name} of {nodes_text(op.location)}"
+
+
+def last_uses(ops: Sequence[ir.Operation]) -> list[set[ir.Value]]:
+    """For each op of a block the values that no later op uses, so that their arrays can be freed."""
+    seen: set[ir.Value] = set()
+    dead: list[set[ir.Value]] = []
+    for op in reversed(ops):
+        used = {value for inner in (op, *ops_below(op)) for value in inner.operands}
+        dead.append(used - seen)
+        seen |= used
+    return dead[::-1]
 
 
 def sizes_of(kind: Any, dynamic: Sequence[Any]) -> list[int]:

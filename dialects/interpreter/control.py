@@ -5,10 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.segments import bind_all
-from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.flow.boxes import BOX_OP, UNBOX_OP
 from stepwell.dialects.flow.control import called_by
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
@@ -66,9 +63,7 @@ def branch(machine: Interpreter, op: ir.Operation, operands: list[Any], values: 
 @meaning("flow.bind_sizes")
 def bind_sizes(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
     """The numbers, which must be what is known of them."""
-    sizes = sizes_value(op.attributes["sizes"])
-    new = [str(size) for size in sizes if isinstance(size, Size) and size.is_symbol and machine.bound_by.setdefault(str(size), op) == op]
-    bind_all(sizes, operands[0].tolist(), machine.sizes, new)
+    machine.bind_sizes(op, operands[0])
     return [np.asarray(number) for number in operands[0]]
 
 
@@ -104,15 +99,10 @@ def loop_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any],
     carried, places = (ir.IntegerAttr(op.attributes[name]).value for name in ("carried", "destinations"))
     (body,) = called_by(op)
     trip_count, condition, *inputs = operands[: len(operands) - places]
-    collected = [np.array(destination) for destination in operands[len(operands) - places + carried : -1]]
-    state, rest, done = inputs[:carried], inputs[carried:], 0
-    while done < trip_count and condition:
-        results = machine.call_region(body, [np.array(done), condition, *state, *rest])
-        condition, state = results[0], results[1 : carried + 1]
-        for whole, part in zip(collected, results[carried + 1 :], strict=True):
-            whole[done] = part
-        done += 1
-    return [*state, *collected, np.array([done])]
+    rest = inputs[carried:]
+    state, parts, count = machine.rounds(lambda *state: machine.call_region(body, [*state, *rest]), trip_count, condition, inputs[:carried])
+    collected = machine.collected(op.results[carried:-1], parts, operands[len(operands) - places + carried : -1] if places else ())
+    return [*state, *collected, np.array([count])]
 
 
 @meaning("memref.view")

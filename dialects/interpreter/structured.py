@@ -170,7 +170,7 @@ class Structured:
         """What the body yields at the points of a part."""
         places = [np.arange(r.start, r.stop).reshape([-1 if i == d else 1 for i in range(len(part))]) for d, r in enumerate(part)]
         arguments = [a.view(x, part) for a, x in zip(self.accesses, [*self.inputs, *self.outs], strict=True)]
-        with self.machine.at(places):
+        with self.machine.with_places(places):
             return self.machine.run(self.op, 0, arguments, self.values)
 
     def _replace(self, part: Sequence[range]) -> None:

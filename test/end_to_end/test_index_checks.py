@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.dialects.core.index_checks import IndexCheck, decoded
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.dialects.support.errors import IndexRangeError, IRError, ModelError
 from stepwell.driver.build import compile_ir
 from stepwell.pipelines.routes import CPU_PATH

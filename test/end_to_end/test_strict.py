@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.cli.main import main
 from stepwell.dialects.core.mlir import make_context
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.dialects.support.errors import PipelineError
 from stepwell.frontends.onnx import import_model
 from stepwell.options import CompileOptions

@@ -55,7 +55,7 @@ def test_one_file_adds_an_operator():
 
 def test_the_reference_says_the_same():
     load_file(str(PLUGIN))
-    from stepwell.dialects.graph.evaluate import evaluate
+    from stepwell.dialects.interpreter.evaluate import evaluate
 
     imported = stepwell.lower(onnx.load_from_string(model().SerializeToString()), "graph")
     x = np.random.default_rng(4).standard_normal((3, 37)).astype(np.float32)

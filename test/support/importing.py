@@ -17,7 +17,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, I
 
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.core.sizes import assumptions
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.frontends.base import ImportedModel, NeedsError
 from stepwell.frontends.onnx import import_model, registry
 

@@ -6,7 +6,7 @@ import pytest
 from stepwell.analysis.matching import Values, first_departure
 from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 
 X = np.random.default_rng(3).standard_normal((4, 4)).astype(np.float32)
 ONE, TWO = "(tensor<4x4xf32>) -> tensor<4x4xf32>", "(tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>"

@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 
 
 def model(nodes: list[NodeProto], inputs: dict[str, list[Any]], outputs: list[str], **weights: np.ndarray) -> ModelProto:

@@ -270,7 +270,7 @@ def test_branches_and_calls() -> None:
 
 
 def test_an_op_without_a_meaning_is_named() -> None:
-    with pytest.raises(StepwellError, match=r"^SW000 math\.ctpop has no meaning that can be run"):
+    with pytest.raises(StepwellError, match=r"^SW000 math\.ctpop of an unnamed node has no meaning that can be run"):
         run("%r = math.ctpop %x0 : tensor<2xi8>\nreturn %r : tensor<2xi8>", ints(1, 2), results=["tensor<2xi8>"])
     assert "math.ctpop" not in MEANINGS
 

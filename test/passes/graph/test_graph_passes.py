@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import func, ir, make_context, ops_below
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.framework.runner import PassRunner

@@ -11,8 +11,8 @@ from stepwell.dialects.core.mlir import func, ir, make_context
 from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.graph.evaluate import Evaluator
 from stepwell.dialects.graph.value_range import ANY
+from stepwell.dialects.interpreter.evaluate import Evaluator
 from stepwell.passes.graph.ranges import ranges
 
 DTYPES = ("i8", "ui8", "i32", "i64", "f32")
@@ -78,7 +78,7 @@ def test_values_lie_in_their_ranges(data: Any) -> None:
         known: dict[ir.Value, Any] = {a: literal(draw, t.dtype, SHAPE) for a, t in zip(block.arguments, types, strict=True)}
         for op in list(block.operations)[:-1]:
             with np.errstate(all="ignore"):
-                results = Evaluator({}, b.weights).results_of(op, known)
+                results = Evaluator({}, b.weights).results_of(op.operation, [known[v] for v in op.operation.operands], known)
             for result, array in zip(op.operation.results, results, strict=True):
                 known[result] = array
                 low, high = found[result]

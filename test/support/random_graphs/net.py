@@ -17,8 +17,8 @@ from random_graphs import compact
 
 from stepwell.dialects.core.dtypes import DTYPES, from_numpy, is_compact, is_float
 from stepwell.dialects.core.dtypes import STORED as EVERY
-from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.graph.resize import stretched
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.frontends.onnx import import_model
 

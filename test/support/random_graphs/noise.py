@@ -21,8 +21,9 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
-from stepwell.dialects.graph.evaluate import Evaluator
 from stepwell.dialects.graph.logic import rounds_result
+from stepwell.dialects.interpreter import functions_of
+from stepwell.dialects.interpreter.evaluate import Evaluator
 
 # Ops that round nothing: they move data, choose among it, look at it, or compute on integers.
 EXACT = frozenset((
@@ -64,18 +65,18 @@ class Disturbed(Evaluator):
         self.absolute = absolute
         self.winograd = winograd
 
-    def results_of(self, op: Any, values: Any) -> Sequence[Any]:
-        name = op.operation.name.removeprefix("graph.")
+    def results_of(self, operation: Any, given: list[Any], values: Any) -> Sequence[Any]:
+        op, name = operation.opview, operation.name.removeprefix("graph.")
         if self.absolute and name in ("cast", "matmul"):  # from f64, in which we compute some nodes of narrower types
-            return [self.off_by(y, 16 * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in super().results_of(op, values)]
+            return [self.off_by(y, 16 * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in super().results_of(operation, given, values)]
         if name == "cast" and rounds_result(op.operation):  # what follows may read the wider number (widen-halves)
-            return [self.off(y, ULPS) for y in super().results_of(op, values)]
+            return [self.off(y, ULPS) for y in super().results_of(operation, given, values)]
         if name in CHOOSING:
-            return [self.either_zero(y) for y in super().results_of(op, values)]
+            return [self.either_zero(y) for y in super().results_of(operation, given, values)]
         if not isinstance(op, GraphOp) or isinstance(op, (FusedOp, IfOp, LoopOp)) or name in EXACT:
-            return super().results_of(op, values)
+            return super().results_of(operation, given, values)
         if name.startswith("scatter") and ir.StringAttr(op.attributes["reduction"]).value in ("none", "max", "min"):
-            return super().results_of(op, values)
+            return super().results_of(operation, given, values)
         operands = list(op.operation.operands)
         arrays = [values[v] for v in operands]
         ulps = ULPS * (1 + sqrt(terms(name, arrays, op)))
@@ -215,18 +216,12 @@ def codes(array: np.ndarray) -> np.ndarray:
     return array.view(np.uint8) if is_compact(dtype_of(array.dtype)) else array
 
 
-def functions_of(module: Any) -> dict[str, Any]:
-    """The functions of a module by name."""
-    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations if op.operation.name == "func.func"}
-
-
 def outputs_of(module: Any, machine: Evaluator, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What `@main` gives, run by an evaluator."""
     from stepwell.dialects.core.module_info import ValueInfo
 
-    main = machine.functions["main"].operation
-    block = main.regions[0].blocks[0]
+    main = machine.functions["main"]
     names = ValueInfo.names(ValueInfo.arguments(main), "input")
     with np.errstate(all="ignore"):
-        results = machine.run(block, [inputs[name] for name in names], {})
+        results = machine.call("main", [inputs[name] for name in names])
     return dict(zip(ValueInfo.names(ValueInfo.results(main), "output"), results, strict=True))

@@ -7,9 +7,10 @@ import onnx
 from importing import context
 from onnx import helper, numpy_helper
 from random_graphs.net import Case, Value, value_info
-from random_graphs.noise import functions_of, outputs_of
+from random_graphs.noise import outputs_of
 
-from stepwell.dialects.graph.evaluate import Evaluator
+from stepwell.dialects.interpreter import functions_of
+from stepwell.dialects.interpreter.evaluate import Evaluator
 from stepwell.frontends.onnx import import_model
 
 MOST_TRIES = 60

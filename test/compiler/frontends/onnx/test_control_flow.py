@@ -11,7 +11,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.sizes import symbol
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.dialects.support.errors import IndexRangeError, ModelError, ModelWarning, UnsupportedError
 from stepwell.frontends.base import ImportedModel
 from stepwell.frontends.onnx import import_model

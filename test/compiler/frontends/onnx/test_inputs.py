@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell.dialects.core.sizes import Dim, symbol
-from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.dialects.support.errors import InputError, LimitError, ModelError, UnsupportedError
 from stepwell.frontends.loading import load_for
 from stepwell.frontends.onnx import import_model

@@ -14,8 +14,8 @@ from stepwell.dialects.core.mlir import func, ir, make_context, ops_below
 from stepwell.dialects.core.types import TensorType, from_numpy
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import PassRunner
 

@@ -8,9 +8,9 @@ import numpy as np
 from stepwell.dialects.core.dtypes import FLOATS
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.base import GraphOp, map_groups
-from stepwell.dialects.graph.evaluate import Evaluator
 from stepwell.dialects.graph.logic import BitCastOp, CastOp, rounds_result
 from stepwell.dialects.graph.numerics import is_floating, narrow
+from stepwell.dialects.interpreter.evaluate import Evaluator
 
 
 class F64Evaluator(Evaluator):
