@@ -113,7 +113,6 @@ if TYPE_CHECKING:
     from stepwell.passes.framework.levels import Level, LevelPath, register_level
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, pattern
-    from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
     from stepwell.passes.graph.matching import has_one_use, new_weight, producer, stored
     from stepwell.passes.graph_to_linalg.contraction import contract
     from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
@@ -126,6 +125,7 @@ if TYPE_CHECKING:
     from stepwell.passes.linalg_to_affine.strategies.plain import PlainTiles
     from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_strategy
     from stepwell.passes.linalg_to_affine.tile import RegisterTile
+    from stepwell.passes.packed.channel_blocks import BlockedValue, Layout, layout_rule
     from stepwell.passes.schedule.nest import Nest
     from stepwell.passes.schedule.schedulers import schedule
     from stepwell.pipelines.lowered import Lowered
@@ -173,7 +173,7 @@ _LAZY = {
     "stepwell.passes.framework.rewriting": "NoMatch PatternPass Rewriter find_function functions pattern",
     "stepwell.passes.graph.matching": "has_one_use new_weight producer stored",
     # Layouts
-    "stepwell.passes.graph.layout.channel_blocks": "BlockedValue Layout layout_rule",
+    "stepwell.passes.packed.channel_blocks": "BlockedValue Layout layout_rule",
     # Schedules
     "stepwell.passes.schedule.schedulers": "schedule",
     "stepwell.passes.schedule.nest": "Nest",

@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,11 @@ def _kind(constraint: Any) -> str:
     return "Sizes" if constraint == Sizes else constraint.__name__.removesuffix("Attr")
 
 
-def graph_ops() -> str:
-    """The table of the graph dialect, by file."""
-    text = "# The `graph` dialect\n\n" + NOTE + "`?` marks an optional operand, `…` any number of them.\n"
+def dialect_ops(dialect: str) -> str:
+    """The table of a dialect of graph ops, by file."""
+    text = f"# The `{dialect}` dialect\n\n" + NOTE + "`?` marks an optional operand, `…` any number of them.\n"
     by_module: dict[str, list[type[GraphOp]]] = {}
-    for cls in op_classes().values():
+    for cls in op_classes(dialect).values():
         by_module.setdefault(cls.__module__, []).append(cls)
     for name, classes in sorted(by_module.items()):
         text += f"\n## {name.removeprefix('stepwell.dialects.')}\n\n{summary(sys.modules[name])}\n\n"
@@ -182,7 +183,8 @@ def patterns() -> str:
 
 PAGES = {
     "patterns.md": patterns, "limits.md": limits, "options.md": options,
-    "graph-dialect.md": graph_ops, "passes.md": pass_list, "onnx-operators.md": onnx_operators,
+    "graph-dialect.md": partial(dialect_ops, "graph"), "packed-dialect.md": partial(dialect_ops, "packed"),
+    "passes.md": pass_list, "onnx-operators.md": onnx_operators,
 }  # fmt: skip
 
 

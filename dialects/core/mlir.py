@@ -172,8 +172,8 @@ with uninterrupted():
 _loading = Lock()
 """Held while a context is made: a dialect being loaded is stored in its class, and registered in tables of the whole process."""
 _BUILT_IN = (  # importing them registers our dialects and what operations carry
-    "stepwell.dialects.graph", "stepwell.dialects.sched.schedule_info", "stepwell.dialects.core.module_info", "stepwell.dialects.core.kernel_info",
-    "stepwell.dialects.target.dialect", "stepwell.dialects.flow.control", "stepwell.dialects.flow.boxes",
+    "stepwell.dialects.graph", "stepwell.dialects.packed", "stepwell.dialects.sched.schedule_info", "stepwell.dialects.core.module_info",
+    "stepwell.dialects.core.kernel_info", "stepwell.dialects.target.dialect", "stepwell.dialects.flow.control", "stepwell.dialects.flow.boxes",
 )  # fmt: skip
 _imported: set[str] = set()
 _dialects: list[Any] = []

@@ -2,8 +2,6 @@
 
 from stepwell.dialects.graph.attention import AttentionOp
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, MaskedOp, RelayoutOp
-from stepwell.dialects.graph.bordered_conv import BorderedConvOp
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
@@ -41,7 +39,6 @@ from stepwell.dialects.graph.indexing import (
     ScatterNdOp,
     SliceOp,
 )
-from stepwell.dialects.graph.integer_winograd import IntegerWinogradConvOp
 from stepwell.dialects.graph.known import constant_value
 from stepwell.dialects.graph.linear_algebra import DetOp, PairwiseCouplingOp
 from stepwell.dialects.graph.logic import (
@@ -67,7 +64,6 @@ from stepwell.dialects.graph.logic import (
     XorOp,
 )
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
-from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, PackedMatmulOp
 from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.quantization import DequantizeOp, FakeQuantizeOp, QuantizeOp
@@ -127,7 +123,6 @@ from stepwell.dialects.graph.transcendental import (
     TanOp,
 )
 from stepwell.dialects.graph.trees import TreeEnsembleOp
-from stepwell.dialects.graph.winograd import VersionedWinogradConvOp, WinogradConvOp
 
 __all__ = [  # noqa: RUF022 (by family)
     "Graph", "GraphBuilder", "GraphOp", "constant_value", "op_class", "op_classes",
@@ -150,7 +145,5 @@ __all__ = [  # noqa: RUF022 (by family)
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "BindSizesOp", "FirstOp", "KeepOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
-    "VersionedWinogradConvOp", "IntegerWinogradConvOp", "PackedMatmulOp", "PackedMatmulOfBitsOp", "YieldOp", "FusedOp",
-    "IfOp", "LoopOp", "RequireOp",
+    "PixelShuffleOp", "YieldOp", "FusedOp", "IfOp", "LoopOp", "RequireOp",
 ]  # fmt: skip

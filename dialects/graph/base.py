@@ -147,6 +147,10 @@ class GraphOp(Operation, dialect=Graph):
         """Which elements of the two operands meet in the result; None unless the class states `SumsProducts`, which must override it."""
         return None
 
+    def is_pointwise(self) -> bool:
+        """Whether each position of the blocked result needs the same position of the first operand alone, of all its channels."""
+        return False
+
     def copied_operands(self) -> Sequence[ir.Value]:
         """The operands that the op copies to where they belong in the result before all else: what computes one may write it there."""
         return list(self.operation.operands) if self.has_trait(JoinsData) else ()
@@ -322,9 +326,9 @@ def attribute_names(cls: type[GraphOp]) -> tuple[str, ...]:
     return tuple(f.name for f in attribute_fields(cls))
 
 
-def op_classes() -> dict[str, type[GraphOp]]:
-    """Every op of the dialect `graph` by mnemonic, plugins' included."""
-    return {cls.mnemonic(): cls for cls in Graph.operations}
+def op_classes(*dialects: str) -> dict[str, type[GraphOp]]:
+    """Every op of these dialects, by default `graph`, by mnemonic, plugins' included."""
+    return {cls.mnemonic(): cls for cls in graph_ops() if cls.OPERATION_NAME.partition(".")[0] in (dialects or ("graph",))}
 
 
 def graph_ops() -> list[type[GraphOp]]:

@@ -9,11 +9,10 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType, to_numpy
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, Operand, Pure, Result
-from stepwell.dialects.graph.blocked import blocked, unblocked
 from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_rank_at_least
 from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
 from stepwell.dialects.graph.traits import ChoosesData, Pools
-from stepwell.dialects.graph.windows import expect_window, overhang, padded, window_counts, window_sizes, windows
+from stepwell.dialects.graph.windows import blocked, expect_window, overhang, padded, unblocked, window_counts, window_sizes, windows
 from stepwell.dialects.support.errors import InferenceError
 
 

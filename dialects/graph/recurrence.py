@@ -64,7 +64,7 @@ class RecurrentOp(GraphOp):
     Sizes: `steps`, `batch`, `hidden` (of the state), `directions` (1 or 2), `gates` (of the layer). Operands that all have:
 
     - `projected` (steps, batch, directions * gates * hidden): the inputs' products with their weights, biases added;
-    - `weights` (directions, gates, panels, hidden, width), the recurrent weights in panels of columns, as those of `graph.packed_matmul`: what
+    - `weights` (directions, gates, panels, hidden, width), the recurrent weights in panels of columns, as those of `packed.matmul`: what
       element k of the state counts for element j of a gate lies at [k, j % width] of panel j // width. Zeros fill up the last panel;
     - `lengths` (batch): how many steps of each sequence there are. Later ones leave its state alone and give zeros;
     - `initial_h` (directions, batch, hidden), zeros if absent.

@@ -108,3 +108,14 @@ def overhang(
     return tuple(
         max(pads[spatial + i], (counts[i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - sizes[i] - pads[i]) for i in range(spatial)
     )
+
+
+def unblocked(x: np.ndarray) -> np.ndarray:
+    """An image (N, C / b, spatial…, b) as (N, C, spatial…)."""
+    moved = np.moveaxis(x, -1, 2)
+    return moved.reshape(x.shape[0], x.shape[1] * x.shape[-1], *x.shape[2:-1])
+
+
+def blocked(x: np.ndarray, block: int) -> np.ndarray:
+    """An image (N, C, spatial…) as (N, C / block, spatial…, block); C is a multiple of the block."""
+    return np.moveaxis(x.reshape(x.shape[0], x.shape[1] // max(block, 1), block, *x.shape[2:]), 2, -1)

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     x, w = random.standard_normal((1, 64, 28, 28), np.float32), random.standard_normal((64, 64, 3, 3), np.float32)
     model = small_models.chain([("Conv", ["x", "w"], {"pads": [1, 1, 1, 1]})], x, np.empty_like(x), w=w)
     text = stepwell.lower(model, "graph-opt", target="x86-64-v3").text()
-    assert '"graph.winograd_conv"' not in text, "the filters of the direct method are the smallest"
+    assert '"packed.winograd_conv"' not in text, "the filters of the direct method are the smallest"
     padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     small_models.check(model, x, np.einsum("nchwyx,fcyx->nfhw", windows, w))

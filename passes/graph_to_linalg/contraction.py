@@ -6,7 +6,7 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.dialects.core.sizes import known, known_sizes, maximum
+from stepwell.dialects.core.sizes import known, maximum
 from stepwell.dialects.graph.windows import window_sizes
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.rewriting import NoMatch
@@ -105,26 +105,6 @@ def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype
     batches = [b.broadcast_map(v, [*sizes[:-2], *v.type.shape[-2:]])[:-2] for v in (lhs, rhs)]
     product = contract(b, lhs, [*batches[0], row, summed], vector, [*batches[1], summed], dtype, sizes[:-1], 1)
     return b.reshape(product, [*([i] for i in range(rank - 2)), [rank - 2, rank - 1]], sizes)
-
-
-@lowering(graph.PackedMatmulOp)
-def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension, of integers as groups and places in a group.
-
-    Rows of f16 are widened before the product, once: inside, each element would be converted again for every few panels, which takes as long as for a
-    whole vector. An element of bf16 takes a shift.
-    """
-    types, result = op.operand_types(), op.result_types()[0]
-    if not types[1].is_static or not known(types[0].shape[-1:]):
-        return NoMatch(f"its columns and panels must have static sizes, got {' and '.join(map(str, types))}")
-    sizes = [*b.sizes(operands[0])[:-1], *known_sizes(result.shape[-2:])]
-    if types[1].rank == 4:  # of integers: these are widened in the body
-        *rows, panel, column, group, place = dims(*range(result.rank + 2))
-        maps = [*rows, group * types[1].static_shape[3] + place], [panel, group, column, place]
-        return contract(b, operands[0], maps[0], operands[1], maps[1], result.dtype, sizes, 2)
-    *rows, panel, column, summed = dims(*range(result.rank + 1))
-    x, w = (widened(b, v, products_of(op)) for v in operands)
-    return contract(b, x, [*rows, summed], w, [panel, summed, column], result.dtype, sizes, 1)
 
 
 def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:

@@ -152,7 +152,6 @@ ELEMENTWISE: dict[type[GraphOp], Body] = {
     graph.PowOp: power,
     graph.MaximumOp: Scalars.maximum,
     graph.MinimumOp: Scalars.minimum,
-    graph.MaskedOp: lambda s, x, mask: s.select(s.compare("ne", mask, s.const(0)), x, s.const(0)),
     graph.NegOp: Scalars.neg,
     graph.AbsOp: Scalars.abs,
     graph.SignOp: sign,
@@ -206,9 +205,12 @@ ELEMENTWISE: dict[type[GraphOp], Body] = {
 @lowering(*ELEMENTWISE)
 def lower_elementwise(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic whose body the table gives."""
-    s = Scalars(b, op.operand_types()[0].dtype)
-    body, attributes = ELEMENTWISE[type(op)], op.attribute_values()
-    result = op.result_types()[0]
+    return one_generic(op, operands, b, ELEMENTWISE[type(op)])
+
+
+def one_generic(op: GraphOp, operands: Operands, b: LinalgBuilder, body: Body) -> ir.Value:
+    """An element-wise op as one generic with this body."""
+    s, attributes, result = Scalars(b, op.operand_types()[0].dtype), op.attribute_values(), op.result_types()[0]
     return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), lambda *xs: body(s, *xs, **attributes))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects.core.mlir import arith, defining_op, ir
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.bordered_conv import Border, Stretch
+from stepwell.dialects.graph.borders import Border, Stretch
 from stepwell.dialects.graph.pooling import separable
 from stepwell.dialects.graph.windows import overhang
 from stepwell.passes.framework.rewriting import NoMatch

@@ -77,8 +77,8 @@ def graph(nodes: list[onnx.NodeProto], given: list[int], result: list[int], cons
 
 SHARED = "sched.fused = #sched.fused<"
 NETS = {
-    **{f"{c} channels, windows of {n}": (normalised(c, n), "graph-opt", '"graph.blocked_lrn"', 2) for c, n in [(32, 5), (27, 3), (16, 7), (43, 5)]},
-    **{f"classifier of {n}": (classifier(n), "graph-opt", '"graph.packed_matmul"', 2) for n in (1, 3)},
+    **{f"{c} channels, windows of {n}": (normalised(c, n), "graph-opt", '"packed.lrn"', 2) for c, n in [(32, 5), (27, 3), (16, 7), (43, 5)]},
+    **{f"classifier of {n}": (classifier(n), "graph-opt", '"packed.matmul"', 2) for n in (1, 3)},
     "5x5 and its pooling": (pooled("MaxPool", 5, size=68), "linalg", SHARED, 2),
     "two images": (pooled("AveragePool", 5, size=36, images=2), "linalg", SHARED, 2),
     "stride 2, windows of 3": (pooled("MaxPool", 3, stride=2, window=3, size=121), "linalg", SHARED, 2),

@@ -70,7 +70,7 @@ def check(layer: Layer) -> None:
     net = helper.make_graph(nodes, "g", [value("x", 1, x.shape)], [value("y", 1, want.shape)], constants)
     proto = helper.make_model(net, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     limit = (w[0].size + 1) * np.finfo(np.float32).eps * scale
-    assert ("graph.bordered_conv" in stepwell.lower(proto, "graph-opt").text()) == layer.cut
+    assert ("packed.bordered_conv" in stepwell.lower(proto, "graph-opt").text()) == layer.cut
 
     def judge(got: Arrays) -> None:
         assert (np.abs(got["y"] - want) <= limit).all()

@@ -224,11 +224,11 @@ def test_what_strict_code_does_without() -> None:
     off = Pipeline.default().without(("fill-borders", "use-winograd", "unmasked-lanes", "slice-floats"))
     assert CompileOptions(disable=("fill-borders", "use-winograd"), strict=True).passes() == off
     fast, strict = (stepwell.lower(winograd(), "graph-opt", strict=strict).text() for strict in (False, True))
-    assert "graph.winograd_conv" in fast
-    assert "graph.winograd_conv" not in strict
+    assert "packed.winograd_conv" in fast
+    assert "packed.winograd_conv" not in strict
     filled, masked = (stepwell.lower(NETS["filled-12-33"](), "graph-opt", target="x86-64-v3", strict=strict).text() for strict in (False, True))
-    assert "graph.masked" not in filled
-    assert masked.count("graph.masked") == 2
+    assert "packed.masked" not in filled
+    assert masked.count("packed.masked") == 2
     assert masked.count(" call @") == filled.count(" call @")  # the masks cost no kernels
 
 
@@ -273,7 +273,7 @@ def test_commands(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(winograd(), tmp_path / "net.onnx")
     for options, expected_there in (([], True), (["--strict"], False)):
         assert main(["compile", str(tmp_path / "net.onnx"), "--emit", "graph-opt", "-o", str(tmp_path / "net.mlir"), *options]) == 0
-        assert ("graph.winograd_conv" in (tmp_path / "net.mlir").read_text()) == expected_there
+        assert ("packed.winograd_conv" in (tmp_path / "net.mlir").read_text()) == expected_there
     x = feeds(winograd)[0]
     np.savez(tmp_path / "x.npz", x=x)
     for source in ([str(tmp_path / "net.onnx")], [str(tmp_path / "net.mlir"), "--from", "graph-opt"]):

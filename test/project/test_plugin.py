@@ -440,7 +440,7 @@ for name in ("m", "relu"):
     found.append((model.kernels, model.ir("graph-opt").count('"graph.transpose"')))
     if name == "m":
         numpy.save(f"{folder}/y.npy", model.run({"x": numpy.load(f"{folder}/x.npy")})["y"])
-        body = model.ir("graph-opt").partition("func.func private @blocked_conv")[2].partition("return")[0]
+        body = model.ir("graph-opt").partition("func.func private @packed_conv")[2].partition("return")[0]
         assert '"signal.mu_law"' in body, body
 print(*found)
 """,

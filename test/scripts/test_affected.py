@@ -14,9 +14,9 @@ def whole(path: str) -> tuple[str, ...]:
 
 
 def test_code_has_the_tests_of_its_folder_and_those_that_name_it() -> None:
-    found = affected(ROOT, ["passes/graph/layout/pack_matmul.py"])
-    assert {"test/passes/graph/layout/pack_matmul.mlir", "test/passes/graph/layout/use_winograd.mlir"} <= set(found.lit)
-    assert found.lint == ("passes/graph/layout/pack_matmul.py",)
+    found = affected(ROOT, ["passes/packed/pack_matmul.py"])
+    assert {"test/passes/packed/pack_matmul.mlir", "test/passes/packed/use_winograd.mlir"} <= set(found.lit)
+    assert found.lint == ("passes/packed/pack_matmul.py",)
     assert found.is_typed
     assert found.pytest["test_ops and full"] == ("test/end_to_end/test_native_ops.py",)
     assert "test/compiler/cli/test_opt.py" in whole("compiler/cli/opt.py")
@@ -53,7 +53,7 @@ def test_a_filecheck_test_is_run_itself() -> None:
 
 
 def test_what_runs_whole_does_not_run_in_part_too() -> None:
-    found = affected(ROOT, ["passes/graph/layout/pack_matmul.py", "test/end_to_end/test_native_ops.py"])
+    found = affected(ROOT, ["passes/packed/pack_matmul.py", "test/end_to_end/test_native_ops.py"])
     assert "test_ops and full" not in found.pytest
     assert "test/end_to_end/test_native_ops.py" in found.pytest[""]
 

@@ -132,15 +132,15 @@ def test_every_fault_of_the_passes_is_another_program(step: int) -> None:
 
 
 def test_a_file_is_asked_about_by_the_tests_that_name_it_first() -> None:
-    first, second, *others = select(ROOT, "passes/graph/layout/pack_matmul.py", wide=True)
-    assert "test/passes/graph/layout/pack_matmul.mlir" in first.lit
-    assert "test/passes/graph/layout/use_winograd.mlir" not in first.lit
+    first, second, *others = select(ROOT, "passes/packed/pack_matmul.py", wide=True)
+    assert "test/passes/packed/pack_matmul.mlir" in first.lit
+    assert "test/passes/packed/use_winograd.mlir" not in first.lit
     assert "test/scripts/test_mutation.py" not in first.pytest
     assert "test/compiler/driver/test_switches.py" not in first.pytest
     assert second == FilesToRun((), ("test/end_to_end/test_native_ops.py",), "test_ops and full")
-    assert "test/passes/graph/layout/use_winograd.mlir" in others[0].lit
+    assert "test/passes/packed/use_winograd.mlir" in others[0].lit
     assert "test/compiler/driver/test_switches.py" in others[1].pytest
-    assert len(select(ROOT, "passes/graph/layout/pack_matmul.py", wide=False)) < len([first, second, *others])
+    assert len(select(ROOT, "passes/packed/pack_matmul.py", wide=False)) < len([first, second, *others])
 
 
 def test_stages_name_tests_that_exist() -> None:

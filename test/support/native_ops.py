@@ -21,7 +21,7 @@ from stepwell.dialects.support.properties import cached_property
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
 from stepwell.passes.framework.instrumentation import Instrumentation
-from stepwell.passes.graph.layout.use_winograd import ERRORS
+from stepwell.passes.packed.use_winograd import ERRORS
 from stepwell.pipelines.lowered import Lowered
 from stepwell.pipelines.pipeline import Pipeline
 
@@ -46,7 +46,7 @@ NOT_NATIVE: dict[str, str] = {}
 """The ops that are not compiled, and why."""
 # Winograd's method makes NaN of what is beside an infinity, and weights of few bits with a zero point take infinity from infinity: both need
 # finite data.
-FINITE_ONLY = {"full": ("conv", "packed_matmul_of_bits"), **dict.fromkeys(("unfolded", "plain"), ("packed_matmul_of_bits",))}
+FINITE_ONLY = {"full": ("conv", "packed.low_bit_matmul"), **dict.fromkeys(("unfolded", "plain"), ("packed.low_bit_matmul",))}
 
 
 @dataclass

@@ -11,16 +11,17 @@ import numpy as np
 from op_random import type_of_array
 
 from stepwell.dialects.core.types import FLOATS, from_numpy
-from stepwell.dialects.graph import GraphOp, op_class, winograd
+from stepwell.dialects.graph import GraphOp, op_class
 from stepwell.dialects.graph.inference import no_arithmetic
 from stepwell.dialects.graph.traits import ChoosesData, Exact, JoinsData, MovesData, SumsProducts
+from stepwell.dialects.packed import winograd
 
 SUMS = ("conv_transpose", "reduce_sum", "cumsum", "avg_pool", "col2im")
 """Ops that add up, beside those that state it (`SumsProducts`)."""
 
 RECURRENT = ("gru", "lstm", "rnn", "quantized_lstm")
 ADDS_UP = (
-    *SUMS, *RECURRENT, "winograd_conv", "versioned_winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
+    *SUMS, *RECURRENT, "packed.winograd_conv", "packed.versioned_winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
     "cumprod", "det", "resize", "interpolate", "roi_align",
 )  # fmt: skip
 """Ops whose intermediate results may overflow in one order and not in another, beside those that state `SumsProducts`."""
@@ -71,7 +72,7 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
         return Bound(0, 0, signs=cls.flops is no_arithmetic or mnemonic in KEEPS_SIGNS)
     if sums(mnemonic):
         return Bound(terms_of(mnemonic, operands, attributes, result), 1, magnitude(mnemonic, operands, attributes))
-    if mnemonic == "packed_matmul_of_bits":  # what the zero points take off may be summed apart
+    if mnemonic == "packed.low_bit_matmul":  # what the zero points take off may be summed apart
         x, w, scale, zero = operands
         numbers = w if attributes["bits"] == 4 else np.abs(w.astype(np.int32))
         if w.ndim == 5:  # rows are rounded to bits of the largest of a block
@@ -79,7 +80,7 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
             x = np.broadcast_to(blocks.max(-1, keepdims=True), blocks.shape).reshape(x.shape)
         largest = op_class(mnemonic).reference(np.abs(x), numbers, np.abs(scale), -np.abs(zero.astype(np.int32)), **attributes)
         return Bound(2 * terms_of(mnemonic, operands, attributes, result), 1, largest)
-    if mnemonic in ("winograd_conv", "versioned_winograd_conv"):
+    if mnemonic in ("packed.winograd_conv", "packed.versioned_winograd_conv"):
         # Its transforms subtract: what is summed is what comes out where every number is positive.
         positive = {tile: tuple(np.abs(m) for m in winograd.matrices(tile)) for tile in winograd.POINTS}
         with mock.patch.object(winograd, "matrices", side_effect=positive.__getitem__):

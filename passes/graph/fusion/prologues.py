@@ -8,7 +8,6 @@ from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.attention import AttentionOp, scores_of
 from stepwell.dialects.graph.base import GraphOp
-from stepwell.dialects.graph.blocked import BlockedConvOp
 from stepwell.dialects.graph.indexing import SliceOp
 from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.traits import ComputesRows, Fusion, KeepsChannels, Pools, Trait
@@ -94,18 +93,14 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
             return image
         whole = list(type_of(image).shape[2 : 2 + len(strides)]) == read
         return Sliced(image, (ComputesRows,)) if whole else NoMatch("it is not fused with what makes its image: its windows leave part of that out")
-    if not isinstance(view, BlockedConvOp):
-        kind = category(root)
-        if kind == Fusion.REDUCTION:
-            text = "element-wise ops that make its operand are computed with it, another kernel is not"
-            return NoMatch(f"{text}: only with poolings and pointwise convolutions, this is '{root.name}'")
-        text = "it is not fused with what makes its operands: reductions, poolings and pointwise convolutions are"
-        return NoMatch(f"{text}, this is '{root.name}', of fusion category {kind.name}")
-    values, (x, w) = view.attribute_values(), (type_of(v) for v in root.operands)
-    spatial = len(values["strides"])
-    if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):
-        return NoMatch("it is not fused with what makes its image: it is not pointwise, or has groups or strides, or reads a plain image")
-    return Sliced(root.operands[0], (ComputesRows, KeepsChannels))
+    if isinstance(view, GraphOp) and view.is_pointwise():
+        return Sliced(root.operands[0], (ComputesRows, KeepsChannels))
+    kind = category(root)
+    if kind == Fusion.REDUCTION:
+        text = "element-wise ops that make its operand are computed with it, another kernel is not"
+        return NoMatch(f"{text}: only with poolings and pointwise convolutions, this is '{root.name}'")
+    text = "it is not fused with what makes its operands: reductions, poolings and pointwise convolutions are"
+    return NoMatch(f"{text}, this is '{root.name}', of fusion category {kind.name}")
 
 
 def read_turned(root: ir.Operation) -> list[ir.Operation]:

@@ -14,6 +14,7 @@ import stepwell
 from stepwell.backends.base import Backend
 from stepwell.backends.registry import find_backend, register_backend
 from stepwell.cli.main import main as command
+from stepwell.dialects.core.mlir import ops_below
 from stepwell.dialects.support.errors import IndexRangeError, InputError, PipelineError
 from stepwell.options import CompileOptions
 from stepwell.passes.framework import levels, registry
@@ -36,6 +37,14 @@ def network() -> onnx.ModelProto:
     ]
     sides = [value("x", TensorProto.FLOAT, ["n", 3, 9, 9])], [value("y", TensorProto.FLOAT, ["n", 8, 3, 3])]
     graph = helper.make_graph(nodes, "net", *sides, [numpy_helper.from_array(W, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def product() -> onnx.ModelProto:
+    value = helper.make_tensor_value_info
+    sides = [value("x", TensorProto.FLOAT, ["n", 64])], [value("y", TensorProto.FLOAT, ["n", 64])]
+    weights = numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], "net", *sides, [weights])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
@@ -170,6 +179,15 @@ def test_a_backend_must_lead_to_each_of_its_levels(monkeypatch: pytest.MonkeyPat
     text = "default pipeline: backend 'own' goes through graph, graph-opt, linalg, own, and there is no stage for own"
     with pytest.raises(PipelineError, match=text):
         stepwell.Pipeline.default(backend="own")
+
+
+@pytest.mark.parametrize("backend", ["llvm", "part"])
+def test_who_has_no_phase_of_layouts_sees_no_op_of_the_dialect_packed(backend: str) -> None:
+    register_backend("part")(Part)
+    for made in (network(), product()):
+        lowered = stepwell.lower(made, "linalg", backend=backend, specialise="never")
+        packed = [level for level, op in lowered.snapshots.items() if any(o.name.startswith("packed.") for o in ops_below(op))]
+        assert packed == (["graph-opt"] if backend == "llvm" else [])
 
 
 class Part(Backend):

@@ -76,8 +76,8 @@ module.{function} = lambda *given: {expression}
 """
 GRAPH_PASS = SWAP + PASS.format(level="graph", after="fold-batch-norm", name="graph.relu", other="graph.abs")
 AFTER_FUSION = SWAP + PASS.format(level="graph-opt", after="outline-kernels", name="graph.relu", other="graph.abs")
-WINOGRAD = SPOILT.format(module="stepwell.passes.graph.layout.use_winograd", function="transformed_filters", expression="plain(*given) * 1.01")
-BLOCKS = SPOILT.format(module="stepwell.passes.graph.layout.layout_rules", function="take", expression="plain(*given)[::-1]")
+WINOGRAD = SPOILT.format(module="stepwell.passes.packed.use_winograd", function="transformed_filters", expression="plain(*given) * 1.01")
+BLOCKS = SPOILT.format(module="stepwell.passes.packed.layout_rules", function="take", expression="plain(*given)[::-1]")
 LOWERING = """
 from stepwell.passes.graph_to_linalg.pooling import lower_max_pool
 from stepwell.plugin import arith, graph, lowering
@@ -120,12 +120,12 @@ NOTES = {
 FAULTS = {
     "a pass on the graph": (GRAPH_PASS, r"pass `spoil` in graph-opt, op graph\.abs \(node 'relu\d'\)"),
     "a pass on kernels of graph ops": (AFTER_FUSION, r"pass `spoil` in graph-opt, kernel \w+ \(nodes 'conv\d', .*'relu\d'.*\)"),
-    "weights of Winograd's convolutions": (WINOGRAD, r"pass `use-winograd` in graph-opt, op graph\.winograd_conv \(node 'conv2'\)"),
+    "weights of Winograd's convolutions": (WINOGRAD, r"pass `use-winograd` in graph-opt, op packed\.winograd_conv \(node 'conv2'\)"),
     "channels in wrong lanes": (BLOCKS, r"pass `convert-layout` in graph-opt, op graph\.\w+ \(node"),
     "a lowering": (LOWERING, r"pass `convert-graph-to-linalg` in linalg, kernel max_pool_\w+ \(node 'pool'\)"),
     "what chooses schedules": (SCHEDULED, r"pass `assign-schedules` in scheduled, kernel \w+ \(node"),
     "a lowering to loops": (LOOPS, r"pass `lower-to-affine` in affine, kernel \w+ \(node"),
-    "loops that ops share": (SHARED, r"pass `lower-to-affine` in affine, kernel winograd_conv_\w+ \(nodes"),
+    "loops that ops share": (SHARED, r"pass `lower-to-affine` in affine, kernel packed_winograd_conv_\w+ \(nodes"),
     "a pass behind that": (BEHIND_LOOPS, r"pass `spoil` in affine, kernel \w+ \(node"),
     "buffers that live at once": (MEMORY, r"pass `bufferize` in affine, kernel \w+ \(node"),
 }

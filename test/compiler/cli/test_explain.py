@@ -20,10 +20,10 @@ LINES = {
     "padding": r"did +make-padding-explicit, graph\.conv: its padding \[1, 1, 1, 1\] is an op of its own",
     "layout": r"did +convert-layout, graph\.conv: computed on 2 blocks of 16 channels",
     "layout declined": r"declined +convert-layout, graph\.pad: what it reads is not channel-blocked",
-    "winograd": r"did +use-winograd, graph\.blocked_conv: computed by F\(2, 3\), with filters transformed now",
-    "winograd declined": r"declined +use-winograd, graph\.blocked_conv: 32 filters of 32 channels on 4x4 positions do not pay for the transforms",
+    "winograd": r"did +use-winograd, packed\.conv: computed by F\(2, 3\), with filters transformed now",
+    "winograd declined": r"declined +use-winograd, packed\.conv: 32 filters of 32 channels on 4x4 positions do not pay for the transforms",
     "packed matmul": r"did +pack-matmul, graph\.matmul: computed in \d+ panels of \d+ columns",
-    "fusion": r"did +fuse-operators, graph\.add: computed in one kernel with 'graph\.winograd_conv', 'graph\.relu', 'graph\.max_pool'",
+    "fusion": r"did +fuse-operators, graph\.add: computed in one kernel with 'packed\.winograd_conv', 'graph\.relu', 'graph\.max_pool'",
     "fusion declined": r"declined +fuse-operators, graph\.\w+: its kernel ends with it: '.*', which uses it, is not element-wise",
     "fused loops": r"(did|declined) +fuse-loops, ",
     "merged loops": r"did +collapse-dimensions, linalg\.\w+: loops of ",
@@ -119,6 +119,6 @@ class TestCommands:
         ended = commands.stepwell(*given)
         assert re.search(r"^ +1 use-winograd$", ended.err, re.MULTILINE)
         assert re.findall(r"IR Difference After ([\w-]+) \(graph-opt\)", ended.err) == ["use-winograd"]
-        assert re.search(r"^\+ .*graph\.winograd_conv", ended.err, re.MULTILINE)
+        assert re.search(r"^\+ .*packed\.winograd_conv", ended.err, re.MULTILINE)
         misspelt = commands.stepwell("compile", DIGITS, "--emit", "graph", "--print-ir-after", "use-winogard")
         misspelt.refused(2, "did you mean use-winograd or ")

@@ -19,17 +19,17 @@ from stepwell.dialects.graph.elementwise import FloatUnary
 from stepwell.dialects.graph.resize import stretched
 
 # Ops without a single ONNX op of that meaning; each has tests of its own.
-BLOCKED = "no such layout in ONNX: test_blocked.py compares it with the plain op"
-PANELS = "no such layout in ONNX: test_packed_matmul.py compares it with the plain op"
+BLOCKED = "no such layout in ONNX: test_conv.py in dialects/packed compares it with the plain op"
+PANELS = "no such layout in ONNX: test_matmul.py in dialects/packed compares it with the plain op"
 ALONE = {
     "constant": "a literal",
     "sizes": "what Shape becomes: compiler/frontends/test_symbols.py",
     "bit_cast": "no op of this opset: end_to_end/test_conversions.py compares it with ONNX's of a newer one",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
-    **dict.fromkeys(("blocked_conv", "bordered_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
-    "integer_winograd_conv": "no such layout in ONNX: passes/graph/layout/test_use_integer_winograd.py compares it with the plain op",
-    "versioned_winograd_conv": "winograd_conv with one or other filters: end_to_end/test_choices_for_free_batches.py compares it",
-    **dict.fromkeys(("packed_matmul", "packed_matmul_of_bits"), PANELS),
+    **{f"packed.{name}": BLOCKED for name in ("conv", "bordered_conv", "depthwise_conv", "lrn", "relayout", "masked", "winograd_conv")},
+    "packed.integer_winograd_conv": "no such layout in ONNX: passes/packed/test_use_integer_winograd.py compares it with the plain op",
+    "packed.versioned_winograd_conv": "winograd_conv with one or other filters: end_to_end/test_choices_for_free_batches.py compares it",
+    **dict.fromkeys(("packed.matmul", "packed.low_bit_matmul"), PANELS),
     "pixel_shuffle": "ONNX's has neither offsets nor phases that differ by dimension: test_pixel_shuffle.py compares it where they meet",
     "cumprod": "newer than the opset here: end_to_end/test_run_time_operands.py compares it with ONNX's evaluator",
     "interpolate": "a part of DeformConv and GridSample, which end_to_end/test_sampled_operators.py compares with its definition",

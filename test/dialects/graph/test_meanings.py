@@ -129,8 +129,8 @@ def test_weights_of_zero_pass_nan_and_infinities_on(channels: int, filters: int)
     results = {
         "conv": run("conv", x, w, **window),
         "conv_transpose": run("conv_transpose", x, np.swapaxes(w, 0, 1), **window, output_padding=[0]),
-        "blocked_conv": run("blocked_conv", x, w[..., np.newaxis], strides=[1], dilations=[1], group=1)[..., 0],
-        "packed_matmul": np.moveaxis(run("packed_matmul", by_channel, w)[..., 0], -1, 1),
+        "packed.conv": run("packed.conv", x, w[..., np.newaxis], strides=[1], dilations=[1], group=1)[..., 0],
+        "packed.matmul": np.moveaxis(run("packed.matmul", by_channel, w)[..., 0], -1, 1),
         "matmul": np.moveaxis(run("matmul", by_channel, w[:, :, 0].T), -1, 1),
     }
     for name, result in results.items():
@@ -213,8 +213,8 @@ def test_arithmetic_is_counted() -> None:
     assert flops("batch_norm", x, *[TensorType("f32", (6,))] * 4, epsilon=0.0) == 2 * 2 * 6 * 9 * 8
     whole = {"strides": (2, 1), "dilations": (1, 2), "group": 1}  # the same on blocked images
     wide, filters = TensorType("f32", (2, 3, 9, 8, 2)), TensorType("f32", (3, 3, 3, 2, 2, 4))
-    assert flops("blocked_conv", wide, filters, **whole) == 2 * (2 * 12 * 4 * 6) * (3 * 2 * 6)
-    assert flops("blocked_depthwise_conv", wide, TensorType("f32", (3, 3, 2, 2)), strides=(2, 1), dilations=(1, 2)) == 2 * (2 * 6 * 4 * 6) * (3 * 2)
+    assert flops("packed.conv", wide, filters, **whole) == 2 * (2 * 12 * 4 * 6) * (3 * 2 * 6)
+    assert flops("packed.depthwise_conv", wide, TensorType("f32", (3, 3, 2, 2)), strides=(2, 1), dilations=(1, 2)) == 2 * (2 * 6 * 4 * 6) * (3 * 2)
     moves: list[tuple[str, dict[str, Any]]] = [("reshape", {"shape": (-1,)}), ("transpose", {"perm": (3, 2, 1, 0)}), ("shape_of", {})]
     for mnemonic, attributes in moves:
         assert flops(mnemonic, x, **attributes) == 0

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph import PixelShuffleOp
-from stepwell.dialects.graph.blocked import blocked, unblocked
+from stepwell.dialects.graph.windows import blocked, unblocked
 from stepwell.dialects.support.errors import InferenceError
 
 RANDOM = np.random.default_rng(23)

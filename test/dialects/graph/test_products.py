@@ -19,17 +19,17 @@ from stepwell.dialects.support.errors import StepwellError
 PLAIN = {"strides": [2, 1], "dilations": [1, 2]}
 CASES: dict[str, list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]] = {
     "matmul": [((5, 7), (7, 4), {}), ((2, 1, 5, 7), (3, 7, 4), {}), ((5, 7), (2, 7, 4), {})],
-    "packed_matmul": [((2, 5, 8), (3, 8, 4), {}), ((5, 8), (3, 2, 4, 4), {})],
+    "packed.matmul": [((2, 5, 8), (3, 8, 4), {}), ((5, 8), (3, 2, 4, 4), {})],
     "conv": [
         ((2, 6, 7, 8), (4, 6, 3, 2), {**PLAIN, "pads": [0] * 4, "group": 1}), ((2, 6, 7, 8), (9, 2, 3, 2), {**PLAIN, "pads": [0] * 4, "group": 3}),
         ((1, 6, 7, 8), (6, 1, 3, 2), {**PLAIN, "pads": [0] * 4, "group": 6}),
     ],
-    "blocked_conv": [
+    "packed.conv": [
         ((2, 3, 7, 8, 4), (2, 3, 3, 2, 4, 8), {**PLAIN, "group": 1}), ((2, 3, 7, 8, 4), (2, 3, 3, 2, 2, 8, 2), {**PLAIN, "group": 1}),
         ((2, 3, 7, 8), (2, 3, 3, 2, 8), {**PLAIN, "group": 1}),
     ],
-    "bordered_conv": [((2, 3, 7, 8, 4), (2, 3, 3, 2, 4, 8), {**PLAIN, "group": 1, "zeros": [0] * 4})],
-    "blocked_depthwise_conv": [((2, 3, 7, 8, 4), (3, 3, 2, 4), PLAIN)],
+    "packed.bordered_conv": [((2, 3, 7, 8, 4), (2, 3, 3, 2, 4, 8), {**PLAIN, "group": 1, "zeros": [0] * 4})],
+    "packed.depthwise_conv": [((2, 3, 7, 8, 4), (3, 3, 2, 4), PLAIN)],
 }  # fmt: skip
 """The shapes of the operands, and the attributes, of instances of each such op."""
 
@@ -82,14 +82,14 @@ def test_kinds_of_products_are_told_apart(what: str) -> None:
     answers = {m: [ask[what](p, case[0]) for p, case in zip(found[m], CASES[m], strict=True)] for m in CASES}
     if what == "rows":
         assert answers.pop("matmul") == [[5], [2, 1, 5], [5]]
-        assert answers.pop("packed_matmul") == [[2, 5], [5]]
+        assert answers.pop("packed.matmul") == [[2, 5], [5]]
         assert all(answer is None for own in answers.values() for answer in own)
     elif what == "matrices":
         assert answers.pop("matmul") == [True] * 3
         assert not any(answer for own in answers.values() for answer in own)
     else:
         assert answers.pop("conv") == [False, False, True]
-        assert answers.pop("blocked_depthwise_conv") == [True]
+        assert answers.pop("packed.depthwise_conv") == [True]
         assert not any(answer for own in answers.values() for answer in own)
 
 

@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "another node": ("winograd/third", "direct", f"{NONE} choices of this kind are about first"),
     "another choice about the node": ("winograd/second", "direct", f"{NONE} choices about its nodes are "),
     "another kind": ("wingrad/third", "direct", f"{NONE} nothing of this kind is chosen; kinds are .*winograd"),
-    "a candidate": ("winograd/first", "F(8, 3)", r"expected one of F\(2, 3\), F\(4, 3\).*direct \('graph.blocked_conv' .*got 'F\(8, 3\)'"),
+    "a candidate": ("winograd/first", "F(8, 3)", r"expected one of F\(2, 3\), F\(4, 3\).*direct \('packed.conv' .*got 'F\(8, 3\)'"),
 }
 
 

@@ -21,8 +21,8 @@
 // CHECK: "graph.neg"(%[[X]])
 // CHECK: return %{{.*}}, %[[R]]
 // KERNELS-LABEL: func.func @main
-// KERNELS: call @blocked_conv{{.*}}(tensor<1x1x8x8x16xbf16>, tensor<2x1x3x3x8x16x2xbf16>, {{.*}}tensor<1x2x6x6x16xf32>)
-// KERNELS: "graph.blocked_conv"{{.*}} : (tensor<1x1x8x8x16xf32>, tensor<2x1x3x3x8x16x2xf32>) -> tensor<1x2x6x6x16xf32>
+// KERNELS: call @packed_conv{{.*}}(tensor<1x1x8x8x16xbf16>, tensor<2x1x3x3x8x16x2xbf16>, {{.*}}tensor<1x2x6x6x16xf32>)
+// KERNELS: "packed.conv"{{.*}} : (tensor<1x1x8x8x16xf32>, tensor<2x1x3x3x8x16x2xf32>) -> tensor<1x2x6x6x16xf32>
 func.func @main(%x: tensor<1x16x6x6xf32>) -> (tensor<1x32x6x6xf32>, tensor<1x16x6x6xf32>, tensor<1x16x6x6xf32>) {
   %w = "graph.constant"() {value = dense<0.3> : tensor<32x16x3x3xf32>} : () -> tensor<32x16x3x3xf32>
   %v = "graph.constant"() {value = dense<0.7> : tensor<32x16x1x1xf32>} : () -> tensor<32x16x1x1xf32>

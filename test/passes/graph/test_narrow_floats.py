@@ -158,7 +158,6 @@ def test_nodes_that_are_kept(in_f32: tuple[onnx.ModelProto, stepwell.CompiledMod
         assert none == stepwell.lower(made, "graph-opt", target=targets["bf16"]).text()
         y = stepwell.compile(made, target=targets["bf16"], precision="bf16", keep_f32=["*"]).run({"x": x})["y"]
     for text, narrow in ((all_of_it, 5), (kept, 3)):
-        assert text.count("blocked_conv\"(") - text.count("depthwise") >= 0
         filters = [line for line in text.splitlines() if '"graph.parameter"' in line and "bf16>" in line]
         assert len(filters) == narrow + 1, text  # and the product's
     np.testing.assert_allclose(y, plain.run({"x": x})["y"], rtol=1e-4, atol=1e-5)
@@ -169,7 +168,7 @@ def test_where_it_does_not_pay() -> None:
     made = network()
     plain, narrow = (stepwell.lower(made, "graph-opt", target="x86-64-v3", precision=p).text() for p in ("f32", "bf16"))
     assert narrow.count("bf16") - plain.count("bf16") > 0
-    assert [line for line in narrow.splitlines() if "blocked_conv" in line and "bf16" in line] == []
+    assert [line for line in narrow.splitlines() if "packed.conv" in line and "bf16" in line] == []
 
 
 def test_options_that_the_pass_was_given_stay_where_the_precision_is_asked_for() -> None:

@@ -55,7 +55,7 @@ func.func private @lrn_without_power(%x: tensor<1x7x4xf32>, %o: tensor<1x7x4xf32
 // CHECK: #[[IMAGE:map[0-9]*]] = affine_map<(d0, d1, d2, d3) -> (d0, d2, d1, d3)>
 // CHECK: #[[FILLED:map[0-9]*]] = affine_map<(d0, d1, d2, d3) -> (d2, d3)>
 // CHECK: #[[AROUND:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2 * 4 + d3 + d4)>
-// CHECK-LABEL: func.func private @blocked_lrn
+// CHECK-LABEL: func.func private @packed_lrn
 // CHECK: %[[SQUARES:[0-9]+]] = linalg.generic {indexing_maps = [#[[IMAGE]], #[[FILLED]], #{{.*}}]{{.*}} outs(%{{.*}} : tensor<1x7x3x4xf32>)
 // CHECK: arith.select
 // CHECK: %[[SIDE:[a-z_0-9]+]] = tensor.collapse_shape %[[SQUARES]] {{.*}} into tensor<1x7x12xf32>
@@ -64,8 +64,8 @@ func.func private @lrn_without_power(%x: tensor<1x7x4xf32>, %o: tensor<1x7x4xf32
 // CHECK: arith.divf
 // CHECK-NEXT: arith.cmpf
 // CHECK-NEXT: arith.select
-func.func private @blocked_lrn(%x: tensor<1x3x7x4xf32>, %o: tensor<1x3x7x4xf32>) -> tensor<1x3x7x4xf32> attributes {stepwell.kernel} {
-  %r = "graph.blocked_lrn"(%x) {channels = 10 : i64, size = 5 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x3x7x4xf32>) -> tensor<1x3x7x4xf32>
+func.func private @packed_lrn(%x: tensor<1x3x7x4xf32>, %o: tensor<1x3x7x4xf32>) -> tensor<1x3x7x4xf32> attributes {stepwell.kernel} {
+  %r = "packed.lrn"(%x) {channels = 10 : i64, size = 5 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x3x7x4xf32>) -> tensor<1x3x7x4xf32>
   return %r : tensor<1x3x7x4xf32>
 }
 
@@ -75,6 +75,6 @@ func.func private @blocked_lrn(%x: tensor<1x3x7x4xf32>, %o: tensor<1x3x7x4xf32>)
 // CHECK-LABEL: func.func private @full_blocks
 // CHECK-NOT: arith.select
 func.func private @full_blocks(%x: tensor<1x3x7x4xf32>, %o: tensor<1x3x7x4xf32>) -> tensor<1x3x7x4xf32> attributes {stepwell.kernel} {
-  %r = "graph.blocked_lrn"(%x) {channels = 12 : i64, size = 5 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x3x7x4xf32>) -> tensor<1x3x7x4xf32>
+  %r = "packed.lrn"(%x) {channels = 12 : i64, size = 5 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x3x7x4xf32>) -> tensor<1x3x7x4xf32>
   return %r : tensor<1x3x7x4xf32>
 }

@@ -192,9 +192,9 @@ def test_lrn(beta: float, dtype: str) -> None:
 
 @ops_together
 @each({"dtype": FLOATS, "size": [1, 4, 5, 23]})
-def test_blocked_lrn(size: int, dtype: str) -> None:
+def test_packed_lrn(size: int, dtype: str) -> None:
     """The first and the last channels have fewer neighbours, others have them in two or three blocks; what fills the last block counts not."""
     for places, block, channels in [((3, 2), 4, 11), ((5,), 8, 24), ((2, 3), 16, 20), ((1, 1), 2, 3)]:
         x = values(dtype, 2, -(-channels // block), *places, block)
         x[:, -1, ..., (channels - 1) % block + 1 :] = np.inf
-        check_op("blocked_lrn", [x], channels=channels, size=size, alpha=0.3, beta=0.75, bias=0.0, terms=size, ulps=4)
+        check_op("packed.lrn", [x], channels=channels, size=size, alpha=0.3, beta=0.75, bias=0.0, terms=size, ulps=4)

@@ -14,6 +14,6 @@
 func.func private @k(%x: tensor<1x2x5x7x8xf32>, %s: tensor<1x2x1x1x8xf32>, %w: tensor<3x2x1x1x8x8xf32>, %out: tensor<1x3x5x7x8xf32>) -> tensor<1x3x5x7x8xf32> attributes {stepwell.kernel} {
   %0 = "graph.mul"(%x, %s) : (tensor<1x2x5x7x8xf32>, tensor<1x2x1x1x8xf32>) -> tensor<1x2x5x7x8xf32>
   %1 = "graph.relu"(%0) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
-  %2 = "graph.blocked_conv"(%1, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
+  %2 = "packed.conv"(%1, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
   return %2 : tensor<1x3x5x7x8xf32>
 }

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from every import every
 
-from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS, integer_matrices
-from stepwell.dialects.graph.winograd import POINTS, matrices
+from stepwell.dialects.packed.integer_winograd import INTEGER_POINTS, integer_matrices
+from stepwell.dialects.packed.winograd import POINTS, matrices
 from stepwell.passes.linalg_to_affine.shared_sums import SharedSums
 
 RNG = np.random.default_rng(3)

@@ -9,7 +9,7 @@
 // CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "loop4", step = 2 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner2", step = 1 : i64}]>
 // CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 2 : i64, loop = "loop4", step = 2 : i64}, {chunks = 1 : i64, dim = 1 : i64, loop = "inner2", step = 1 : i64}]>
 func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  %0 = "packed.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
 }
 
@@ -25,7 +25,7 @@ func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32
 // CHECK-SAME: sched.fused = #sched.fused<[{{{.*}}dim = 2 : i64, loop = "inner2"
 // CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 1 : i64, loop = "inner2", step = 1 : i64}]>
 func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x32x8x8xf32>, %out: tensor<1x32x56x56x8xf32>) -> tensor<1x32x56x56x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
+  %0 = "packed.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
   return %0 : tensor<1x32x56x56x8xf32>
 }
 
@@ -35,7 +35,7 @@ func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x
 // CHECK-LABEL: func.func private @filters_from_the_last_cache
 // CHECK-COUNT-5: sched.fused = #sched.fused<[{{.*}}loop = "loop4"
 func.func private @filters_from_the_last_cache(%x: tensor<1x14x66x66x8xf32>, %u: tensor<6x6x14x14x8x8xf32>, %out: tensor<1x14x64x64x8xf32>) -> tensor<1x14x64x64x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x14x66x66x8xf32>, tensor<6x6x14x14x8x8xf32>) -> tensor<1x14x64x64x8xf32>
+  %0 = "packed.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x14x66x66x8xf32>, tensor<6x6x14x14x8x8xf32>) -> tensor<1x14x64x64x8xf32>
   return %0 : tensor<1x14x64x64x8xf32>
 }
 
@@ -49,7 +49,7 @@ func.func private @filters_from_the_last_cache(%x: tensor<1x14x66x66x8xf32>, %u:
 // CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 4 : i64, loop = "loop5", step = 2 : i64}, {chunks = 1 : i64, dim = 3 : i64, loop = "inner3", step = 1 : i64}]>
 // CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "loop5", step = 2 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner3", step = 1 : i64}]>
 func.func private @groups(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x2x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 2 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x2x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  %0 = "packed.winograd_conv"(%x, %u) {tile = 4 : i64, group = 2 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x2x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
 }
 
@@ -65,7 +65,7 @@ func.func private @groups(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x2x8x8xf3
 // CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 2 : i64, loop = "loop3", step = 4 : i64}, {chunks = 1 : i64, dim = 3 : i64, loop = "inner3", step = 1 : i64}]>
 // CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 1 : i64, loop = "loop3", step = 4 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner3", step = 1 : i64}]>
 func.func private @plain(%x: tensor<1x4x18x18x8xf32>, %w: tensor<8x4x3x3x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<1x4x18x18x8xf32>, tensor<8x4x3x3x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  %0 = "packed.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<1x4x18x18x8xf32>, tensor<8x4x3x3x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
 }
 
@@ -78,7 +78,7 @@ func.func private @plain(%x: tensor<1x4x18x18x8xf32>, %w: tensor<8x4x3x3x8x8xf32
 // CHECK-COUNT-5: sched.fused = #sched.fused<[{{{.*}}loop = "loop4"
 // CHECK-NOT: sched.fused
 func.func private @few_plain_filters(%x: tensor<1x16x58x58x8xf32>, %w: tensor<4x16x3x3x8x8xf32>, %out: tensor<1x4x56x56x8xf32>) -> tensor<1x4x56x56x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<1x16x58x58x8xf32>, tensor<4x16x3x3x8x8xf32>) -> tensor<1x4x56x56x8xf32>
+  %0 = "packed.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<1x16x58x58x8xf32>, tensor<4x16x3x3x8x8xf32>) -> tensor<1x4x56x56x8xf32>
   return %0 : tensor<1x4x56x56x8xf32>
 }
 

@@ -329,7 +329,7 @@ def test_without_a_target_nothing_is_fused():
 
 WINOGRAD = """
 func.func @main(%x: tensor<1x1x14x6x65xi16>, %w: tensor<3x1x3x3x65x64x1xui8>) -> tensor<1x3x12x4x64xi32> {
-  %y = "graph.integer_winograd_conv"(%x, %w) {group = 1 : i64, tile = 4 : i64, transformed = false}
+  %y = "packed.integer_winograd_conv"(%x, %w) {group = 1 : i64, tile = 4 : i64, transformed = false}
     : (tensor<1x1x14x6x65xi16>, tensor<3x1x3x3x65x64x1xui8>) -> tensor<1x3x12x4x64xi32>
   return %y : tensor<1x3x12x4x64xi32>
 }

@@ -11,7 +11,7 @@
 // CHECK-NOT: loop = "loop3"
 module attributes {stepwell.size_hints = {n = 4 : i64}} {
   func.func private @many(%x: tensor<?x32x30x30x8xf32, "n">, %w: tensor<64x32x3x3x8x8xf32>, %out: tensor<?x64x28x28x8xf32, "n">) -> tensor<?x64x28x28x8xf32, "n"> attributes {stepwell.kernel} {
-    %0 = "graph.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<?x32x30x30x8xf32, "n">, tensor<64x32x3x3x8x8xf32>) -> tensor<?x64x28x28x8xf32, "n">
+    %0 = "packed.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<?x32x30x30x8xf32, "n">, tensor<64x32x3x3x8x8xf32>) -> tensor<?x64x28x28x8xf32, "n">
     return %0 : tensor<?x64x28x28x8xf32, "n">
   }
 }
@@ -25,11 +25,11 @@ module attributes {stepwell.size_hints = {n = 4 : i64}} {
 // CHECK-NOT: stepwell.version
 module attributes {stepwell.size_hints = {n = 4 : i64}} {
   func.func private @few_filters(%x: tensor<?x4x18x18x8xf32, "n">, %u: tensor<6x6x8x4x8x8xf32>, %out: tensor<?x8x16x16x8xf32, "n">) -> tensor<?x8x16x16x8xf32, "n"> attributes {stepwell.kernel} {
-    %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<?x4x18x18x8xf32, "n">, tensor<6x6x8x4x8x8xf32>) -> tensor<?x8x16x16x8xf32, "n">
+    %0 = "packed.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<?x4x18x18x8xf32, "n">, tensor<6x6x8x4x8x8xf32>) -> tensor<?x8x16x16x8xf32, "n">
     return %0 : tensor<?x8x16x16x8xf32, "n">
   }
   func.func private @one_image(%x: tensor<1x8x58x58x8xf32>, %u: tensor<6x6x24x8x8x8xf32>, %out: tensor<1x24x56x56x8xf32>) -> tensor<1x24x56x56x8xf32> attributes {stepwell.kernel} {
-    %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x8x58x58x8xf32>, tensor<6x6x24x8x8x8xf32>) -> tensor<1x24x56x56x8xf32>
+    %0 = "packed.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x8x58x58x8xf32>, tensor<6x6x24x8x8x8xf32>) -> tensor<1x24x56x56x8xf32>
     return %0 : tensor<1x24x56x56x8xf32>
   }
 }

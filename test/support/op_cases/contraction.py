@@ -7,9 +7,9 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import case
-from stepwell.dialects.graph.integer_winograd import INTEGER_POINTS
 from stepwell.dialects.graph.windows import window_counts
-from stepwell.dialects.graph.winograd import POINTS, transformed_filters
+from stepwell.dialects.packed.integer_winograd import INTEGER_POINTS
+from stepwell.dialects.packed.winograd import POINTS, transformed_filters
 
 
 @case("matmul")
@@ -68,7 +68,7 @@ def col2im(r: Random) -> Case:
     return Case([x], {"image": image, "kernel": kernel, **attributes})
 
 
-@case("blocked_conv")
+@case("packed.conv")
 def blocked_conv(r: Random) -> Case:
     dtype, spatial = r.dtype(), r.integer(1, 2)
     kernel = r.integers(spatial, 1, 3)
@@ -84,7 +84,7 @@ def blocked_conv(r: Random) -> Case:
     return Case([x, r.array(dtype, (group * filters, blocks, *kernel, lanes, outer))], {**kept, "group": group})
 
 
-@case("bordered_conv")
+@case("packed.bordered_conv")
 def bordered_conv(r: Random) -> Case:
     made = blocked_conv(r)
     x, w = made.operands
@@ -97,7 +97,7 @@ def bordered_conv(r: Random) -> Case:
     return Case([bordered, w], {**made.attributes, "zeros": (*before, *after)})
 
 
-@case("relayout")
+@case("packed.relayout")
 def relayout(r: Random) -> Case:
     dtype, block = r.dtype(), r.integer(1, 4)
     shape = (r.size(1, 2), *r.sizes(r.integer(1, 2), 1, 3))
@@ -108,7 +108,7 @@ def relayout(r: Random) -> Case:
     return Case([inputs], {"starts": (*starts, -1), "sizes": (*sizes, block - sum(sizes) % block), "block": block})
 
 
-@case("blocked_depthwise_conv")
+@case("packed.depthwise_conv")
 def blocked_depthwise_conv(r: Random) -> Case:
     dtype, spatial = r.dtype(), r.integer(1, 2)
     kernel = r.integers(spatial, 1, 3)
@@ -118,7 +118,7 @@ def blocked_depthwise_conv(r: Random) -> Case:
     return Case([x, r.array(dtype, (blocks, *kernel, block))], {k: attributes[k] for k in ("strides", "dilations")})
 
 
-@case("winograd_conv")
+@case("packed.winograd_conv")
 def winograd_conv(r: Random) -> Case:
     dtype, tile = r.dtype(), r.choice(tuple(POINTS))
     images, blocks, inner, filters, outer = r.sizes(5, 1, 3)
@@ -130,7 +130,7 @@ def winograd_conv(r: Random) -> Case:
     return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
 
 
-@case("versioned_winograd_conv")
+@case("packed.versioned_winograd_conv")
 def versioned_winograd_conv(r: Random) -> Case:
     dtype, most, (tile, few) = r.dtype(), r.integer(1, 2), r.choice(((4, 2), (6, 2)))
     images, blocks, inner, filters, outer = r.sizes(5, 1, 3)
@@ -141,7 +141,7 @@ def versioned_winograd_conv(r: Random) -> Case:
     return Case([x, *filters_of], {"tile": tile, "few_tile": few, "most": most, "group": group})
 
 
-@case("integer_winograd_conv")
+@case("packed.integer_winograd_conv")
 def integer_winograd_conv(r: Random) -> Case:
     dtype, tile, depth = r.dtype(), r.choice(tuple(INTEGER_POINTS)), r.choice((1, 2))
     images, blocks, lanes, filters, outer = r.sizes(5, 1, 3)
@@ -154,14 +154,14 @@ def integer_winograd_conv(r: Random) -> Case:
     return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
 
 
-@case("packed_matmul")
+@case("packed.matmul")
 def packed_matmul(r: Random) -> Case:
     dtype, (panels, summed, width) = r.dtype(), r.sizes(3, 1, 4)
     rows = r.sizes(r.rank(1, 3), 1, 3)
     return Case([r.array(dtype, (*rows, summed)), r.array(dtype, (panels, summed, width))], {})
 
 
-@case("packed_matmul_of_bits")
+@case("packed.low_bit_matmul")
 def packed_matmul_of_bits(r: Random) -> Case:
     bits, panels, blocks, words, width = r.choice((4, 8)), *r.sizes(4, 1, 3)
     kind, stored, block = ("ui8", "ui32", 8 * words) if bits == 4 else (k := r.choice(("i8", "ui8")), k, words)

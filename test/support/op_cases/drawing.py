@@ -30,7 +30,7 @@ PROBES = 4  # cases of an element type that must all be refused before it counts
 def with_cases() -> list[str]:
     """The ops that there are cases of, plugins' included."""
     others = {cls.mnemonic() for cls in graph_ops() if not cls.__module__.startswith("stepwell.")}  # plugins', of dialects of their own, too
-    return sorted({*op_classes(), *others} - set(LEFT_OUT))
+    return sorted({*op_classes("graph", "packed"), *others} - set(LEFT_OUT))
 
 
 def case_of(mnemonic: str, r: Random) -> Case:

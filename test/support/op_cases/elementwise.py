@@ -111,7 +111,7 @@ def select(r: Random) -> Case:
     return Case([r.array("i1", c), r.array(dtype, a), r.array(dtype, b)], {})
 
 
-@case("masked")
+@case("packed.masked")
 def masked(r: Random) -> Case:
     """Infinities and NaN behind the mask."""
     dtype = r.dtype()

@@ -68,7 +68,7 @@ def lrn(r: Random) -> Case:
     return Case([r.within(r.dtype(), shape)], attributes)
 
 
-@case("blocked_lrn")
+@case("packed.lrn")
 def blocked_lrn(r: Random) -> Case:
     blocks, block = r.sizes(2, 1, 4)
     attributes = {"size": r.integer(1, 6), "alpha": r.real(1e-4, 0.5), "beta": r.real(0.75, 0.5), "bias": r.real(1.0, 2.0)}

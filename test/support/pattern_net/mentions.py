@@ -39,14 +39,14 @@ def mentions(p: Pattern) -> Mentions:
     roots = tuple(sorted(name.removeprefix("graph.") for name in p.roots() if name.removeprefix("graph.") in known))
     text = inspect.getdoc(p.rewrite) or ""
     rules = re.findall(r"rewrite: (.*?)->", text, re.S) or [text]
-    words = [SIGNS.get(word, word) for rule in rules for word in re.findall(r"[a-z_0-9]+| \*\* | [-+*/] ", rule)]
+    words = [SIGNS.get(word, word) for rule in rules for word in re.findall(r"(?:packed\.)?[a-z_0-9]+| \*\* | [-+*/] ", rule)]
     chain = tuple(reversed([word for word in words if word in known and word not in NEVER]))
     named: dict[str, None] = {}
     numbers: dict[float, None] = {}
     for tree in trees(p.rewrite):
         for found in ast.walk(tree):
             if isinstance(found, ast.Constant) and isinstance(found.value, str):
-                named.update({word: None for word in re.findall(r"[a-z_0-9]+", found.value) if word in known and len(found.value) < 40})
+                named.update({word: None for word in re.findall(r"(?:packed\.)?[a-z_0-9]+", found.value) if word in known and len(found.value) < 40})
             elif isinstance(found, ast.Attribute) and found.attr in known:
                 named[found.attr] = None
             elif isinstance(found, ast.Name) and found.id.endswith("Op"):
@@ -81,5 +81,5 @@ def trees(function: Any) -> Iterator[ast.AST]:
 
 
 def mnemonics() -> list[str]:
-    """The ops of the dialect graph."""
-    return [name for name in op_classes() if name not in NEVER]
+    """The ops of the dialects graph and packed."""
+    return [name for name in op_classes("graph", "packed") if name not in NEVER]

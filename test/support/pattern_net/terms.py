@@ -23,8 +23,8 @@ from stepwell.dialects.graph.traits import MovesData
 from stepwell.dialects.support.errors import StepwellError
 
 LINEAR = {
-    "conv": 2, "conv_transpose": 2, "blocked_conv": 2, "bordered_conv": 2, "blocked_depthwise_conv": 2, "winograd_conv": 2, "matmul": 2,
-    "packed_matmul": 2, "avg_pool": 1, "reduce_sum": 1, "cumsum": 1, "col2im": 1, "resize": 1,
+    "conv": 2, "conv_transpose": 2, "packed.conv": 2, "packed.bordered_conv": 2, "packed.depthwise_conv": 2, "packed.winograd_conv": 2, "matmul": 2,
+    "packed.matmul": 2, "avg_pool": 1, "reduce_sum": 1, "cumsum": 1, "col2im": 1, "resize": 1,
 }  # fmt: skip
 """Ops that are linear in each of their first so many operands."""
 UNITS = 6000  # evaluations of a reference on units, for one op

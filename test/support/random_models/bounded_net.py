@@ -11,7 +11,7 @@ from onnx import NodeProto, helper, numpy_helper
 from op_random import Random
 
 from stepwell.dialects.core.types import to_numpy
-from stepwell.passes.graph.layout.use_winograd import ERRORS
+from stepwell.passes.packed.use_winograd import ERRORS
 
 OPSET = 22  # the first whose shape inference counts the windows of ceil_mode as ONNX Runtime and the graph dialect do
 # How much more than the direct method, whose error is 1e-6 of the scale, Winograd's may round.

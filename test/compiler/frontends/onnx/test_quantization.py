@@ -266,7 +266,7 @@ def test_products_are_those_of_integers(op: str) -> None:
     proto = model(made, {"x": arrays["x"]}, {"y": expected_outputs(made, arrays, ["y"], {}, 21)[0]}, {k: v for k, v in arrays.items() if k != "x"})
     for target, reads in (("x86-64-v3", "xi16>"), ("x86-64-v4-vnni", "xui8>")):
         text = stepwell.lower(proto, "graph-opt", target=target).text()
-        [kernel] = [part for part in text.split("func.func ")[1:] if "graph.packed_matmul" in part or "graph.blocked_conv" in part]
+        [kernel] = [part for part in text.split("func.func ")[1:] if "packed.matmul" in part or "packed.conv" in part]
         assert reads in kernel.split("->")[0]  # what it takes
         assert "xi8>" in kernel.split("->")[0]
         assert "to = f32" in kernel

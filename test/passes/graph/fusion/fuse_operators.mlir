@@ -226,7 +226,7 @@ func.func @unknown_size(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
 // CHECK-COUNT-1: "graph.fused"
 // CHECK: "graph.mul"
 // CHECK-NEXT: "graph.relu"
-// CHECK-NEXT: "graph.blocked_conv"
+// CHECK-NEXT: "packed.conv"
 // CHECK-NEXT: "graph.clamp"
 // CHECK-NEXT: "graph.yield"
 // CHECK-NOT: "graph.fused"
@@ -235,7 +235,7 @@ func.func @unknown_size(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
 func.func @pointwise(%x: tensor<1x2x5x7x8xf32>, %s: tensor<1x2x1x1x8xf32>, %w: tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32> {
   %0 = "graph.mul"(%x, %s) : (tensor<1x2x5x7x8xf32>, tensor<1x2x1x1x8xf32>) -> tensor<1x2x5x7x8xf32>
   %1 = "graph.relu"(%0) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
-  %2 = "graph.blocked_conv"(%1, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
+  %2 = "packed.conv"(%1, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
   %3 = "graph.clamp"(%2) {min = 0.0 : f64, max = 6.0 : f64} : (tensor<1x3x5x7x8xf32>) -> tensor<1x3x5x7x8xf32>
   return %3 : tensor<1x3x5x7x8xf32>
 }
@@ -248,18 +248,18 @@ func.func @pointwise(%x: tensor<1x2x5x7x8xf32>, %s: tensor<1x2x1x1x8xf32>, %w: t
 // CHECK: "graph.relu"
 // CHECK-NEXT: "graph.pad"
 // CHECK: "graph.fused"
-// CHECK: "graph.blocked_depthwise_conv"
+// CHECK: "packed.depthwise_conv"
 // CHECK-NEXT: "graph.relu"
-// CHECK-NEXT: "graph.blocked_conv"
+// CHECK-NEXT: "packed.conv"
 // CHECK-NEXT: "graph.yield"
 // OFF-LABEL: func.func @depthwise
 // OFF-COUNT-3: "graph.fused"
 func.func @depthwise(%x: tensor<1x2x5x7x8xf32>, %k: tensor<2x3x3x8xf32>, %w: tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32> {
   %0 = "graph.relu"(%x) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
   %1 = "graph.pad"(%0) {low = array<i64: 0, 0, 1, 1, 0>, high = array<i64: 0, 0, 1, 1, 0>, mode = "constant", value = 0.0 : f64} : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x7x9x8xf32>
-  %2 = "graph.blocked_depthwise_conv"(%1, %k) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x3x4x8xf32>
+  %2 = "packed.depthwise_conv"(%1, %k) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x3x4x8xf32>
   %3 = "graph.relu"(%2) : (tensor<1x2x3x4x8xf32>) -> tensor<1x2x3x4x8xf32>
-  %4 = "graph.blocked_conv"(%3, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x3x4x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32>
+  %4 = "packed.conv"(%3, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x3x4x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32>
   return %4 : tensor<1x2x3x4x8xf32>
 }
 
@@ -271,10 +271,10 @@ func.func @depthwise(%x: tensor<1x2x5x7x8xf32>, %k: tensor<2x3x3x8xf32>, %w: ten
 // CHECK: "graph.relu"
 // CHECK-NEXT: "graph.yield"
 // CHECK: "graph.fused"(%[[R]], %arg1)
-// CHECK: "graph.blocked_conv"
+// CHECK: "packed.conv"
 func.func @read_elsewhere(%x: tensor<1x2x5x7x8xf32>, %w: tensor<3x2x1x1x8x8xf32>) -> (tensor<1x3x5x7x8xf32>, tensor<1x2x5x7x8xf32>) {
   %0 = "graph.relu"(%x) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
-  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
+  %1 = "packed.conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
   return %1, %0 : tensor<1x3x5x7x8xf32>, tensor<1x2x5x7x8xf32>
 }
 
@@ -282,13 +282,13 @@ func.func @read_elsewhere(%x: tensor<1x2x5x7x8xf32>, %w: tensor<3x2x1x1x8x8xf32>
 
 // CHECK-LABEL: func.func @depthwise_read_elsewhere
 // CHECK: %[[D:.*]] = "graph.fused"(%arg0, %arg1)
-// CHECK: "graph.blocked_depthwise_conv"
+// CHECK: "packed.depthwise_conv"
 // CHECK-NEXT: "graph.yield"
 // CHECK: "graph.fused"(%[[D]], %arg2)
-// CHECK: "graph.blocked_conv"
+// CHECK: "packed.conv"
 func.func @depthwise_read_elsewhere(%x: tensor<1x2x7x9x8xf32>, %k: tensor<2x3x3x8xf32>, %w: tensor<2x2x1x1x8x8xf32>) -> (tensor<1x2x5x7x8xf32>, tensor<1x2x5x7x8xf32>) {
-  %0 = "graph.blocked_depthwise_conv"(%x, %k) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x5x7x8xf32>
-  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %0 = "packed.depthwise_conv"(%x, %k) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %1 = "packed.conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32>
   return %1, %0 : tensor<1x2x5x7x8xf32>, tensor<1x2x5x7x8xf32>
 }
 
@@ -299,7 +299,7 @@ func.func @depthwise_read_elsewhere(%x: tensor<1x2x7x9x8xf32>, %k: tensor<2x3x3x
 // CHECK-COUNT-2: "graph.fused"
 func.func @groups(%x: tensor<1x2x5x7x8xf32>, %w: tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32> {
   %0 = "graph.relu"(%x) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
-  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 2 : i64} : (tensor<1x2x5x7x8xf32>, tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %1 = "packed.conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 2 : i64} : (tensor<1x2x5x7x8xf32>, tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32>
   return %1 : tensor<1x2x5x7x8xf32>
 }
 
@@ -311,16 +311,16 @@ func.func @groups(%x: tensor<1x2x5x7x8xf32>, %w: tensor<2x1x1x1x8x8xf32>) -> ten
 // CHECK: "graph.relu"
 // CHECK-NEXT: "graph.yield"
 // CHECK: "graph.fused"
-// CHECK: "graph.blocked_conv"
+// CHECK: "packed.conv"
 // CHECK-NEXT: "graph.exp"
 // CHECK-NEXT: "graph.yield"
 // CHECK: "graph.fused"
-// CHECK: "graph.blocked_conv"
+// CHECK: "packed.conv"
 func.func @not_pointwise(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x1x1x8x8xf32>, %v: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x1x1x8xf32> {
   %0 = "graph.relu"(%x) : (tensor<1x2x6x6x8xf32>) -> tensor<1x2x6x6x8xf32>
-  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x3x8xf32>
+  %1 = "packed.conv"(%0, %w) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x3x8xf32>
   %2 = "graph.exp"(%1) : (tensor<1x2x3x3x8xf32>) -> tensor<1x2x3x3x8xf32>
-  %3 = "graph.blocked_conv"(%2, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x3x3x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x1x1x8xf32>
+  %3 = "packed.conv"(%2, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x3x3x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x1x1x8xf32>
   return %3 : tensor<1x2x1x1x8xf32>
 }
 
@@ -359,7 +359,7 @@ func.func @windows_overlap(%x: tensor<1x2x4x6xf32>) -> tensor<1x2x3x5xf32> {
 // A pooling whose windows lie apart takes the convolution that it alone reads, with its epilogue, if it reads all of it.
 // CHECK-LABEL: func.func @pooled
 // CHECK-COUNT-1: "graph.fused"
-// CHECK: "graph.blocked_conv"
+// CHECK: "packed.conv"
 // CHECK-NEXT: "graph.relu"
 // CHECK-NEXT: "graph.avg_pool"
 // CHECK-NEXT: "graph.yield"
@@ -367,7 +367,7 @@ func.func @windows_overlap(%x: tensor<1x2x4x6xf32>) -> tensor<1x2x3x5xf32> {
 // OFF-LABEL: func.func @pooled
 // OFF-COUNT-2: "graph.fused"
 func.func @pooled(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x2x2x8xf32> {
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x4x4x8xf32>
+  %0 = "packed.conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x4x4x8xf32>
   %1 = "graph.relu"(%0) : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x4x4x8xf32>
   %2 = "graph.avg_pool"(%1) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false, count_include_pad = true} : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x2x2x8xf32>
   return %2 : tensor<1x2x2x2x8xf32>
@@ -383,17 +383,17 @@ func.func @pooled(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> ten
 // CHECK-LABEL: func.func @read_twice
 // CHECK-COUNT-2: "graph.fused"
 func.func @not_in_rows(%x: tensor<1x2x7x7x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x2x2x8xf32> {
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x7x7x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x5x5x8xf32>
+  %0 = "packed.conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x7x7x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x5x5x8xf32>
   %1 = "graph.max_pool"(%0) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x5x5x8xf32>) -> tensor<1x2x2x2x8xf32>
   return %1 : tensor<1x2x2x2x8xf32>
 }
 func.func @row_left_out(%x: tensor<1x2x7x7x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x2x2x8xf32> {
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x7x7x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x5x5x8xf32>
+  %0 = "packed.conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x7x7x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x5x5x8xf32>
   %1 = "graph.max_pool"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x5x5x8xf32>) -> tensor<1x2x2x2x8xf32>
   return %1 : tensor<1x2x2x2x8xf32>
 }
 func.func @read_twice(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> (tensor<1x2x2x2x8xf32>, tensor<1x2x4x4x8xf32>) {
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x4x4x8xf32>
+  %0 = "packed.conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x4x4x8xf32>
   %1 = "graph.max_pool"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x2x2x8xf32>
   return %1, %0 : tensor<1x2x2x2x8xf32>, tensor<1x2x4x4x8xf32>
 }

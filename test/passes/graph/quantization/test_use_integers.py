@@ -97,7 +97,7 @@ def test_filters_by_channel_are_bytes_where_places_are_few(places: tuple[int, in
     inner = net.quantised(net.conv(net.quantised("x", 0.02, 100), 0.02, 32, 8, 1, 1), 0.04, 90)
     made = net.model(net.quantised(net.conv(inner, 0.04, 32, 1, 3, 3, group=32, pads=[1, 1, 1, 1]), 0.06, 120), (1, 8, *places))
     kernels = stepwell.lower(made, "graph-opt", target="x86-64-v3").text().split("func.func private")
-    [kernel] = [kernel for kernel in kernels if '"graph.blocked_depthwise_conv"' in kernel]
+    [kernel] = [kernel for kernel in kernels if '"packed.depthwise_conv"' in kernel]
     assert re.findall(r"tensor<4x3x3x8x(\w+)>", kernel.splitlines()[0]) == [kept]
     x = np.random.default_rng(3).normal(size=(1, 8, *places)).astype(np.float32)
     [want] = ReferenceEvaluator(made).run(None, {"x": x})

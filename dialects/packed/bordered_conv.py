@@ -1,0 +1,70 @@
+"""Convolutions of channel-blocked images with zeros around them, most of whose products with these are left out."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.types import TensorType, from_numpy
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.borders import borders
+from stepwell.dialects.graph.inference import expect_at_least, expect_length
+from stepwell.dialects.graph.traits import SumsProducts
+from stepwell.dialects.packed.conv import PackedConvOp
+from stepwell.dialects.packed.dialect import Packed
+from stepwell.dialects.support.errors import InferenceError
+
+
+class BorderedConvOp(GraphOp, dialect=Packed, name="bordered_conv", traits=[Pure, SumsProducts]):
+    """As `packed.conv`, of an image `x` whose first and last elements along each spatial dimension, as many as `zeros` says, are zeros.
+
+    `zeros` gives those before each spatial dimension, then those after each. The positions of each dimension are cut into stretches, and taps that
+    reach zeros alone from all of a stretch are left out: windows that are large beside the image, or dilated, take half of the products, or less.
+    """
+
+    fusion = Fusion.COMPLEX
+
+    x: Operand
+    w: Operand
+    result: Result
+    strides: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+    group: ir.IntegerAttr
+    zeros: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(x: TensorType, w: TensorType, *, zeros: Sequence[int], **attributes: Any) -> InferredTypes:
+        inferred = PackedConvOp.infer(x, w, **attributes)
+        spatial = len(attributes["strides"])
+        expect_length("zeros", zeros, 2 * spatial, "those before each spatial dimension, then those after each")
+        expect_at_least("zeros", zeros, 0)
+        for i, size in enumerate(x.shape[2 : 2 + spatial]):
+            if not holds(zeros[i] + zeros[spatial + i], "<=", size):
+                raise InferenceError(f"spatial dimension {i} of operand 'x' ({x}) has no room for {zeros[i]} and {zeros[spatial + i]} zeros")
+        return inferred
+
+    @staticmethod
+    def reference(x: np.ndarray, w: np.ndarray, *, zeros: Sequence[int], **attributes: Any) -> np.ndarray:
+        types = TensorType(from_numpy(x.dtype), x.shape), TensorType(from_numpy(w.dtype), w.shape)
+        result = PackedConvOp.infer(*types, **attributes)
+        window = {name: attributes[name] for name in ("strides", "dilations")}
+        out = np.empty(result.static_shape, x.dtype)
+        for stretches in product(*(dim.stretches() for dim in borders(*types, result, **window, zeros=zeros))):
+            seen, taps, places = [], [], []
+            for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True):
+                first, size = s.seen(step, apart)
+                seen.append(slice(first, first + size))
+                taps.append(slice(s.first, s.end))
+                places.append(slice(s.low, s.high))
+            whole = (slice(None), slice(None))
+            out[(*whole, *places)] = PackedConvOp.reference(x[(*whole, *seen)], w[(*whole, *taps)], **attributes)
+        return out
+
+    @staticmethod
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
+        return PackedConvOp.flops(x, w, result=result)
+
+    sum_of_products = PackedConvOp.sum_of_products

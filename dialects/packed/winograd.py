@@ -1,0 +1,246 @@
+"""Convolution by Winograd's minimal filtering on channel-blocked data, and the matrices that it takes."""
+
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, divides, holds
+from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
+from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.traits import ComputesRows
+from stepwell.dialects.packed.dialect import Packed
+from stepwell.dialects.support.errors import InferenceError
+
+TAPS = 3
+PARTS = {2: 512, 4: 512, 6: 128}
+"""By tile, the products of one sum that are added up on their own before they are added to the others. There are no registers for both, so that
+parts take time, and only F(6, 3) needs them for as many channels as networks have."""
+ROUNDING = 2.0**-24  # of one operation in f32, at most, as a part of its result
+SPREAD = 1.3  # how many times its standard deviation, as a part of the same for the results, the largest error of many is
+
+
+def both_signs(*positive: str) -> tuple[Fraction, ...]:
+    """0, and these with both signs."""
+    return (Fraction(0), *(sign * Fraction(p) for p in positive for sign in (1, -1)))
+
+
+POINTS = {2: both_signs("1"), 4: both_signs("3/4", "3/2"), 6: both_signs("1/2", "1", "2")}
+"""Where the polynomials of F(m, 3) are evaluated, beside infinity: of 0 and pairs of multiples of 1/4, those whose `growth` is least.
+
+A point and its negative have the same powers up to their sign, which halves the products of a transform (`SharedSums`).
+"""
+
+
+@cache
+def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A^T, G and B^T of F(tile, 3) at its `POINTS`. Raises KeyError for a tile without points."""
+    return toom_cook(POINTS[tile])
+
+
+def toom_cook(points: Sequence[Fraction]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A^T, G and B^T of F(m, 3) at m + 1 points and infinity, exact in f64 up to one rounding: `y = A^T ((G g) * (B^T d))` filters d by g.
+
+    Each row of B^T ends in 1. Other scales of rows, with those of G or A^T the other way, would round alike.
+    """
+    a, b, c = (np.array([[float(v) for v in row] for row in m]) for m in constructed(points))
+    return a, b, c
+
+
+def constructed(points: Sequence[Fraction]) -> tuple[list[list[Fraction]], ...]:
+    """The rows of A^T, G and B^T of F(m, 3) at m + 1 points and infinity.
+
+    Made by Toom and Cook's construction from evaluation points (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
+    CVPR 2016; Blahut, "Fast Algorithms for Signal Processing", chapter 5).
+    """
+    tile = len(points) + 2 - TAPS
+
+    def product(roots: Sequence[Fraction]) -> list[Fraction]:
+        """The coefficients of the polynomial with these roots, lowest first."""
+        out = [Fraction(1)]
+        for root in roots:
+            out = [a - root * b for a, b in zip([Fraction(0), *out], [*out, Fraction(0)], strict=True)]
+        return out
+
+    a_t = [[p**k for p in points] + [Fraction(int(k == tile - 1))] for k in range(tile)]
+    g, b_t = [], []
+    for i, p in enumerate(points):
+        others = [*points[:i], *points[i + 1 :]]
+        scale = Fraction(1)
+        for other in others:
+            scale *= p - other
+        g.append([p**k / scale for k in range(TAPS)])
+        b_t.append([*product(others), Fraction(0)])
+    g.append([Fraction(int(k == TAPS - 1)) for k in range(TAPS)])
+    b_t.append(product(points))
+    return a_t, g, b_t
+
+
+def growth(points: Sequence[Fraction]) -> float:
+    """How many times as much as a sum of products F(m, 3) along both axes rounds at these points, where it rounds most.
+
+    A product of transformed numbers carries an error in proportion to its size, which goes into result p with factor `A_pi`. For random data, that
+    makes along one axis the root of the sum over i of `(A_pi |G_i| |B_i|)^2`, over 3 for the taps of a direct sum. The points decide
+    about it (Barabasz, Anderson, Soodhalter and Gregg, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks",
+    ACM Transactions on Mathematical Software 46, 2020).
+    """
+    a_t, g, b_t = toom_cook(points)
+    products = np.sum(g**2, axis=1) * np.sum(b_t**2, axis=1)
+    return float(np.max(a_t**2 @ products) / TAPS)
+
+
+def error_bound(tile: int) -> float:
+    """The largest rounding error of F(tile, 3) along both axes in f32, as a part of the results' largest magnitude, for random data.
+
+    A sum of n terms of alike sizes rounds by about `sqrt(n / 6)` of one rounding; n is at most that of `PARTS` here. The four transforms add about
+    the square root of 8 of these, and the sum of the parts, of which there are some, that of 1.
+    """
+    return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PARTS[tile] / 6 + 8 + 1))
+
+
+class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", traits=[Pure, ComputesRows]):
+    """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b), by F(tile, 3) along both
+    axes; H and W are multiples of `tile`.
+
+    `u` is the `transformed` filters G w G^T as (n, n, M / b, K, a, b) with n = tile + 2, or plain ones as (M / b, K, 3, 3, a, b), which
+    are transformed each time. The blocks of channels and of filters fall into `group` equal parts each; the filters of a group read its
+    K = C / a / group blocks.
+    """
+
+    fusion = Fusion.COMPLEX
+
+    x: Operand
+    u: Operand
+    result: Result
+    tile: ir.IntegerAttr
+    group: ir.IntegerAttr
+    transformed: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        expect_same_dtype(x=x, u=u)
+        shape = result_shape(x, u, POINTS, 6, tile=tile, group=group, transformed=transformed)
+        expect_dim("u", u, 4, x.shape[4], f"the block of operand 'x' ({x})")
+        return TensorType(x.dtype, shape)
+
+    @staticmethod
+    def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int, transformed: bool) -> np.ndarray:
+        if not transformed:
+            u = transformed_filters(u, tile)
+        a_t, _, b_t = (m.astype(wide(x).dtype) for m in matrices(tile))
+        return narrow(by_tiles(wide(x), wide(u), a_t, b_t, group), x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:
+        """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
+        return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4]
+
+
+class VersionedWinogradConvOp(GraphOp, dialect=Packed, name="versioned_winograd_conv", traits=[Pure, ComputesRows]):
+    """The convolution that `winograd_conv` computes of `x` and transformed filters: by F(few_tile, 3) with those in `few` for at most `most` images,
+    by F(tile, 3) with those in `u`, which are the same ones, for more.
+    """
+
+    fusion = Fusion.COMPLEX
+
+    x: Operand
+    u: Operand
+    few: Operand
+    result: Result
+    tile: ir.IntegerAttr
+    few_tile: ir.IntegerAttr
+    most: ir.IntegerAttr
+    group: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, u: TensorType, few: TensorType, *, tile: int, few_tile: int, most: int, group: int) -> InferredTypes:
+        if most < 1:
+            raise InferenceError(f"attribute 'most' must be a number of images, at least 1, got {most}")
+        result = WinogradConvOp.infer(x, u, tile=tile, group=group, transformed=True)
+        WinogradConvOp.infer(x, few, tile=few_tile, group=group, transformed=True)
+        for axis in (block_axes(transformed=True)[0], 5):
+            expect_dim("few", few, axis, u.shape[axis], f"for as many filters as in operand 'u' ({u})")
+        return result
+
+    @staticmethod
+    def reference(x: np.ndarray, u: np.ndarray, few: np.ndarray, *, tile: int, few_tile: int, most: int, group: int) -> np.ndarray:
+        filters, size = (few, few_tile) if len(x) <= most else (u, tile)
+        return WinogradConvOp.reference(x, filters, tile=size, group=group, transformed=True)
+
+    @staticmethod
+    def flops(x: TensorType, u: TensorType, few: TensorType, *, result: TensorType, **attributes: Any) -> int:
+        """The arithmetic of the direct convolution."""
+        return WinogradConvOp.flops(x, u, result=result, transformed=True)
+
+
+def result_shape(
+    x: TensorType, u: TensorType, tiles: Collection[int], rank: int, *, tile: int, group: int, transformed: bool
+) -> tuple[Dim, ...]:  # fmt: skip
+    """The shape of a Winograd convolution by one of `tiles` with filters of `rank`. Raises InferenceError if these, lanes aside, do not fit."""
+    if tile not in tiles:
+        raise InferenceError(f"attribute 'tile' must be one of {list(tiles)}, got {tile}")
+    expect_rank("x", x, 5)
+    expect_rank("u", u, rank)
+    filters, channels = block_axes(transformed)
+    for axis in set(range(4)) - {filters, channels}:
+        expect_dim("u", u, axis, tile + TAPS - 1 if transformed else TAPS, f"tile {tile} and {TAPS} taps")
+    if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[filters])):
+        raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
+    if x.shape[1] is not None:
+        expect_dim("u", u, channels, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
+    sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
+    if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
+        raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
+    return (x.shape[0], u.shape[filters], *sizes, u.shape[5])
+
+
+def by_tiles(
+    x: np.ndarray, u: np.ndarray, a_t: np.ndarray, b_t: np.ndarray, group: int, *, held: Any = None, summed: Any = None
+) -> np.ndarray:  # fmt: skip
+    """A^T [sum over channels of U * (B^T d B)] A for all tiles d of blocked images (N, C / a, H + 2, W + 2, a), as (N, M / b, H, W, b).
+
+    U are transformed filters (n, n, M / b, K, a, b). All is computed in the type of `x`; transformed data are kept as `held`, sums as `summed`.
+    """
+    (tile, size), own = a_t.shape, x.dtype
+    view = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
+    v = np.einsum("ik,jl,nchwakl->ijnchwa", b_t, b_t, view, optimize=True).astype(held or own).astype(own)
+    parts = zip(np.split(u, group, axis=2), np.split(v, group, axis=3), strict=True)
+    m = np.concatenate([np.einsum("ijmcab,ijnchwa->ijnmhwb", *part, optimize=True) for part in parts], axis=3).astype(summed or own).astype(own)
+    y = np.einsum("pi,qj,ijnmhwb->nmhpwqb", a_t, a_t, m, optimize=True)
+    n, blocks, rows, _, columns, _, block = y.shape
+    return np.ascontiguousarray(y.reshape(n, blocks, rows * tile, columns * tile, block))
+
+
+def block_axes(transformed: bool) -> tuple[int, int]:
+    """Which dimensions of filters, transformed or plain, are the blocks of filters and of channels."""
+    return (2, 3) if transformed else (0, 1)
+
+
+def transformed_filters(w: np.ndarray, tile: int) -> np.ndarray:
+    """Filters (M / b, K, 3, 3, a, b) as WinogradConvOp takes them, computed in f64 and rounded once."""
+    return along_both(matrices(tile)[1], w, w.dtype)
+
+
+def along_both(g: np.ndarray, w: np.ndarray, dtype: Any) -> np.ndarray:
+    """G w G^T of filters (M / b, K, 3, 3, …), computed in the type of G, as (n, n, M / b, K, …) of `dtype`."""
+    size, (filters, channels, _, _, *rest) = len(g), w.shape
+    out = np.empty((size, size, filters, channels, *rest), dtype)
+    # Sums of whole arrays, block by block so that they stay in the cache: a matrix product this thin gains nothing from BLAS's threads.
+    for block in range(filters):
+        taps = np.moveaxis(w[block].astype(g.dtype), 0, 2)
+        by_rows = [_combined(g[i], taps) for i in range(size)]
+        for i in range(size):
+            for j in range(size):
+                out[i, j, block] = _combined(g[j], by_rows[i])
+    return out
+
+
+def _combined(factors: np.ndarray, arrays: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """The sum of arrays times factors, those that are zero left out."""
+    return sum((f * a for f, a in zip(factors, arrays, strict=True) if f), start=np.zeros((), factors.dtype))

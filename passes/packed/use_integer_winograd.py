@@ -1,0 +1,177 @@
+"""The pass that computes 3x3 convolutions of narrow integers by Winograd's minimal filtering, to the bit, if that costs less."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.value_range import Range
+from stepwell.dialects.packed import IntegerWinogradConvOp, PackedConvOp
+from stepwell.dialects.packed.integer_winograd import (
+    INTEGER_POINTS,
+    SUMS,
+    integer_matrices,
+    transformed_integers,
+    transformed_range,
+    with_depth,
+)
+from stepwell.dialects.packed.winograd import TAPS
+from stepwell.dialects.target.description import GENERIC
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.rewriting import replace_results
+from stepwell.passes.graph.integer_products import (
+    IntegerProductPass,
+    ProductRewriting,
+    fastest,
+    holds,
+    is_integer_product,
+    kind_of,
+    rate,
+    speed,
+    widened,
+)
+from stepwell.passes.graph.matching import deferred_weight, source_of
+from stepwell.passes.graph.ranges import range_of
+from stepwell.passes.packed.winograd_cost import Arithmetic, Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
+from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
+
+HELD = "i16"  # transformed data and filters
+
+
+@register_pass("use-integer-winograd", level="graph", optional=True)
+@dataclass
+class UseIntegerWinograd(IntegerProductPass):
+    """Replace blocked 3x3 convolutions of narrow integers with stride 1 by Winograd ones, where these cost less and give the same bits.
+
+    rewrite: packed.conv(cast(x), cast(w))  ->  slice(packed.integer_winograd_conv(pad(x), w))
+    rewrite: packed.conv(cast(x), cast(w))  ->  slice(packed.integer_winograd_conv(pad(x), G w G^T computed now))
+                                                where w would be transformed too often
+
+    F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16. All matrices are of whole
+    numbers, and nothing is rounded or saturated. Transformed numbers have 16 bits: where an instruction of the target multiplies twice as many bytes,
+    half of what is saved is lost (see `use-winograd` for how costs are reckoned, `flops_per_byte`, `slack` and `most_bytes`).
+
+    The candidates are the direct method and the tiles for which all transformed data fit 16 bits, which follows from the range of the image, and
+    all results times 2**shift fit 32, which follows from that and the filters.
+    """
+
+    flops_per_byte: float = -1.0  # -1 for the target's
+    slack: float = 0.25
+    gain: float = 1.4  # at least so many times less than the direct method must a tile cost
+    most_bytes: int = 0  # 0 for the target's `resident_bytes`
+    tile: int = 0  # 2 or 4; 0 for the best one
+    done: ClassVar[str] = "computed by Winograd's method in integers, exactly"
+
+    def takes(self, view: Any) -> bool:
+        return isinstance(view, PackedConvOp) and is_integer_product(view)
+
+    def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
+        return _Replacing(state, known, options=for_target(self, state.machine.costs))
+
+
+@dataclass
+class _Replacing(ProductRewriting):
+    """One run on a function."""
+
+    options: UseIntegerWinograd = field(kw_only=True)
+
+    def rewrite(self, op: ir.Operation) -> NoMatch | None:
+        """Replace a convolution; None if done, else why not."""
+        conv, values = op.opview, op.opview.attribute_values()
+        x, w = type_of(conv.x), type_of(conv.w)
+        if x.rank != 5 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
+            return NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
+        lanes, _, depth = w.static_shape[4:]
+        if lanes * depth != x.shape[4]:
+            return NoMatch("it reads a part of each block of channels only, or its groups share one")
+        casts = [widened(value) for value in op.operands]
+        filters = None if casts[1] is None else source_of(casts[1].x, self.state.weights)
+        if casts[0] is None or filters is None:
+            return NoMatch("its image is not made of narrow integers, or its filters are not known")
+        return self._replaced(op, casts[0].x, casts[1].x, filters)
+
+    def _replaced(self, op: ir.Operation, x: ir.Value, w: ir.Value, filters: Callable[[], np.ndarray]) -> NoMatch | None:
+        (blocks, channels, _, _, lanes, block, depth), whole = type_of(w).static_shape, type_of(op.results[0]).shape
+        if None in whole:
+            return NoMatch(f"a size of its result, {type_of(op.results[0])}, is not known")
+        target = self.state.target
+        fastest_product, before = fastest(kind_of(HELD), kind_of(HELD), target), rate(kind_of(type_of(x).dtype), kind_of(type_of(w).dtype), target)
+        if fastest_product is None or not before or lanes * depth % fastest_product.depth:
+            return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
+        flops = 2.0 * (target or GENERIC).lanes(SUMS)  # in one instruction
+        stored, kept = to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize
+        numbers = Arithmetic(flops / before, flops / speed(fastest_product), stored, kept, result=stored)  # requantised before it is cut
+        likely = likely_sizes(op, channels * lanes * depth, blocks * block, op.opview.attribute_values()["group"])
+        variants = [self.variants(sizes, type_of(w).elements, numbers) for sizes in likely]
+        data, refused = range_of(x, self.known), []
+        while (usual := best(variants, self.options.slack)).tile and not is_exact(usual.tile, data, filters()):
+            refused.append(f"F({usual.tile}, {TAPS})")
+            variants = [[one for one in same if one.tile != usual.tile] for same in variants]
+        legal = [usual]
+        if self.state.asked("integer-winograd"):  # to look at the filters for each takes its time
+            legal = [one for one in variants[-1] if one.tile in (0, usual.tile) or is_exact(one.tile, data, filters())]
+        variant = chosen("integer-winograd", op, legal, usual, self.state)
+        if variant.tile:
+            self.replace(op, x, w, variant, fastest_product.depth, filters)
+            return None
+        if refused:
+            return NoMatch(f"with data of {data[0]} to {data[1]}, numbers of {' and '.join(refused)} may not fit their bits")
+        return NoMatch(not_worth_it(likely[-1]))
+
+    def variants(self, sizes: Sizes, elements: int, numbers: Arithmetic) -> list[Variant]:
+        """Those whose filters are small enough, and the direct method, whose filters have so many elements; `stored` is in bytes.
+
+        Filters that are transformed each time are in vectors of twice as many lanes as data. In groups they are transformed at compile time, as
+        those of floats.
+        """
+        options, out = self.options, []
+        for tile in (t for t in INTEGER_POINTS if options.tile in (t, 0)):
+            size, both = tile + TAPS - 1, sizes.channels * sizes.filters
+            cost, kept = winograd_cost(tile, sizes, options.flops_per_byte, numbers), numbers.kept * size**2
+            if kept * both <= options.most_bytes:
+                out.append(Variant(kept * both, cost, tile, True))
+            if sizes.group == 1:
+                transforms = 2 * (size * TAPS**2 + size**2 * TAPS) - options.flops_per_byte * (kept - numbers.stored * TAPS**2)
+                out.append(Variant(numbers.stored * elements, cost + transforms * both, tile, False))
+        direct = direct_cost(sizes, options.flops_per_byte, numbers)
+        return [*out, Variant(numbers.stored * elements, direct / options.gain, 0, False)]
+
+    def replace(self, op: ir.Operation, x: ir.Value, w: ir.Value, variant: Variant, depth: int, filters: Callable[[], np.ndarray]) -> None:
+        """Put a variant in the place of the direct convolution; its filters have `depth` neighbours side by side."""
+        whole, (blocks, channels, _, _, lanes, block, before), tile = type_of(op.results[0]).shape, type_of(w).static_shape, variant.tile
+        with ir.InsertionPoint(op), op.location:
+            b, size = GraphBuilder(self.state.weights), tile + TAPS - 1
+            x = filled_up(x, whole, tile, b)
+            inside = (lanes * before // depth, block, depth)
+            if variant.transformed:
+                shape = (size, size, blocks, channels, *inside)
+                u = deferred_weight(b, w, shape, lambda: [transformed_integers(with_depth(filters(), depth), tile)], HELD)
+            elif before != depth:
+                u = deferred_weight(b, w, (blocks, channels, TAPS, TAPS, *inside), lambda: [with_depth(filters(), depth)])
+            else:
+                u = w
+            group = op.opview.attribute_values()["group"]
+            result = cut_back(b.build(IntegerWinogradConvOp, x, u, tile=tile, group=group, transformed=variant.transformed), whole, b)
+        [result] = replace_results(op, [result], b)
+        self.replaced.append(op)
+        sink(result, b)
+
+
+def is_exact(tile: int, data: Range, w: np.ndarray) -> bool:
+    """Whether F(tile, 3) of data of this range by filters (M / b, K, 3, 3, a / d, b, d) is the convolution to the bit."""
+    low, high = min(data[0], 0), max(data[1], 0)  # images are padded with 0
+    if not np.isfinite([low, high]).all() or not holds(HELD, *transformed_range(tile, (low, high))):
+        return False
+    matrices = integer_matrices(tile)
+    largest = np.abs(matrices.g).sum(axis=1).max() ** 2 * max(int(w.max(initial=0)), -int(w.min(initial=0)))
+    if not holds(HELD, -largest, largest):
+        return False
+    axes = (1, 2, 3, 4, 6)
+    positive, negative = (part.sum(axis=axes, dtype=np.int64) for part in (np.maximum(w, 0), np.minimum(w, 0)))
+    most = 1 << (SUMS - 1 - matrices.shift)
+    return bool(np.all(positive * low + negative * high >= -most) and np.all(positive * high + negative * low < most))

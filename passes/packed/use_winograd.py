@@ -1,0 +1,167 @@
+"""The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.packed import VersionedWinogradConvOp, WinogradConvOp
+from stepwell.dialects.packed.winograd import POINTS, TAPS, error_bound, transformed_filters
+from stepwell.passes.framework.choices import ONE_VERSION, Candidate
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import replace_results
+from stepwell.passes.graph.matching import deferred_weight, producer, source_of
+from stepwell.passes.packed.winograd_cost import Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
+from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
+
+ERRORS = {tile: error_bound(tile) for tile in POINTS}
+"""For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
+
+
+AT_RUN_TIME = 4
+"""The largest Winograd tile for filters that are transformed at run time: a block of those of F(6, 3) would not stay in a core's own cache."""
+
+
+@register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
+@dataclass
+class UseWinograd(Pass):
+    """Replace blocked 3x3 convolutions with stride 1 by Winograd ones, where these cost less.
+
+    rewrite: packed.conv(x, w)  ->  slice(packed.winograd_conv(pad(x), G w G^T computed now))
+    rewrite: packed.conv(x, w)  ->  slice(packed.winograd_conv(pad(x), w))      where G w G^T would be large
+    rewrite: packed.conv(x, w)  ->  slice(packed.versioned_winograd_conv(pad(x), G w G^T, G' w G'^T))  where few images want a smaller tile
+
+    F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16, F(6, 3) takes 64 instead of
+    324 for 36. The relative cost of the transforms falls with the number of channels, and a smaller tile fills up an image less: one of 56x56
+    positions becomes 60x60 in tiles of 6, so that F(6, 3) takes a tenth less products than F(4, 3), and not a fifth; and it must be cut back to
+    56x56, which costs more than that. Transformed filters take 1.78, 4 and 7.1 times the memory of plain ones. Where they would take more than
+    `most_bytes`, they may also be transformed at run time, a block at a time, and F(6, 3), which reads the most, is not a candidate.
+
+    The candidates are the direct method and the tiles whose error (`error_bound`) is at most `error` of the result's scale (the direct method's
+    is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters. Where only a run tells the
+    number of images, what counts is how much more a candidate costs than the best one at worst: for as many as are likely, or a few. If it still
+    costs over `slack` more than a smaller tile for a few, whose filters take at most `most_bytes`, few images get that one as well: F(4, 3) reads
+    36 numbers for each filter of a channel where F(2, 3) reads 16, and one image of 7x7 positions has little else to do.
+
+    `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a convolution.
+
+    An infinity or NaN in what a tile reads makes all of its results NaN, even those whose own windows are finite.
+    """
+
+    error: float = 2e-5
+    flops_per_byte: float = -1.0  # -1 for the target's
+    slack: float = 0.08
+    most_bytes: int = 0  # 0 for the target's `resident_bytes`
+    tile: int = 0  # 2, 4 or 6; 0 for the best one
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        options = for_target(self, state.machine.costs)
+        for inner in ops_below(op, "packed.conv"):
+            with ir.InsertionPoint(inner), inner.location:
+                result = options._rewrite(inner.opview, GraphBuilder(state.weights), state)
+            if isinstance(result, NoMatch):
+                state.decline(self.name, inner, result)
+                continue
+            state.did(self.name, inner, _told(result))
+            [result] = replace_results(inner, [result], GraphBuilder(state.weights))
+            inner.erase()
+            sink(result, GraphBuilder(state.weights))
+            state.count(self.name)
+
+    def _rewrite(self, conv: Any, b: GraphBuilder, state: PassState) -> "ir.Value | NoMatch":
+        """The replacement, or why there is none."""
+        values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
+        if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
+            return NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
+        if w.shape[4] != x.shape[4]:
+            return NoMatch("it reads a part of each block of channels only, or its groups share one")
+        if x.dtype != "f32":
+            return NoMatch(f"rounding is known to be harmless for f32, not for {x.dtype}")
+        whole = type_of(conv.result).shape
+        if None in whole:
+            return NoMatch(f"a size of its result, {type_of(conv.result)}, is not known")
+        filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
+        likely = likely_sizes(conv.operation, channels, filters, values["group"])
+        sizes, found = likely[-1], [self.variants(of, w.elements) for of in likely]
+        if len(found[0]) == 1:
+            return NoMatch(f"no tile has an error of at most {self.error}")
+        array = source_of(conv.w, b.weights)
+        if array is None:
+            return NoMatch("its filters are not known")
+        variant = chosen("winograd", conv, found[-1], best(found, self.slack), state)
+        if variant.tile == 0:
+            return NoMatch(not_worth_it(sizes))
+        data = filled_up(conv.x, whole, variant.tile, b)
+
+        def transformed(tile: int, given: Callable[[], np.ndarray] = array) -> ir.Value:
+            size, (blocks, inputs, _, _, inner, outer) = tile + TAPS - 1, w.static_shape
+            return deferred_weight(b, conv.w, (size, size, blocks, inputs, inner, outer), lambda: [transformed_filters(given(), tile)])
+
+        u = transformed(variant.tile) if variant.transformed else conv.w
+        few = None if isinstance(whole[0], int) else self._few(variant, found[0], sizes)
+        if few is not None:
+            both = f"F({few[0]}, {TAPS}) up to {few[1]}"
+            few = None if state.choose("few-images", conv, lambda: [Candidate(ONE_VERSION), Candidate(both)], both) == ONE_VERSION else few
+        result: ir.Value
+        if few is None:
+            result = b.build(WinogradConvOp, data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
+        else:
+            small, most = few
+            tiles = {"tile": variant.tile, "few_tile": small, "most": most}
+            result = b.build(VersionedWinogradConvOp, data, u, transformed(small), **tiles, group=values["group"])
+        return cut_back(result, whole, b)
+
+    def _few(self, usual: Variant, found: Sequence[Variant], sizes: Sizes) -> tuple[int, int] | None:
+        """A smaller tile that is better for a few of the images that are likely, and for how many at most; None if there is none.
+
+        `found` are the variants for these few. The image is filled up for the usual tile, so that the smaller one computes no less of it.
+        """
+        if not usual.transformed:
+            return None
+        filled = replace(sizes, rows=-(-sizes.rows // usual.tile) * usual.tile, columns=-(-sizes.columns // usual.tile) * usual.tile)
+
+        def better(tile: int, count: int) -> bool:
+            by_usual, by_other = (winograd_cost(t, replace(filled, images=count), self.flops_per_byte) for t in (usual.tile, tile))
+            return by_usual > (1 + self.slack) * by_other
+
+        small = [one.tile for one in sorted(found) if one.transformed and one.tile < usual.tile and 4 * one.stored <= self.most_bytes]
+        for tile in (tile for tile in small if usual.tile % tile == 0):
+            most = max((count for count in range(1, sizes.images) if better(tile, count)), default=0)
+            if most:
+                return tile, most
+        return None
+
+    def variants(self, sizes: Sizes, elements: int) -> "list[Variant]":
+        """Winograd's variants whose error is small enough, and the direct method, whose filters have so many elements.
+
+        Filters of groups are transformed at compile time: at run time their loop over filters could not be fused with what follows.
+        """
+        out = []
+        for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
+            size, both = tile + TAPS - 1, sizes.channels * sizes.filters
+            cost = winograd_cost(tile, sizes, self.flops_per_byte)
+            large = 4 * size**2 * both > self.most_bytes
+            if tile <= AT_RUN_TIME or not large:
+                out.append(Variant(size**2 * both, cost, tile, True))
+            if tile <= AT_RUN_TIME and large and sizes.group == 1:
+                transforms = 4 * (size * TAPS**2 + size**2 * TAPS)
+                read_less = self.flops_per_byte * 4 * (size**2 - TAPS**2)
+                out.append(Variant(TAPS**2 * both, cost + (transforms - read_less) * both, tile, False))
+        return [*out, Variant(elements, direct_cost(sizes, self.flops_per_byte), 0, False)]
+
+
+def _told(result: ir.Value) -> str:
+    """What became of a convolution, for `--explain`."""
+    cut = producer(result, "slice")
+    made = producer(result if cut is None else cut.x, "packed.winograd_conv", "packed.versioned_winograd_conv")
+    values = made.attribute_values()
+    if "most" in values:
+        few = f"up to {values['most']} image{'s' * (values['most'] > 1)} by F({values['few_tile']}, {TAPS})"
+        return f"computed by F({values['tile']}, {TAPS}), {few}, with filters for both transformed now"
+    when = "transformed now" if values["transformed"] else "transformed each time, a block at a time"
+    return f"computed by F({values['tile']}, {TAPS}), with filters {when}"
