@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepwell.backends.phases import COMMON
     from stepwell.backends.registry import register_backend
     from stepwell.cache.disk import Cache
-    from stepwell.dialects import graph
+    from stepwell.dialects import graph, packed
     from stepwell.dialects.core.kernel_info import KernelInfo
     from stepwell.dialects.core.mlir import (
         Attribute,
@@ -225,7 +225,7 @@ _LAZY = {
     # The plugin itself
     "stepwell.plugin_files": "depends_on",
 }
-_PACKAGES = {"graph": "stepwell.dialects.graph", "blocks": "stepwell.frontends.blocks"}
+_PACKAGES = {"graph": "stepwell.dialects.graph", "packed": "stepwell.dialects.packed", "blocks": "stepwell.frontends.blocks"}
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 __all__ = [
@@ -367,6 +367,7 @@ __all__ = [
     "new_weight",
     "onnx_rule",
     "ops_below",
+    "packed",
     "parse_module",
     "pattern",
     "producer",

@@ -147,6 +147,22 @@ class GraphOp(Operation, dialect=Graph):
         """Which elements of the two operands meet in the result; None unless the class states `SumsProducts`, which must override it."""
         return None
 
+    def channel_groups(self) -> int:
+        """In how many groups the op reads the channels of its first operand, each for results of its own; 1 if it is not said to have any."""
+        return 1
+
+    def operand_channels(self) -> list[slice | None]:
+        """For each operand the channels (dimension 1) of the result that come from its own, in order, from no others; None where that is not said.
+
+        Asked of results whose channels are known.
+        """
+        operands, result = self.operation.operands, self.result_types()[0]
+        if self.has_trait(KeepsChannels):
+            keeps = [True, *(False for _ in operands[1:])]
+        else:
+            keeps = [self.has_trait(Elementwise) and TensorType.from_mlir(v.type).shape == result.shape for v in operands]
+        return [slice(0, result.shape[1]) if one else None for one in keeps]
+
     def is_pointwise(self) -> bool:
         """Whether each position of the blocked result needs the same position of the first operand alone, of all its channels."""
         return False

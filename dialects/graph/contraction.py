@@ -110,6 +110,18 @@ class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
         """Zeros add nothing."""
         return 0.0
 
+    def is_depthwise(self) -> bool:
+        """Whether it has one filter for each channel."""
+        x, w = self.operand_types()
+        channels = x.shape[1]
+        return isinstance(channels, int) and channels > 1 and self.attribute_values()["group"] == channels == w.shape[0]
+
+    def channel_groups(self) -> int:
+        return 1 if self.is_depthwise() else int(self.attribute_values()["group"])
+
+    def operand_channels(self) -> list[slice | None]:
+        return [slice(0, self.result_types()[0].shape[1]) if self.is_depthwise() else None, None]
+
     def sum_of_products(self) -> SumOfProducts:
         """Filters are the channels of the result; windows lie along the spatial dimensions."""
         x, w = self.operand_types()

@@ -40,6 +40,21 @@ class SumOfProducts:
         *batch, before, last = self.rhs
         return (self.lhs[-1], before, last) == (None, None, self.rank - 1) and all(dim is not None and dim < self.rank - 2 for dim in batch)
 
+    @property
+    def column_axis(self) -> int | None:
+        """The dimension of `rhs`, a matrix, that runs along the last of the result, where all of the matrix meets each row of `lhs`.
+
+        Rows lie along the last dimension of `lhs`, which is summed. None for other products.
+        """
+        column = self.rank - 1
+        rows_meet_all = self.lhs == (*range(column), None) and len(self.rhs) == 2 and {*self.rhs} == {None, column}
+        return self.rhs.index(column) if rows_meet_all else None
+
+    @property
+    def multiplies_rows(self) -> bool:
+        """Whether rows of `lhs` are multiplied by matrices: by one, or batch by batch."""
+        return self.is_matrix_product or self.column_axis is not None
+
     def rows(self, lhs: Sequence[Dim]) -> list[Dim] | None:
         """The sizes of `lhs` that are no sum's: each of their elements meets all of `rhs`. None if windows overlap."""
         return None if self.has_windows else [size for size, dim in zip(lhs, self.lhs, strict=True) if dim is not None]

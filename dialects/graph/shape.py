@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, divides, holds, known, product
+from stepwell.dialects.core.sizes import Dim, Size, divides, holds, known, known_sizes, product
 from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, is_compact
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, Sizes, VariadicOperand
 from stepwell.dialects.graph.inference import (
@@ -223,6 +224,12 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
         """The axis moves behind the new one."""
         return {"axis": self.attribute_values()["axis"] + 1}
+
+    def operand_channels(self) -> list[slice | None]:
+        if self.attribute_values()["axis"] != 1:
+            return [None] * len(self.operation.operands)
+        sizes = known_sizes(t.shape[1] for t in self.operand_types()[0])
+        return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
     def fusion_category(self) -> Fusion:
         """Operands that lie one after the other are computed where they belong."""

@@ -2,9 +2,9 @@
 
     stepwell run model.onnx --load examples/plugins/product_op.py
 
-The product states which elements of its operands meet. So a quantised network computes it in integers, reads narrow operands, and fuses
-what widens them, a bias and an activation into its kernel. The copying op states that it joins its operands. So quantisation moves in front of
-it, and what computes an operand writes it where it belongs, in the same kernel.
+The product states which elements of its operands meet. So the quantiser gives it integers, and a quantised network computes it in these, with
+weights in panels, reads narrow operands, and fuses what widens them, a bias and an activation into its kernel. The copying op states that it
+joins its operands. So quantisation moves in front of it, and what computes an operand writes it where it belongs, in the same kernel.
 """
 
 import re
@@ -158,8 +158,8 @@ if __name__ == "__main__":
     y = quantised(layer, 2**-4, 3)
     model = small_models.chain(nodes, x, y, **weights, r=np.float32(2**-4), n=np.uint8(3))
     small_models.check(model, x, y, kernels=2)  # one makes the bytes of `x`, the other all else
-    # The zero point is off the bytes, of either sign, and the product itself widens what it multiplies.
-    assert re.search(r"row_product_\w+\(%arg0: tensor<24x64xu?i8>.*, %arg1: tensor<32x64xi8>", stepwell.lower(model, "graph-opt").text())
+    # The zero point is off the bytes, of either sign; weights lie in panels, and the product itself widens what it multiplies.
+    assert re.search(r"packed_matmul_\w+\(%arg0: tensor<24x64xu?i8>.*, %arg1: tensor<(\d+x){4}i8>", stepwell.lower(model, "graph-opt").text())
     # Whatever computes the parts stores them in their places, as bytes.
     parts: list[small_models.Node] = [
         ("Relu", ["x"], {}), ("Mul", ["x", "x"], {}), ("com.example::Interleave", ["v0", "v1"], {}), ("QuantizeLinear", ["@", "s", "z"], {}),

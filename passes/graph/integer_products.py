@@ -74,6 +74,12 @@ def sum_of_products(view: Any) -> SumOfProducts | None:
     return view.sum_of_products() if isinstance(view, GraphOp) else None
 
 
+def multiplies_rows(view: Any) -> bool:
+    """Whether an op multiplies rows of its first operand by matrices."""
+    products = sum_of_products(view)
+    return products is not None and products.multiplies_rows
+
+
 def is_integer_product(view: Any) -> bool:
     """Whether an op sums products of integers."""
     return sum_of_products(view) is not None and is_integer(type_of(view.operation.results[0]).dtype)

@@ -9,16 +9,9 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.graph.traits import KeepsChannels
+from stepwell.dialects.graph import GraphOp, ReshapeOp
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.graph.matching import is_elementwise, producer
-
-
-def is_depthwise(conv: Any) -> bool:
-    """Whether a convolution has one filter for each channel."""
-    channels = type_of(conv.x).shape[1]
-    return isinstance(channels, int) and channels > 1 and conv.attribute_values()["group"] == channels == type_of(conv.w).shape[0]
+from stepwell.passes.graph.matching import producer
 
 
 def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
@@ -62,20 +55,15 @@ def readers(ops: Sequence[ir.Operation]) -> list[np.ndarray | None]:
 
 def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value, np.ndarray]]:
     """What `op`, whose result is read by groups `mine`, means for its operands."""
-    if op.name == "graph.conv" and not is_depthwise(op.opview):
-        group, channels = op.opview.attribute_values()["group"], type_of(op.operands[0]).shape[1]
-        return [(op.operands[0], np.arange(channels) // (channels // group))] if group > 1 and isinstance(channels, int) and channels else []
+    view: Any = op.opview
+    groups = view.channel_groups()
+    if groups > 1:
+        channels = type_of(op.operands[0]).shape[1]
+        return [(op.operands[0], np.arange(channels) // (channels // groups))] if isinstance(channels, int) and channels else []
     if mine is None or not all(known(type_of(v).shape[1:2]) for v in (*op.operands, *op.results)):
         return []
-    if op.name == "graph.conv" or op.opview.has_trait(KeepsChannels):
-        return [(op.operands[0], mine)] if type_of(op.operands[0]).shape[1] == len(mine) else []
-    if is_elementwise(op.opview):
-        return [(v, mine) for v in op.operands if type_of(v).shape == type_of(op.results[0]).shape]
-    if op.name == "graph.concat" and op.opview.attribute_values()["axis"] == 1:
-        ends = np.cumsum(known_sizes(type_of(v).shape[1] for v in op.operands))
-        return list(zip(op.operands, np.split(mine, ends[:-1]), strict=True))
-    shuffle = channel_shuffle(op.opview) if op.name == "graph.reshape" else NoMatch("it is no reshape")
-    if isinstance(shuffle, NoMatch):
-        return []
-    source, places = shuffle
-    return [(source, mine[np.argsort(places)])]
+    shuffle = channel_shuffle(view) if isinstance(view, ReshapeOp) else NoMatch("it is no reshape")
+    if not isinstance(shuffle, NoMatch):
+        return [(shuffle[0], mine[np.argsort(shuffle[1])])]
+    parts = zip(op.operands, view.operand_channels(), strict=True)
+    return [(v, mine[part]) for v, part in parts if part is not None and type_of(v).shape[1] == len(mine[part])]

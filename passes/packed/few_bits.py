@@ -1,6 +1,6 @@
 """Weights that are stored in few bits: the numbers, scales and zero points of a matrix that is dequantised, whatever moved them since."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import gcd
 from typing import Any
@@ -11,7 +11,7 @@ from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph import DequantizeOp
+from stepwell.dialects.graph import DequantizeOp, TransposeOp
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.matching import derived_name, moves_by_place, producer, stored
 
@@ -52,6 +52,10 @@ class Stored:
         for cls, values in self.moves:
             array = cls.reference(array, **values)
         return np.ascontiguousarray(array)
+
+    def transposed(self) -> "Stored":
+        """The transpose of the matrix."""
+        return replace(self, moves=(*self.moves, (TransposeOp, {"perm": (1, 0)})))
 
     def floats(self) -> np.ndarray:
         """The matrix in floats."""

@@ -27,7 +27,7 @@ from stepwell.passes.graph.integer_products import fastest, holds, kind_of, wide
 from stepwell.passes.graph.matching import deferred_weight, with_operands
 from stepwell.passes.packed.channel_blocks import BlockedValue, Layout, channels_of, layout_rule
 from stepwell.passes.packed.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, take
-from stepwell.passes.packed.channel_readers import channel_shuffle, is_depthwise
+from stepwell.passes.packed.channel_readers import channel_shuffle
 
 FEW_PLACES = 64
 """Positions of an image up to which depthwise filters in bytes stay bytes and are widened where they are read."""
@@ -50,7 +50,7 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     attributes = {"strides": values["strides"], "dilations": values["dilations"]}
     if not is_float(x.dtype) or cast_w is not None:
         return _conv_of_narrow(op, weights, attributes, b)
-    if is_depthwise(op):
+    if op.is_depthwise():
         image = b.packed(op.x)
         if image is None:
             return NoMatch(f"it works by channel, and {PLAIN.reason}")

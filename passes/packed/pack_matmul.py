@@ -1,6 +1,6 @@
 """The pass that packs right-hand sides of matrix products into panels."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -13,7 +13,6 @@ from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp
 from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.packed import LowBitMatmulOp, PackedMatmulOp
@@ -25,7 +24,7 @@ from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
-from stepwell.passes.graph.integer_products import fastest, holds, kind_of, multiplies_narrow, read_as, widened
+from stepwell.passes.graph.integer_products import fastest, holds, kind_of, multiplies_narrow, multiplies_rows, read_as, widened
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 from stepwell.passes.packed.few_bits import Stored, few_bits, stored_numbers
 
@@ -58,6 +57,8 @@ class PackMatmul(Pass):
     rewrite: matmul(x, dequantize(w))     -> reshape(packed.low_bit_matmul(x, w packed now))   if w is known, and few rows meet it
     rewrite: lstm(x, r, …)                -> lstm(x, r packed now, …)        and so for the other recurrent layers
 
+    So with any op that states that rows of its first operand meet one matrix, whichever way that lies.
+
     Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
     a constant is packed at run time if enough rows are multiplied by it: unpacked, each row of a strip of its columns lies in another page,
     and all of them in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). So do rows of the
@@ -85,14 +86,15 @@ class PackMatmul(Pass):
                 continue
             if len(operation.results) != 1:
                 continue
-            rule = layout.matmul if isinstance(view, MatmulOp) else layout.elementwise if is_elementwise(view) else None
+            is_product = multiplies_rows(view)
+            rule = layout.matmul if is_product else layout.elementwise if is_elementwise(view) else None
             if rule is None:
                 continue
             with ir.InsertionPoint(operation), operation.location:
                 result = rule(view)
             if isinstance(result, NoMatch):
                 state.decline(self.name, operation, result)
-                if isinstance(view, MatmulOp) and not self.integers:
+                if is_product and not self.integers:
                     layout.make_floats(view)
                 continue
             packed, maker = type_of(layout.packed[result]), defining_op(layout.packed[result])
@@ -161,37 +163,44 @@ class _PackedMatmuls(GraphBuilder):
 
     def matmul(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed matmul as a plain value; or why not."""
-        w = type_of(op.rhs)
+        lhs, rhs = op.operation.operands
+        w, axis = type_of(rhs), op.sum_of_products().column_axis
         if self.integers:
             return self.of_narrow(op)
-        if w.rank != 2 or not is_float(w.dtype) or not w.is_static or not known(type_of(op.lhs).shape[-1:]):
+        if axis is None or not is_float(w.dtype) or not w.is_static or not known(type_of(lhs).shape[-1:]):
             return NoMatch("its right-hand side is not one matrix of floats, or sizes but the number of rows are no numbers")
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = (self.target or GENERIC).lanes(bits)
-        rows, (depth, columns) = rows_of(op), w.static_shape
+        rows, depth, columns = rows_of(op), w.static_shape[1 - axis], w.static_shape[axis]
         if not rows or columns < lanes // 2:
             return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
         if multiplies_narrow(op):
             return NoMatch("it multiplies bf16 (see pack-integer-products)")
         width = self.width or self.panels(op, columns, lanes, self.costs.panel_registers)
-        quantised = stored_numbers(op.rhs, self.weights)
-        few = rows <= self.costs.arithmetic_rows or not known(type_of(op.lhs).shape)
+        quantised = stored_numbers(rhs, self.weights)
+        if quantised is not None and axis == 0:
+            quantised = quantised.transposed()
+        few = rows <= self.costs.arithmetic_rows or not known(type_of(lhs).shape)
         if quantised is not None and few and (kept := self.of_few_bits(op, quantised, lanes)) is not None:
             return kept
-        matrix = source_of(op.rhs, self.weights) if quantised is None else quantised.floats
+        matrix = self.by_rows(rhs, axis) if quantised is None else quantised.floats
         caches = None if self.target is None else self.target.caches
-        lhs = op.lhs
         if matrix is not None:
             if columns >= COLUMNS_THAT_PAY:
                 lhs = self.rows_apart(lhs, rows)
             filling = known_sizes(type_of(lhs).shape[-1:])[0] - depth
             shape = (-(-columns // width), depth + filling, width)
-            panels = deferred_weight(self, op.rhs, shape, lambda: in_panels(matrix(), width, filling))
-        elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
-            panels = self.pack_at_run_time(op.rhs, width)
+            panels = deferred_weight(self, rhs, shape, lambda: in_panels(matrix(), width, filling))
+        elif axis == 1 and rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
+            panels = self.pack_at_run_time(rhs, width)
         else:
             return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
         return self.plain(self.build(PackedMatmulOp, lhs, panels), columns)
+
+    def by_rows(self, rhs: ir.Value, axis: int) -> Callable[[], np.ndarray] | None:
+        """How to get the known matrix `rhs`, whose columns lie along `axis`, as (depth, columns); None if it is not known."""
+        found = source_of(rhs, self.weights)
+        return found if found is None or axis == 1 else lambda: found().T
 
     def rows_apart(self, x: ir.Value, rows: int) -> ir.Value:
         """`x` (…, K), padded to (…, K + filling) if the first cache holds fewer lines K elements apart than a product reads side by side.
@@ -226,7 +235,7 @@ class _PackedMatmuls(GraphBuilder):
 
     def make_floats(self, op: Any) -> None:
         """Give a product floats in the place of known numbers that would be dequantised for it in each run."""
-        source = stored_numbers(op.rhs, self.weights)
+        source = stored_numbers(op.operation.operands[1], self.weights)
         if source is not None:
             with ir.InsertionPoint(op.operation), op.location:
                 op.operation.operands[1] = self.weight(source.name, source.floats())
@@ -234,7 +243,7 @@ class _PackedMatmuls(GraphBuilder):
     def of_few_bits(self, op: Any, source: Stored, lanes: int) -> ir.Value | None:
         """The result of the product with weights that stay in few bits, as a plain value; None if they are better made floats now."""
         found = few_bits(source)
-        if isinstance(found, NoMatch) or type_of(op.rhs).dtype != "f32":
+        if isinstance(found, NoMatch) or type_of(op.operation.operands[1]).dtype != "f32":
             return None
         name, columns = source.name, found.numbers.shape[1]
         width = self.width or panel_width_of_bits(columns, lanes)
@@ -242,30 +251,31 @@ class _PackedMatmuls(GraphBuilder):
         w = self.weight(name, in_blocks(found.numbers, found.block, width, found.bits, grouped=grouped))
         scale = self.weight(name, np.stack(list(in_panels(found.scale, width))))
         zero = self.weight(name, np.stack(list(in_panels(found.zero, width)))) if found.zero.ndim else self.literal(found.zero)
-        return self.plain(self.build(LowBitMatmulOp, op.lhs, w, scale, zero, bits=found.bits), columns)
+        return self.plain(self.build(LowBitMatmulOp, op.operation.operands[0], w, scale, zero, bits=found.bits), columns)
 
     def sliced(self, op: Any, block: int) -> bool:
         """Whether rows are multiplied in slices of a byte each, by numbers of 4 bits: few rows, with dot products of bytes."""
         chosen = fastest("s8", "u4", self.target, "i32")
-        few = known(type_of(op.lhs).shape) and rows_of(op) <= self.costs.conversion_rows
+        few = known(type_of(op.operation.operands[0]).shape) and rows_of(op) <= self.costs.conversion_rows
         return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP
 
     def of_narrow(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed product of narrow integers, or of bf16, as a plain value; or why not."""
-        w, result = type_of(op.rhs), type_of(op.result)
-        casts = [widened(value) for value in (op.lhs, op.rhs)]
-        if any(cast is None for cast in casts) or w.rank != 2 or not (w.is_static and known(type_of(op.lhs).shape[-1:])):
+        lhs, rhs = op.operation.operands
+        w, [result], axis = type_of(rhs), op.result_types(), op.sum_of_products().column_axis
+        casts = [widened(value) for value in (lhs, rhs)]
+        if any(cast is None for cast in casts) or axis is None or not (w.is_static and known(type_of(lhs).shape[-1:])):
             return NoMatch("it does not sum products of narrower numbers, or its right-hand side is not one matrix of known sizes")
-        matrix, left, right = self.known(casts[1].x), *(kind_of(type_of(cast.x).dtype) for cast in casts)
+        matrix, left, right = self.by_rows(casts[1].x, axis), *(kind_of(type_of(cast.x).dtype) for cast in casts)
         chosen = fastest(left, right, self.target, result.dtype)
         if matrix is None or chosen is None:
             return NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
-        rows, (depth, columns) = rows_of(op), w.static_shape
+        rows, depth, columns = rows_of(op), w.static_shape[1 - axis], w.static_shape[axis]
         if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
             return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
         width = self.width or self.panels(op, columns, chosen.lanes, self.costs.panel_registers)
-        panels = new_weight(self, casts[1].x, in_groups(matrix, chosen.depth, width))
-        return self.plain(self.build(PackedMatmulOp, op.lhs, self.cast(panels, to=result.dtype, saturate=True)), columns)
+        panels = new_weight(self, casts[1].x, in_groups(matrix(), chosen.depth, width))
+        return self.plain(self.build(PackedMatmulOp, lhs, self.cast(panels, to=result.dtype, saturate=True)), columns)
 
     def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
         """The weights of a recurrent layer in panels; or why not."""
@@ -370,7 +380,7 @@ class _PackedMatmuls(GraphBuilder):
 
 def rows_of(op: Any) -> int:
     """How many rows a product's left-hand side has, or is taken to have where that is known only at run time."""
-    x = type_of(op.lhs)
+    x = type_of(op.operation.operands[0])
     return likely_elements(x.shape[:-1], hints_around(op.operation)) if 0 not in x.shape else 0
 
 

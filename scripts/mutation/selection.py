@@ -66,20 +66,19 @@ _NATIVE = (
     Stage(("test/end_to_end/test_random_graphs.py",), "test_random_graphs_are_right"),
     Stage(("test/end_to_end/test_onnx_suite.py",), "given"),
 )
+_OF_GRAPHS = (
+    Stage(("test/compiler/driver/test_switches.py", "test/compiler/runtime/test_model.py")),
+    Stage(("test/end_to_end/test_strict.py", "test/end_to_end/test_random_models.py")),
+    _RUN_TIME,
+    *_NATIVE[-2:],
+)
 _NOT_ASKED = ("test/scripts/", "test/project/")
 """Their tests name files of passes, and say nothing about what these do."""
 _NAMES_ALL_KINDS = "test/scripts/test_affected.py"
 """It names files to ask which tests belong to them."""
 _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
-    "passes/graph": (
-        (_OPS, Stage(("test/passes/graph",))),
-        (
-            Stage(("test/compiler/driver/test_switches.py", "test/compiler/runtime/test_model.py")),
-            Stage(("test/end_to_end/test_strict.py", "test/end_to_end/test_random_models.py")),
-            _RUN_TIME,
-            *_NATIVE[-2:],
-        ),
-    ),
+    "passes/graph": ((_OPS, Stage(("test/passes/graph",))), _OF_GRAPHS),
+    "passes/packed": ((_OPS, Stage(("test/passes/packed",))), _OF_GRAPHS),
     "passes/graph_to_linalg": ((_OPS, Stage(("test/passes/graph_to_linalg",))), _NATIVE),
     "passes/linalg": ((_OPS, Stage(("test/passes/linalg", "test/passes/schedule", "test/passes/linalg_to_affine"))), _NATIVE),
     "passes/schedule": ((_OPS, Stage(("test/passes/schedule", "test/dialects/sched", "test/passes/linalg_to_affine"))), _NATIVE),
@@ -93,6 +92,7 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
         (Stage(("test/dialects/graph", "test/dialects/core")), _OPS),
         (Stage(("test/passes/graph_to_linalg", "test/passes/graph")), *_NATIVE),
     ),
+    "dialects/packed": ((Stage(("test/dialects/packed",)), _OPS), (Stage(("test/passes/graph_to_linalg", "test/passes/packed")), *_NATIVE)),
     "compiler/runtime": ((Stage(("test/compiler/runtime",)), _RUN_TIME), _NATIVE[-1:]),
     "compiler/frontends": ((Stage(("test/compiler/frontends",)),), _NATIVE[-1:]),
     "compiler/backends/llvm_cpu/phases.py": ((Stage(("test/compiler/driver",)), _OPS, _CHAINS, *_NATIVE[:2]), _NATIVE[2:]),

@@ -12,6 +12,7 @@ from quantized_networks import Net
 
 import stepwell
 from stepwell.plugin_files import load_file
+from stepwell.quantizer import QuantizeOptions, quantize
 
 DOMAIN = "com.example"
 F = np.float32
@@ -34,6 +35,14 @@ def quantised_layer(operator: str, numbers: np.ndarray) -> onnx.ModelProto:
     return net.model(net.quantised(y, 0.05, 7), (24, numbers.shape[1]))
 
 
+OPS = r'"((?:graph|packed)\.\w+)"'
+
+
+def packed_kernel(model: onnx.ModelProto, **options: Any) -> str:
+    """The text of the kernel of a model's product, in panels."""
+    return kernel(stepwell.lower(model, "graph-opt", **{"target": "x86-64-v4-vnni", **options}).text(), "packed_matmul")
+
+
 def kernel(text: str, name: str) -> str:
     """The text of the kernel that an op names."""
     return next(part for part in re.split(r"(?=func\.func)", text) if f"func.func private @{name}_" in part)
@@ -45,15 +54,21 @@ def test_a_product_is_computed_in_integers_in_one_kernel_with_its_neighbours() -
     compiled = stepwell.compile(model, threads=1)
     plain = stepwell.compile(quantised_layer("MatMul", numbers), threads=1)
     np.testing.assert_array_equal(compiled.run({"x": x})["y"], plain.run({"x": x})["y"])
-    assert compiled.kernels == 2, "one quantises the input"
-    text = kernel(stepwell.lower(model, "graph-opt", target="x86-64-v4-vnni").text(), "row_product")
-    assert re.search(r"%arg0: tensor<24x96xui8>.*%arg1: tensor<40x96xi8>", text), "what it reads is narrow, without its zero point"
-    ops = re.findall(r'"graph\.(\w+)"', text)
-    first = ops.index("row_product") - 2  # it widens in its body, and the zero point's part is taken off its result
-    assert ops[first : first + 4] == ["cast", "cast", "row_product", "sub"]
-    assert {"add", "relu"} <= set(ops), "bias and activation follow"
-    assert '"graph.row_product"(%' in text
-    assert "-> tensor<24x40xi32>" in text
+    assert compiled.kernels == plain.kernels
+    text, same = (packed_kernel(quantised_layer(operator, numbers)) for operator in ("RowProduct", "MatMul"))
+    assert re.search(r"%arg0: tensor<24x96xui8>.*%arg1: tensor<3x24x16x4xi8>", text), "what it reads is narrow, in panels, without its zero point"
+    ops = re.findall(OPS, text)
+    first = ops.index("packed.matmul") - 2  # it widens in its body, and the zero point's part is taken off its result
+    assert ops[first : first + 4] == ["graph.cast", "graph.cast", "packed.matmul", "graph.sub"]
+    assert {"graph.add", "graph.relu"} <= set(ops), "bias and activation follow"
+    assert ops == re.findall(OPS, same)
+    assert "-> tensor<24x3x16xi32>" in text
+
+
+def test_a_product_with_what_is_computed_stays_as_it_is() -> None:
+    net = Net(3)
+    model = net.model(net.op("RowProduct", [net.quantised("x", 0.03, 121), net.op("Relu", ["x"])], domain=DOMAIN), (24, 96))
+    assert '"graph.row_product"(%' in stepwell.lower(model, "graph-opt", target="x86-64-v4-vnni").text()
 
 
 def test_it_stays_in_floats_where_scales_change_along_the_sum() -> None:
@@ -62,15 +77,15 @@ def test_it_stays_in_floats_where_scales_change_along_the_sum() -> None:
     numbers = net.weight(net.rng.integers(-127, 128, (40, 96)).astype(np.int8))
     w = net.dequantised(numbers, [net.weight(net.rng.uniform(0.001, 0.01, 96).astype(F)), net.weight(np.zeros(96, np.int8))], axis=1)
     model = net.model(net.op("RowProduct", [net.quantised("x", 0.03, 121), w], domain=DOMAIN), (24, 96))
-    assert "-> tensor<24x40xf32>" in kernel(stepwell.lower(model, "graph-opt", target="x86-64-v4-vnni").text(), "row_product")
+    assert re.search(r'"packed.matmul".*-> tensor<24x\d+x\d+xf32>', packed_kernel(model))
 
 
 def test_it_reads_bf16_if_the_options_say_so() -> None:
     w, x = (np.random.default_rng(8).standard_normal(shape).astype(F) for shape in ((40, 96), (24, 96)))
     node = helper.make_node("RowProduct", ["x", "w"], ["y"], name="product", domain=DOMAIN)
     model = wrapped([node], {"w": w}, [("x", x.shape)], [("y", (24, 40))])
-    text = kernel(stepwell.lower(model, "graph-opt", target="x86-64-v4-bf16", precision="bf16").text(), "row_product")
-    assert re.search(r"%arg0: tensor<24x96xbf16>.*%arg1: tensor<40x96xbf16>", text)
+    text = packed_kernel(model, target="x86-64-v4-bf16", precision="bf16")
+    assert re.search(r"%arg0: tensor<24x96xbf16>.*%arg1: tensor<\d+x48x\d+x2xbf16>", text)
     np.testing.assert_allclose(stepwell.compile(model, threads=1, precision="bf16").run({"x": x})["y"], x.astype(np.float64) @ w.T, atol=0.3)
 
 
@@ -111,7 +126,7 @@ def test_integers_go_through_a_copy() -> None:
     np.testing.assert_array_equal(stepwell.compile(model, threads=1).run({"x": x})["y"], want)
     text = stepwell.lower(model, "graph-opt", target="x86-64-v4-vnni").text()
     assert re.search(r'"graph.interleave".*tensor<48x24xu?i8>', text)
-    assert "-> tensor<48x8xi32>" in kernel(text, "row_product")
+    assert re.search(r'"packed.matmul".*-> tensor<48x1x\d+xi32>', kernel(text, "packed_matmul"))
 
 
 def test_a_product_leaves_its_loop() -> None:
@@ -134,5 +149,28 @@ def test_a_product_leaves_its_loop() -> None:
     for row in x.astype(np.float64):
         h = np.tanh(row @ w.T + h)
     np.testing.assert_allclose(stepwell.compile(model, threads=1).run({"x": x})["y"], h, rtol=1e-5, atol=1e-6)
-    assert '"graph.row_product"(%' in (text := stepwell.lower(model, "graph-opt").text())
-    assert "tensor<900x8xf32>" in text
+    assert re.search(r'"packed.matmul".*-> tensor<900x\d+x\d+xf32>', stepwell.lower(model, "graph-opt").text())
+
+
+def test_the_quantiser_takes_a_product_and_a_copy_for_what_they_are() -> None:
+    random = np.random.default_rng(14)
+    first, second = (random.standard_normal(shape).astype(F) / 8 for shape in ((40, 96), (24, 40)))
+    nodes = [
+        helper.make_node("RowProduct", ["x", "first"], ["p"], name="first", domain=DOMAIN), helper.make_node("Relu", ["p"], ["a"], name="relu"),
+        helper.make_node("Interleave", ["a", "a"], ["both"], name="copy", domain=DOMAIN),
+        helper.make_node("RowProduct", ["both", "second"], ["q"], name="second", domain=DOMAIN), helper.make_node("Neg", ["q"], ["y"], name="neg"),
+    ]  # fmt: skip
+    model = wrapped(nodes, {"first": first, "second": second}, [("x", ("n", 96))], [("y", ("m", 24))])
+    samples = {"x": random.standard_normal((64, 96)).astype(F)}
+    made = quantize(model, samples, batch=16)
+    assert [(layer.node, layer.weight_axis) for layer in made.layers] == [("first", 0), ("second", 0)]
+    assert set(made.parameters) == {"x", "a", "both"}, "what products read, and the copy between them"
+    assert made.parameters["a"] == made.parameters["both"], "a copy has one scale in front of it and behind it"
+    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in made.model.graph.initializer}
+    assert [scales[f"{name}_scale"].shape for name in ("first", "second")] == [(40,), (24,)], "a row of weights has a scale of its own"
+    want = -(np.repeat(np.maximum(samples["x"].astype(np.float64) @ first.T, 0), 2, axis=0) @ second.T)
+    got = stepwell.compile(made.model, shapes={"x": (64, 96)}, threads=1).run(samples)["y"]
+    assert np.abs(got - want).max() < 0.02 * np.abs(want).max()
+    text = stepwell.lower(made.model, "graph-opt", shapes={"x": (64, 96)}, target="x86-64-v4-vnni").text()
+    assert len(re.findall(r'"packed.matmul".*xi32>$', re.sub(r" loc\(.*", "", text), re.MULTILINE)) == 2
+    assert quantize(model, samples, QuantizeOptions(keep_float={"first"}), batch=16).layers == made.layers[1:]

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir, ops_below, users
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
-from stepwell.dialects.graph import GraphBuilder, GraphOp, MatmulOp
+from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.known import operations
 from stepwell.dialects.graph.quantization import DequantizeOp
@@ -17,6 +17,7 @@ from stepwell.dialects.support.errors import PassError, StepwellError
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.graph.integer_products import multiplies_rows
 from stepwell.passes.graph.matching import has_one_use, is_used, moves_by_place, new_weight
 
 
@@ -177,7 +178,7 @@ def feeds_products(value: ir.Value) -> bool:
     if not readers:
         return False
     for reader in readers:
-        if isinstance(reader.opview, MatmulOp):
+        if multiplies_rows(reader.opview):
             if reader.operands[1] != value or reader.operands[0] == value or type_of(value).rank != 2:
                 return False
         elif not moves_by_place(reader) or not has_one_use(value) or not feeds_products(reader.results[0]):

@@ -7,17 +7,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.graph.contraction import ConvOp, ConvTransposeOp
 from stepwell.dialects.graph.numerics import narrow
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter
-from stepwell.passes.graph.integer_products import sums_integers
-from stepwell.passes.graph.matching import along, has_one_use, producer, stored
+from stepwell.passes.graph.integer_products import multiplies_rows, sums_integers
+from stepwell.passes.graph.matching import along, has_one_use, stored
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A conv, conv_transpose or matmul of `data` with the known float `weights`, which come from `parameter`."""
+    """A convolution or matrix product of `data` with the known float `weights`, which come from `parameter`."""
 
     op: Any
     data: ir.Value
@@ -98,8 +99,9 @@ def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
 
 def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear | NoMatch:
     """The linear op with known float weights that makes `value` (by default for one user only), or why there is none."""
-    op = producer(value, "conv", "conv_transpose", "matmul")
-    if op is None:
+    made = defining_op(value)
+    op: Any = None if made is None else made.opview
+    if not (isinstance(op, (ConvOp, ConvTransposeOp)) or multiplies_rows(op)):
         return NoMatch("it does not meet a convolution or matrix product")
     if not is_float(type_of(value).dtype):
         return NoMatch("integers wrap")
@@ -107,20 +109,28 @@ def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear |
         return NoMatch("it sums integers, exactly")
     if used_once and not has_one_use(value):
         return NoMatch(f"the {op.mnemonic()} has another user")
-    operands = list(op.operation.operands)
-    for data, parameter in (operands, reversed(operands)) if op.mnemonic() == "matmul" else (operands,):
+    lhs, rhs = op.operation.operands
+    for data, parameter in ((lhs, rhs), (rhs, lhs)) if multiplies_rows(op) else ((lhs, rhs),):
         weights = stored(parameter, rw.weights)
-        if weights is not None and data != parameter and (weights.ndim == 2 or op.mnemonic() != "matmul"):
-            return _matmul(op, data, parameter, weights) if op.mnemonic() == "matmul" else _convolution(op, weights)
+        if weights is not None and data != parameter and (weights.ndim == 2 or not multiplies_rows(op)):
+            return _matmul(op, data, parameter, weights) if multiplies_rows(op) else _convolution(op, weights)
     return NoMatch(f"the weights of the {op.mnemonic()} are not known")
 
 
 def _matmul(op: Any, data: ir.Value, parameter: ir.Value, weights: np.ndarray) -> Linear:
-    rank, data_rank = type_of(op.result).rank, type_of(data).rank
-    rows, columns = weights.shape
-    if parameter == op.rhs:
-        return Linear(op, data, parameter, weights, rank - 1, columns, data_rank - 1, rows, True, lambda k: k[None, :], lambda k: k[:, None], 1)
-    return Linear(op, data, parameter, weights, rank - 2, rows, data_rank - 2, columns, True, lambda k: k[:, None], lambda k: k[None, :], 0)
+    products = op.sum_of_products()
+    of_weights, of_data = (products.rhs, products.lhs) if parameter == op.operation.operands[1] else (products.lhs, products.rhs)
+    summed = of_weights.index(None)
+    kept = 1 - summed
+
+    def for_outputs(k: np.ndarray) -> np.ndarray:
+        return along(k, 2, kept)
+
+    def for_inputs(k: np.ndarray) -> np.ndarray:
+        return along(k, 2, summed)
+
+    outputs, inputs, column = weights.shape[kept], weights.shape[summed], of_weights[kept]
+    return Linear(op, data, parameter, weights, column, outputs, of_data.index(None), inputs, True, for_outputs, for_inputs, kept)
 
 
 def _convolution(op: Any, weights: np.ndarray) -> Linear:
@@ -136,7 +146,7 @@ def _convolution(op: Any, weights: np.ndarray) -> Linear:
         by_first = np.repeat(k.reshape(group, second), first // group, axis=0)
         return by_first.reshape(first, second, *[1] * (rank - 2))
 
-    if op.mnemonic() == "conv":  # weights [outputs, inputs / group, …]
+    if isinstance(op, ConvOp):  # weights [outputs, inputs / group, …]
         uniform = not any(attributes["pads"])
         return Linear(op, op.x, op.w, weights, 1, first, 1, second * group, uniform, along_first, along_second, 0)
     # conv_transpose: weights [inputs, outputs / group, …]; at its borders fewer taps meet, so that it is never uniform
