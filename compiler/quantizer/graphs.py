@@ -12,6 +12,7 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.onnx.source import read_source
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.frontends.onnx.walking import nested_nodes, subgraphs
+from stepwell.quantizer.stated import stated
 from stepwell.signature import TensorInfo
 
 STANDARD = ("", "ai.onnx")
@@ -19,14 +20,23 @@ STANDARD = ("", "ai.onnx")
 
 
 def value_types(model: ModelProto) -> dict[str, ValueInfoProto]:
-    """The types of the main graph's values by name, as far as they are declared or ONNX infers them; weights are not copied for that."""
+    """The types of the main graph's values by name, as far as they are declared or inferred; weights are not copied for that.
+
+    ONNX infers those of its own operators, `stated` those of plugins'.
+    """
     light = read_source(model).model
-    try:
-        inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
-    except onnx.shape_inference.InferenceError:
-        inferred = light
-    graph = inferred.graph
-    return {value.name: value for value in (*graph.value_info, *graph.output, *graph.input) if value.HasField("type")}
+    while True:
+        try:
+            inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
+        except onnx.shape_inference.InferenceError:
+            inferred = light
+        graph = inferred.graph
+        types = {value.name: value for value in (*graph.value_info, *graph.output, *graph.input) if value.HasField("type")}
+        missing = [node for node in light.graph.node if node.domain not in STANDARD and not all(name in types for name in node.output if name)]
+        found = [value for node in missing if (one := stated(model, node, types)) is not None for value in one.values(node)]
+        if not found:
+            return types
+        light.graph.value_info.extend(found)
 
 
 def rank_of(value: ValueInfoProto) -> int | None:

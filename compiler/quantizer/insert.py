@@ -8,7 +8,6 @@ import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
 from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.fold import weight_axis
 from stepwell.quantizer.graphs import Links, Names
 from stepwell.quantizer.histogram import Histogram
 from stepwell.quantizer.options import QuantizeOptions
@@ -142,7 +141,7 @@ class _Writer:
         if array is None or layer.weights is None:
             return
         place = 1 if node.input[1] == layer.weights else 0
-        axis = self._axis(node, array, place)
+        axis = layer.weight_axis if self.options.per_channel else None
         x_scale = float(self.chosen[layer.inputs[0]].scale)
         bias = self._bias(node, array, axis)
         scales = weight_scales(array, axis, bias, x_scale, reduce_range=self.options.reduce_range)
@@ -179,16 +178,9 @@ class _Writer:
             nodes += [made for name in node.output for made in behind.get(name, [])]
         replace(self.graph.node, nodes)
 
-    def _axis(self, node: NodeProto, array: np.ndarray, place: int) -> int | None:
-        if not self.options.per_channel or place != 1:
-            return None
-        if node.op_type == "ConvTranspose" and any(a.name == "group" and a.i != 1 for a in node.attribute):
-            return None  # the axis goes through the channels of one group, which several share
-        return weight_axis(node, array.ndim)
-
     def _bias(self, node: NodeProto, weights: np.ndarray, axis: int | None) -> np.ndarray | None:
         """The bias of a layer if it is stored, one number for each channel."""
-        if node.op_type == "MatMul" or len(node.input) < 3 or not node.input[2]:
+        if len(node.input) < 3 or not node.input[2]:
             return None
         bias = self.links.array(node.input[2])
         if bias is None or bias.ndim != 1 or not np.isfinite(bias).all():

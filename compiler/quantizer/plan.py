@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto
 
-from stepwell.quantizer.graphs import Links, attribute, is_standard, rank_of, value_types
-from stepwell.quantizer.options import ELEMENTWISE, PRODUCTS, QuantizeOptions
+from stepwell.dialects.graph.traits import ChoosesData, Elementwise, JoinsData, MovesData, Trait
+from stepwell.quantizer.fold import weight_axis
+from stepwell.quantizer.graphs import STANDARD, Links, attribute, is_standard, rank_of, value_types
+from stepwell.quantizer.options import ELEMENTWISE, OP_TYPES, PRODUCTS, QuantizeOptions
+from stepwell.quantizer.stated import stated
 
 MOVES = (
     "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Pad", "ReduceMax", "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth",
@@ -41,6 +44,8 @@ class Layer:
     """The stored operand in the prepared network, None if both operands are computed."""
     result: str
     """The value that it makes, under the same name in both networks; floats."""
+    weight_axis: int | None = None
+    """The axis of the stored operand that goes through the channels of the result, each of which may have a scale; None if there is no such."""
 
 
 Edge = tuple[str, int]
@@ -92,6 +97,9 @@ class _Planner:
         self.options = options
         self.links = Links(model.graph)
         types = value_types(model)
+        others = [node for node in model.graph.node if node.domain not in STANDARD]
+        self.stated = {node.name: found for node in others if (found := stated(model, node, types)) is not None}
+        """What nodes of other domains are."""
         self.floats = {name for name, value in types.items() if value.type.tensor_type.elem_type == TensorProto.FLOAT}
         self.ranks = {name: rank_of(value) for name, value in types.items()}
         self.plan = Plan()
@@ -99,7 +107,7 @@ class _Planner:
 
     def visit(self, node: NodeProto) -> None:
         """Decide what a node reads; all behind it is decided."""
-        if is_standard(node, *PRODUCTS):
+        if self._is_product(node):
             layer = None if self.options.keeps(node.name) else self.layer(node)
             if layer is not None:
                 self.plan.layers.append(layer)
@@ -114,15 +122,15 @@ class _Planner:
         elif self._is_chosen(node):
             places = [place for place in range(len(node.input)) if not self._is_fused(node, place)]
             self._read(node, *places)
-            if node.op_type == "Concat":
+            if self._is_concat(node):
                 self.plan.moving.update((node.name, place) for place in places)
                 self.plan.concats.append((node.output[0], tuple(node.input)))
 
     def layer(self, node: NodeProto) -> Layer | None:
         """The layer that a node is, if it is a product of floats that can be quantised."""
-        if not is_standard(node, *(kind for kind in PRODUCTS if kind in self.options.op_types)):
+        if not self._is_product(node) or not self._is_asked(node):
             return None
-        x, w = node.input[0], node.input[1]
+        x, w, other = node.input[0], node.input[1], self.stated.get(node.name)
         stored = [name for name in (x, w) if name in self.links.initializers]
         arrays = [self.links.array(name) for name in stored]
         values = [name for name in (x, w) if name not in stored]
@@ -130,22 +138,43 @@ class _Planner:
             return None
         if any(array is None or array.dtype != np.float32 or array.size == 0 or not np.isfinite(array).all() for array in arrays):
             return None
-        if node.op_type in ("Conv", "ConvTranspose") and stored != [w]:
+        if (other is not None and stored == [x]) or (is_standard(node, "Conv", "ConvTranspose") and stored != [w]):
             return None
-        if node.op_type == "Gemm":
+        if is_standard(node, "Gemm"):
             factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0) if len(node.input) > 2 and node.input[2] else 1.0)
             if factors != (1.0, 1.0) or attribute(node, "transA", 0):
                 return None
-        if node.op_type == "MatMul" and any((self.ranks.get(name) or 2) < 2 for name in (x, w)):
+        if is_standard(node, "MatMul") and any((self.ranks.get(name) or 2) < 2 for name in (x, w)):
             return None
-        return Layer(node.name, node.op_type, tuple(dict.fromkeys(values)), stored[0] if stored else None, node.output[0])
+        axis = None
+        if stored == [w] and not (is_standard(node, "ConvTranspose") and attribute(node, "group", 1) != 1):  # else groups share channels of weights
+            axis = other.weight_axis if other is not None else weight_axis(node, np.ndim(arrays[0]))
+        return Layer(node.name, node.op_type, tuple(dict.fromkeys(values)), stored[0] if stored else None, node.output[0], axis)
+
+    def _is_product(self, node: NodeProto) -> bool:
+        """Whether a node sums products of two operands."""
+        found = self.stated.get(node.name)
+        return is_standard(node, *PRODUCTS) if found is None else found.products is not None and len(node.input) == 2
+
+    def _is_concat(self, node: NodeProto) -> bool:
+        """Whether a node joins what it takes."""
+        return is_standard(node, "Concat") or self._states(node, JoinsData)
+
+    def _states(self, node: NodeProto, *traits: type[Trait]) -> bool:
+        """Whether a node of another domain states one of these traits."""
+        found = self.stated.get(node.name)
+        return found is not None and found.states(*traits)
+
+    def _is_asked(self, node: NodeProto) -> bool:
+        """Whether the options have the operators of that kind quantised: those of other domains unless they name fewer than all kinds."""
+        return node.op_type in self.options.op_types if node.domain in STANDARD else self.options.op_types == OP_TYPES
 
     def is_move(self, node: NodeProto) -> bool:
         """Whether what a node gives are numbers that it takes as its first operand, with 0 perhaps."""
         if is_standard(node, "MaxPool"):
             return "MaxPool" in self.options.op_types and not self.options.keeps(node.name) and len([name for name in node.output if name]) == 1
         if not is_standard(node, *MOVES):
-            return False
+            return self._states(node, MovesData, ChoosesData)
         if node.op_type == "Resize":
             return attribute(node, "mode", b"nearest") == b"nearest"
         if node.op_type == "Pad" and attribute(node, "mode", b"constant") == b"constant":
@@ -164,10 +193,10 @@ class _Planner:
         elif is_standard(node, "ReduceMean"):
             fits = "GlobalAveragePool" in self.options.op_types and self._averages_images(node)
         else:
-            fits = is_standard(node, "Concat")
-        if not fits or (node.op_type not in self.options.op_types and node.op_type != "ReduceMean"):
+            fits = self._is_concat(node)
+        if not fits or not (self._is_asked(node) or is_standard(node, "ReduceMean")):
             return False
-        read = node.input[:1] if node.op_type == "ReduceMean" else node.input
+        read = node.input[:1] if is_standard(node, "ReduceMean") else node.input
         return all(self._is_value(name) for name in read) and self._becomes_integers(node.output[0])
 
     def _averages_images(self, node: NodeProto) -> bool:
@@ -182,16 +211,16 @@ class _Planner:
 
     def _is_fused(self, node: NodeProto, place: int) -> bool:
         """Whether an operand stays in float: the axes of a ReduceMean; a product's result that only this addition reads, if that is asked for."""
-        if node.op_type == "ReduceMean":
+        if is_standard(node, "ReduceMean"):
             return place > 0
-        if node.op_type != "Add" or not self.options.fuse_additions:
+        if not is_standard(node, "Add") or not self.options.fuse_additions:
             return False
         fusable = [i for i in (0, 1) if self._is_own_product(node.input[i])]
         return bool(fusable) and place == fusable[-1]
 
     def _is_own_product(self, name: str) -> bool:
         maker = self.links.makers.get(name)
-        return maker is not None and is_standard(maker, *PRODUCTS) and self.links.only_reader(name) is not None
+        return maker is not None and self._is_product(maker) and self.links.only_reader(name) is not None
 
     def _keep_result(self, node: NodeProto) -> None:
         """Where that is asked for, quantise the result of a product for all that read it, behind an activation that engines fuse."""
@@ -221,7 +250,7 @@ class _Planner:
             for reader, place in self.links.readers.get(value, []):
                 if (reader.name, place) in self.plan.edges:
                     continue
-                if self.options.keeps(reader.name) and is_standard(reader, *PRODUCTS):
+                if self.options.keeps(reader.name) and self._is_product(reader):
                     continue
                 if not (self._is_light(reader) or self.is_move(reader)):
                     return False
@@ -233,7 +262,7 @@ class _Planner:
         """Whether a node computes element by element, from one value, which may come by several ways: `x * sigmoid(x)`."""
         if is_standard(node, *UNARY):
             return True
-        if not is_standard(node, *WITH_STORED):
+        if not is_standard(node, *WITH_STORED) and not self._states(node, Elementwise):
             return False
         return len([name for name in node.input if name not in self.links.initializers]) == 1 or self._is_gate(node)
 
@@ -253,7 +282,7 @@ class _Planner:
         found, pending = {name}, [name]
         while pending:
             maker = self.links.makers.get(pending.pop())
-            if maker is None or is_standard(maker, *PRODUCTS):
+            if maker is None or self._is_product(maker):
                 continue
             more = {x for x in maker.input if x and x not in self.links.initializers} - found
             found |= more
