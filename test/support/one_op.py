@@ -145,7 +145,7 @@ def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorTyp
     """The results of one op by its reference."""
     with context(), ir.Location.name(mnemonic):
         module = build(mnemonic, arrays, result_types, **attributes)
-        op = ops_below(module.operation, f"graph.{mnemonic}")[0].opview
+        op = ops_below(module.operation, op_class(mnemonic).OPERATION_NAME)[0].opview
         return op.evaluate(map_groups(lambda o: o.array if isinstance(o, Literal) else o, arrays))
 
 
