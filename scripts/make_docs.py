@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -181,7 +181,7 @@ def patterns() -> str:
     return f"# Rewrite patterns\n\n{NOTE}{PATTERNS_TEXT}\nOf {len(counted)} patterns {said}.\n{sections}"
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "patterns.md": patterns, "limits.md": limits, "options.md": options,
     "graph-dialect.md": partial(dialect_ops, "graph"), "packed-dialect.md": partial(dialect_ops, "packed"),
     "passes.md": pass_list, "onnx-operators.md": onnx_operators,

@@ -148,7 +148,7 @@ class _Planner:
             return None
         axis = None
         if stored == [w] and not (is_standard(node, "ConvTranspose") and attribute(node, "group", 1) != 1):  # else groups share channels of weights
-            axis = other.weight_axis if other is not None else weight_axis(node, np.ndim(arrays[0]))
+            axis = other.weight_axis if other is not None else weight_axis(node, len(self.links.initializers[w].dims))
         return Layer(node.name, node.op_type, tuple(dict.fromkeys(values)), stored[0] if stored else None, node.output[0], axis)
 
     def _is_product(self, node: NodeProto) -> bool:

@@ -112,8 +112,8 @@ class UseWinograd(Pass):
             result = b.build(WinogradConvOp, data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
         else:
             small, most = few
-            tiles = {"tile": variant.tile, "few_tile": small, "most": most}
-            result = b.build(VersionedWinogradConvOp, data, u, transformed(small), **tiles, group=values["group"])
+            few_u, group = transformed(small), values["group"]
+            result = b.build(VersionedWinogradConvOp, data, u, few_u, tile=variant.tile, few_tile=small, most=most, group=group)
         return cut_back(result, whole, b)
 
     def _few(self, usual: Variant, found: Sequence[Variant], sizes: Sizes) -> tuple[int, int] | None:
