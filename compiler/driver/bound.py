@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from stepwell.dialects.core.layout import Room, evaluator
+from stepwell.dialects.core.layout import evaluator
 from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
@@ -100,7 +100,6 @@ class BoundModel:
         self._state = _State()
         self._turn = Turn()
         self._results = Results()
-        self._room: Room | None = None
         known = [] if program is None else list(program.general.symbols)
         self._lengths = dict(self._growing.values())  # of what is there -> of how much there is room for
         symbols = [name for name in known if name not in self._lengths.values()]
@@ -255,11 +254,8 @@ class BoundModel:
         if caches is not state.caches and self._state is state:
             self._state = state = state._replace(caches=caches)  # the same, with more room, also if the call fails
         values.update({cache.capacity: cache.memory.shape[cache.axis] for cache in caches})
-        # Places are computed for as much as there is room for, so that they stay the same from token to token.
         spans = {self._growing[cache.taker]: end for cache, end in zip(caches, ends, strict=True)}
-        later = {length: max(values[capacity] - (end - values[length]), values[length]) for (length, capacity), end in spans.items()}
-        self._room = program.room_for({**values, **later}, self._room)
-        prepared = program.prepared(values, self._room)
+        prepared = program.prepared(values)
         if prepared is None:
             return self._run_outside(state, whole)
         for cache in caches:

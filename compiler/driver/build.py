@@ -14,6 +14,7 @@ from stepwell.backends.base import Code
 from stepwell.backends.registry import find_backend, made_by
 from stepwell.cache.disk import Cache, Kept, chosen_cache
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.size_table import SizeTable
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.target.cores import thread_count
@@ -96,12 +97,12 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     most = lowered.options.limits.workspace_bytes
     if info.table_entries:
         rounds = lowered.options.limits.loop_rounds
-        artifact.late = LateSizes(info.segments, info.table_entries, lowered.assumptions, info.symbols, most, rounds, artifact.outputs)
+        artifact.late = LateSizes(info.segments, info.table_entries, info.assumptions, info.symbols, most, rounds, artifact.outputs)
     if info.symbols:
-        early = [assumed for assumed in lowered.assumptions if assumed.symbols.issubset(info.symbols)]
+        table = info.size_table or SizeTable(0)  # a backend that goes its own way has none, and no program for all sizes
         elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
-        most_value = lowered.options.limits.value_bytes
-        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early, elements, info.joined, most_value)
+        entries = table.places(info.symbols)
+        artifact.general = General(info.symbols, entries, table.workspace, table.entries, elements, most, lowered.options.limits.value_bytes)
     how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_the_last_level)
     code = made_by(*how, "Code", lambda made: isinstance(made, Code))
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines

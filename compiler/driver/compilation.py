@@ -14,7 +14,6 @@ from stepwell.arguments import checked, typed_errors
 from stepwell.backends.artifact import Artifact
 from stepwell.backends.registry import find_backend
 from stepwell.cache.disk import Cache, chosen_cache
-from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.support.errors import (
     CodegenError,
     InputError,
@@ -235,8 +234,7 @@ class Compilation:
         options = self.options
         passes = options.passes()
         try:
-            with assumptions() as assumed:
-                imported, seconds = reading.model()
+            imported, seconds = reading.model()
         except NeedsError as error:
             return self._needing(error, reading)
         self.watch.reached(IMPORTED, seconds)
@@ -247,7 +245,6 @@ class Compilation:
         if free and options.specialise == "always":
             return Result(_signature(imported), {IMPORTED: seconds}, files, reading)
         lowered = start(imported, options, passes, seconds)
-        lowered.assumptions = assumed
         try:
             artifact = self._code(lowered, store, is_general=free, keep_weights=keep_weights)
         except (UnsupportedError, LimitError, CodegenError) as error:
@@ -273,12 +270,10 @@ class Compilation:
             with for_all_sizes() if is_general else nullcontext():
                 descend(lowered, level, keep=False, on_level=self.watch.on_level, instrumentation=self.watch.instrumentation)
 
-        with assumptions() as assumed:
-            lower(lowered.path.outlined)
-            kernels = sum(KernelInfo(function).is_kernel for function in functions(lowered.module.operation))
-            find_backend(self.options.backend).prepare(kernels)
-            lower(lowered.path.packed)
-        lowered.assumptions = list(dict.fromkeys([*lowered.assumptions, *assumed]))
+        lower(lowered.path.outlined)
+        kernels = sum(KernelInfo(function).is_kernel for function in functions(lowered.module.operation))
+        find_backend(self.options.backend).prepare(kernels)
+        lower(lowered.path.packed)
         packing = start_packing(lowered, store if keep_weights else None)
         lower(code_level(self.options, IMPORTED, watched=self.watch.needs_passes))
         return make_artifact(lowered, store, self.watch.on_level, packing)

@@ -22,7 +22,7 @@ from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.pairs import check_pairs
 from stepwell.driver.watch import OnLevel
 from stepwell.frontends.base import ImportedModel, ImportOptions
-from stepwell.frontends.loading import load_model
+from stepwell.frontends.loading import load_model, note_assumptions
 from stepwell.options import CompileFields, CompileOptions, Source
 from stepwell.passes.framework.choices import Choices
 from stepwell.passes.framework.instrumentation import stopwatch
@@ -48,18 +48,15 @@ def lower(
     options = CompileOptions.of(options, given, "lower")
     check_on_path(to_level, options.backend)
     passes = options.passes()
-    with assumptions() as assumed:
-        imported, seconds = import_source(source, options)
-        free = [name for name, t in imported.inputs if not t.is_static]
-        if (free or any(imported.elements)) and to_level != IMPORTED and options.specialise != "never":
-            text = f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes"
-            raise ModelError(f"{text}, or a program for all sizes be asked for with specialise='never'")
-        if on_level is not None:
-            on_level(IMPORTED, seconds)
-        with for_all_sizes() if free else nullcontext():
-            lowered = descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
-    lowered.assumptions = assumed
-    return lowered
+    imported, seconds = import_source(source, options)
+    free = [name for name, t in imported.inputs if not t.is_static]
+    if (free or any(imported.elements)) and to_level != IMPORTED and options.specialise != "never":
+        text = f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes"
+        raise ModelError(f"{text}, or a program for all sizes be asked for with specialise='never'")
+    if on_level is not None:
+        on_level(IMPORTED, seconds)
+    with for_all_sizes() if free else nullcontext():
+        return descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
 
 
 @checked
@@ -133,7 +130,9 @@ def descend(
     with lowered.module.context, ir.Location.file("model.onnx", 1, 1):
         for level in lowered.path.between(lowered.level, to_level):
             clock = stopwatch()
-            runner.run(lowered.module, lowered.pipeline.stage(level).text, level=level)
+            with assumptions() as assumed:
+                runner.run(lowered.module, lowered.pipeline.stage(level).text, level=level)
+            note_assumptions(lowered.module, assumed)
             problems = kernel_problems(lowered.module.operation, level) if foreign(lowered, level) else []
             if problems:
                 raise PassError(f"level {level}: {summed_up(problems)} (docs/kernels.md)", details=problems)

@@ -1,12 +1,13 @@
 """Loads a model through the front end that accepts it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Assumption, assumptions
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.base import FrontEnd, ImportedModel, ImportOptions, NeedsError
 from stepwell.frontends.registry import find_frontend, made_by, normal
@@ -20,10 +21,22 @@ def load_model(source: object, context: "ir.Context", options: ImportOptions) ->
     """Import a model. Raises InputError if no front end accepts it, ModelError if the front end of a plugin makes no valid one, and as `load`."""
     front_end, source = find_frontend(source), normal(source)
     load = partial(front_end.load, source, context, options)
-    imported = made_by(front_end, source, "load", load, "an ImportedModel", lambda made: isinstance(made, ImportedModel))
+    with assumptions() as assumed:
+        imported = made_by(front_end, source, "load", load, "an ImportedModel", lambda made: isinstance(made, ImportedModel))
     if not type(front_end).__module__.startswith("stepwell."):
         _check(front_end, source, imported)
+    note_assumptions(imported.module, assumed)
     return imported
+
+
+def note_assumptions(module: "ir.Module", assumed: Sequence[Assumption]) -> None:
+    """Write to a module what was assumed of sizes when it was made or changed, each once."""
+    from stepwell.dialects.core.module_info import ModuleInfo
+
+    if assumed:
+        info = ModuleInfo(module)
+        with module.context:
+            info.assumptions = list(dict.fromkeys([*info.assumptions, *assumed]))
 
 
 def load_for(source: object, context: "ir.Context", inputs: Mapping[str, Any]) -> tuple[ImportedModel, dict[str, np.ndarray]]:

@@ -9,7 +9,6 @@ from stepwell.checks import wrong
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.sizes import Assumption
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
@@ -33,8 +32,6 @@ class Lowered:
     pipeline: Pipeline
     """The pipeline, with `options` applied."""
     timings: dict[str, float] = field(default_factory=dict)
-    assumptions: list[Assumption] = field(default_factory=list)
-    """What the sizes of inputs must fulfil for the types of the module to be right."""
     border: Border | None = None
     """The nodes of an ONNX model that run in Python, and are not in the module."""
     snapshots: dict[str, ir.Operation] = field(default_factory=dict)

@@ -1,18 +1,19 @@
 """The interface of loaded code, and its implementation for native code."""
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
+from stepwell.dialects.core.size_table import SIZES_FUNCTION
 from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.runtime.boxes import contents
 from stepwell.runtime.late_sizes import LateSizes, Run, running
 from stepwell.runtime.loader import LoadedCode
 from stepwell.runtime.openmp import openmp
-from stepwell.runtime.workspaces import SizedWorkspaces
+from stepwell.runtime.workspaces import SMALL, SizedWorkspaces, Workspaces
 
 
 class Executable(Protocol):
@@ -108,3 +109,21 @@ class NativeExecutable:
             return aligned_empty(self.workspace_bytes)
         except OSError as error:  # from mapping memory
             raise MemoryError(str(error)) from error
+
+
+class NativeSized:
+    """Native code for all sizes, with its workspaces: see `Sized`."""
+
+    def __init__(self, code: LoadedCode, executable: "Callable[..., NativeExecutable]") -> None:
+        """`executable` makes one of the code for a table, the bytes of a workspace and where it takes that from."""
+        self._complete = code.status_function(SIZES_FUNCTION)
+        self._executable, self._workspaces = executable, Workspaces()
+
+    def complete(self, table: np.ndarray) -> int:
+        """See `Sized`."""
+        return self._complete(address(table))
+
+    def executable(self, table: np.ndarray, workspace_bytes: int) -> Executable:
+        """See `Sized`."""
+        workspaces = self._workspaces.of(workspace_bytes) if workspace_bytes > SMALL else None
+        return self._executable(table=table, workspace_bytes=workspace_bytes, workspaces=workspaces)

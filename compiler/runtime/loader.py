@@ -66,6 +66,12 @@ class LoadedCode:
         call.keep = self  # type: ignore[attr-defined]
         return call
 
+    def status_function(self, name: str) -> Callable[[int], int]:
+        """A callable for the exported function `name` of one pointer that returns an i64. It keeps this object alive."""
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.address(name))
+        function.keep = self  # type: ignore[attr-defined]
+        return function
+
     def close(self) -> None:
         """Unload the code. Nothing may be running in it, and none of its addresses may be used afterwards."""
         self._unload()

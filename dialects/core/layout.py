@@ -1,6 +1,5 @@
 """The layout of a workspace whose sizes are known only at run time: which buffer lies on top of which."""
 
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,44 +46,17 @@ def evaluator(sizes: Sequence[int | Size], symbols: Sequence[str]) -> Callable[.
     return compiled
 
 
-@dataclass(frozen=True)
-class Room:
-    """Where buffers lie that have at most these sizes."""
-
-    sizes: Sequence[int]
-    offsets: Sequence[int]
-    total: int
-    """The bytes of all."""
-    joined: bool = False
-    """Whether they lie so only where the layout's `Joined` says."""
-
-
 class Layout:
     """Computes offsets quickly."""
 
-    def __init__(self, slots: Sequence[Slot], symbols: Sequence[str], joined: Joined | None = None) -> None:
+    def __init__(self, slots: Sequence[Slot], symbols: Sequence[str]) -> None:
         self.slots, self.symbols = slots, tuple(symbols)
         self._sizes = evaluator([slot.size for slot in slots], symbols)
-        self._order = _order(slots)
-        self._joined = None if joined is None else _Inside(joined, symbols)
-
-    def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
-        """The offset of each slot in bytes, and the size of all. Raises ZeroDivisionError where a size divides by 0."""
-        found, _, total = self.placed(values)
-        return found, total
-
-    def room(self, values: Mapping[str, int], most: "Room | None") -> "Room":
-        """`most`, made for other sizes, if there is room for these too, else a new one. Raises as `offsets`."""
-        sizes = self._sizes(**values)
-        joined = self._joined is not None and self._joined.holds(values)
-        if most is not None and most.joined == joined and all(map(operator.le, sizes, most.sizes)):
-            return most
-        if self._joined is not None and joined:
-            return Room(sizes, *self._joined.offsets(values), joined)
-        return Room(sizes, *self.offsets(values))
+        self._order = lowest_first(slots)
 
     def placed(self, values: Mapping[str, int], apart: Collection[int] = ()) -> tuple[list[int], list[int], int]:
-        """The offset and the size of each slot in bytes, and the size of all but those that lie `apart`. Raises as `offsets`."""
+        """The offset and the size of each slot in bytes, and the size of all but those that lie `apart`. Raises
+        ZeroDivisionError where a size divides by 0."""
         sizes = [aligned(max(size, 0)) for size in self._sizes(**values)]
         found = [0] * len(sizes)
         for number in self._order:
@@ -93,28 +65,7 @@ class Layout:
         return found, sizes, max(ends, default=0)
 
 
-class _Inside:
-    """Computes offsets of slots some of which are parts of others."""
-
-    def __init__(self, joined: Joined, symbols: Sequence[str]) -> None:
-        self._one = evaluator([joined.one], symbols)
-        self._layout = Layout([slot if slot.inside is None else Slot(0, ()) for slot in joined.slots], symbols)
-        self._parts = [(number, slot.inside[0]) for number, slot in enumerate(joined.slots) if slot.inside is not None]
-        self._offsets = evaluator([slot.inside[1] for slot in joined.slots if slot.inside is not None], symbols)
-
-    def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether they lie so in a run with these sizes."""
-        return self._one(**values) == [1]
-
-    def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
-        """As `Layout.offsets`."""
-        found, total = self._layout.offsets(values)
-        for (part, whole), offset in zip(self._parts, self._offsets(**values), strict=True):
-            found[part] = found[whole] + offset
-        return found, total
-
-
-def _order(slots: Sequence[Slot]) -> list[int]:
+def lowest_first(slots: Sequence[Slot]) -> list[int]:
     """The slots such that each comes after those below it."""
     done: dict[int, None] = {}
     waiting = list(reversed(range(len(slots))))

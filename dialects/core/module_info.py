@@ -17,14 +17,16 @@ from stepwell.dialects.core.attribute_kinds import (
     is_count,
     is_text,
     python_value,
+    record,
 )
 from stepwell.dialects.core.attributes import Sizes, sizes_value, to_attribute
 from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
 from stepwell.dialects.core.index_checks import IndexCheck, complaint
-from stepwell.dialects.core.layout import Joined, Slot
+from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
+from stepwell.dialects.core.size_table import SizeTable
+from stepwell.dialects.core.sizes import Assumption, Dim, Size, parse
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 
@@ -45,55 +47,28 @@ def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
 
 
 def _is_slot(entry: object) -> bool:
-    """Whether it is `[size, numbers of the slots below …]` or `[size, "in", number of a slot, bytes]`."""
-    if not isinstance(entry, tuple) or not entry or not (is_text(entry[0]) or is_count(entry[0])):
-        return False
-    inside = len(entry) == 4 and entry[1] == "in" and is_count(entry[2]) and is_text(entry[3])
-    return inside or all(map(is_count, entry[1:]))
-
-
-def _slot_entry(slot: Slot) -> tuple[Any, ...]:
-    return (str(slot.size), *slot.below) if slot.inside is None else (str(slot.size), "in", slot.inside[0], str(slot.inside[1]))
-
-
-def _slot(entry: Sequence[Any]) -> Slot:
-    """The slot that such an entry is of. Raises InferenceError for what is no size."""
-    size, *below = entry
-    size = parse(size) if isinstance(size, str) else size
-    if below[:1] == ["in"]:
-        _, holder, offset = below
-        return Slot(size, (), (holder, parse(offset)))
-    return Slot(size, tuple(below))
+    """Whether it is `[size, numbers of the slots below …]`."""
+    return isinstance(entry, tuple) and len(entry) > 0 and (is_text(entry[0]) or is_count(entry[0])) and all(map(is_count, entry[1:]))
 
 
 def _slots(attribute: ir.Attribute) -> list[Slot]:
     entries = python_value(attribute, lambda value: isinstance(value, tuple) and all(map(_is_slot, value)))
     try:
-        return list(map(_slot, entries))
+        return [Slot(parse(size) if isinstance(size, str) else size, tuple(below)) for size, *below in entries]
+    except InferenceError as error:
+        raise ValueError(error.args[0]) from None
+
+
+def _assumptions(attribute: ir.Attribute) -> list[Assumption]:
+    try:
+        return [Assumption.parse(text) for text in TEXTS.decode(attribute)]
     except InferenceError as error:
         raise ValueError(error.args[0]) from None
 
 
 SLOTS: Kind[list[Slot]] = Kind(
     'slots as [size, numbers of the slots below …], such as ["4*n", 0]', _slots,
-    lambda slots: to_attribute(list(map(_slot_entry, slots))),
-)  # fmt: skip
-
-
-def _joined(attribute: ir.Attribute) -> Joined:
-    def accepted(value: object) -> bool:
-        return isinstance(value, tuple) and is_text(value[:1] and value[0]) and is_name(value[0]) and all(map(_is_slot, value[1:]))
-
-    entries = python_value(attribute, accepted)
-    try:
-        return Joined(symbol(entries[0]), list(map(_slot, entries[1:])))
-    except InferenceError as error:
-        raise ValueError(error.args[0]) from None
-
-
-JOINED: Kind[Joined] = Kind(
-    'a symbol and slots, such as ["n", ["4*n", "in", 1, "0"], ["8*n"]]', _joined,
-    lambda joined: to_attribute((str(joined.one), *map(_slot_entry, joined.slots))),
+    lambda slots: to_attribute([(str(slot.size), *slot.below) for slot in slots]),
 )  # fmt: skip
 
 
@@ -132,6 +107,9 @@ def _from_segments(segments: Sequence[Segment]) -> ir.Attribute:
 SEGMENTS: Kind[list[Segment]] = Kind(
     "a list of segments as {nodes, start, sizes, slots, outputs}", _segments, _from_segments
 )
+ASSUMPTIONS: Kind[list[Assumption]] = Kind(
+    'relations of sizes, such as ["n <= 2*m"]', _assumptions, lambda assumptions: to_attribute(list(map(str, assumptions)))
+)
 INDEX_CHECKS: Kind[list[IndexCheck]] = Kind(
     f"a list of checks ({', '.join(IndexCheck.__annotations__)}) of hidden results counted from 0", _checks, _from_checks
 )
@@ -166,10 +144,10 @@ class ModuleInfo(Carrier):
 
     elements: Carried[Sequence[tuple[Dim, ...]]] = Carried("stepwell.elements", SIZES, ())
     """For each input its elements that are symbols in types and attributes, `?` for others; none if there is no such element."""
-    layout: Carried[Sequence[Slot]] = Carried("stepwell.layout", SLOTS, ())
-    """How the offsets of a workspace follow from sizes that are known only at run time; none if they are numbers in the code."""
-    joined: Carried[Joined | None] = Carried("stepwell.joined", JOINED, None)
-    """The layout for runs in which a size is 1, where concatenations need not be copied then."""
+    assumptions: Carried[Sequence[Assumption]] = Carried("stepwell.assumptions", ASSUMPTIONS, ())
+    """What sizes must fulfil for the types and the code of the module to be right."""
+    size_table: Carried[SizeTable | None] = Carried("stepwell.size_table", record(SizeTable), None)
+    """The form of the table that `@sizes` completes, where there is one."""
 
     segments: Carried[Sequence[Segment]] = Carried("stepwell.segments", SEGMENTS, ())
     """What follows when sizes become known while it runs, in order."""

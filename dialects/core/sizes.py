@@ -3,6 +3,7 @@
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -243,6 +244,14 @@ class Assumption:
 
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"
+
+    @staticmethod
+    def parse(text: str) -> "Assumption":
+        """The assumption that `text` writes. Raises InferenceError where it is none."""
+        parts = re.split(r" (==|!=|<=|>=|<|>) ", text)
+        if len(parts) != 3:
+            raise InferenceError(f"expected a relation of two sizes such as 'n <= 2*m', got '{_short(text)}'")
+        return Assumption(parse(parts[0]), parts[1], parse(parts[2]))
 
 
 def compare(relation: str, left: int, right: int) -> bool:

@@ -18,6 +18,7 @@ from stepwell.passes.bufferize.kernels import bufferise_kernels
 from stepwell.passes.bufferize.late_sizes import known_symbols, number_all
 from stepwell.passes.bufferize.places import Workspace
 from stepwell.passes.bufferize.program import Program, ProgramBuilder
+from stepwell.passes.bufferize.size_function import add_sizes_function
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, innermost_first, main_function, program_functions
@@ -32,7 +33,8 @@ class Bufferize(Pass):
     offset. Concatenations are written in place by their producers, element-wise results overwrite inputs that die, results go
     straight to the caller's buffers; whatever must still be copied is a kernel of its own.
 
-    Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie. Runs with a
+    Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie, which a second function, `@sizes`,
+    computes from the sizes of the inputs (docs/sizes.md). Runs with a
     single image, say, have a layout of their own, in which concatenations of channels are written in place by their producers too. Conditionals and
     loops become branches between blocks that call the functions of their regions. These give whether to go on; each has its workspace in that of
     its caller.
@@ -63,7 +65,7 @@ class Bufferize(Pass):
                 why = NoMatch(f"{len(copies)} of its operands are copied: what makes them could not write them where it reads them")
                 if copies:
                     state.decline(self.name, call, why)
-        info.joined, joining = join(plan, found["main"], kernels, shapes["main"], info.symbols)
+        joined, joining = join(plan, found["main"], kernels, shapes["main"], info.symbols)
         for name in set(kernels) - joining:
             KernelInfo(kernels[name]).concat = None
         late = [place for own in reversed(plans.values()) for place in own.late]  # @main's first
@@ -72,13 +74,15 @@ class Bufferize(Pass):
         for name, function in found.items():
             ProgramBuilder(program, function, shapes[name]).build(ir.InsertionPoint(block))
         info.workspace_bytes, info.workspace_lower_bound = plan.workspace_bytes, plan.lower_bound
-        if plan.layout:
-            info.layout = plan.layout
+        if info.symbols:
+            limits, where = state.budget.limits, found["main"].location
+            info.size_table = add_sizes_function(info, plan.layout, joined, plan.workspace_bytes, program.entries, limits, where)
         if program.calls_back:
             info.segments, info.table_entries = program.segments, program.entries
         aliased = {name for own in plans.values() for name in own.aliased_kernels}
         for name in set(kernels) - aliased:
             _promise_no_alias(kernels[name])
+        state.count("joined buffers", 0 if joined is None else sum(slot.inside is not None for slot in joined.slots))
         state.count("in-place results", sum(own.in_place for own in plans.values()))
         state.count("copies", sum(len(c) for own in plans.values() for c in own.copies.values()))
 

@@ -21,7 +21,7 @@ class SkipJoined(Pass):
     rewrite: @concat(%0, %1, %out) {A} {stepwell.concat = {one = "n", arguments = [0, 1]}}
              ->  @concat { if not (n == 1 and %0 is at %out and %1 is at %out + size of %0) {A} }
 
-    `bufferize` places them there for a single image, say, where it can (`stepwell.joined`).
+    `bufferize` places them there for a single image, say, where it can.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -27,17 +27,22 @@
 // LINALG: func.func private @exp_{{.*}}(%arg0: tensor<?x6xf32>, %arg1: index, %arg2: tensor<?x6xf32>){{.*}}stepwell.size_arguments = ["n"], stepwell.sizes = ["2*n", "", "2*n"]
 // SCHEDULED: linalg.generic {{.*}}sched.nest = #sched.nest
 
-// AFFINE: stepwell.layout = {{\[\["48\*n"\]}}
+// AFFINE: stepwell.size_table = {sizes = [], workspace = {{[0-9]+}} : i64}
 // AFFINE: func.func private @exp_{{.*}}(%[[X:.*]]: memref<?x6xf32>, %[[N:.*]]: index, %[[Y:.*]]: memref<?x6xf32>){{.*}}stepwell.sizes = ["2*n", "", "2*n"]
 // AFFINE: arith.muli %[[N]], %c12
 // AFFINE: affine.for %{{.*}} = 0 to %{{.*}} step 16
 // AFFINE: func.func @main({{.*}}, %[[T:.*]]: memref<{{[0-9]+}}xi64> {stepwell.symbols = ["n"]})
 // AFFINE: memref.load %[[T]][%c0
 // AFFINE: memref.load %[[T]][%c1
+// AFFINE: func.func @sizes(%[[T:.*]]: memref<{{[0-9]+}}xi64>) -> i64
+// AFFINE: %[[N:.*]] = memref.load %[[T]][%c0
+// AFFINE: arith.mulsi_extended %[[N]], %c48_i64
+// AFFINE: memref.store %{{.*}}, %[[T]][%c1
 
 // LLVM: stepwell.inputs = {{\[\["x", tensor<\?x6xf32, "n">\]\]}}
 // LLVM: llvm.func @exp_{{.*}}(%arg0: !llvm.ptr, %arg1: i64, %arg2: !llvm.ptr, %arg3: i64){{.*}}stepwell.size_arguments = ["n"], stepwell.sizes = ["2*n", "", "2*n"]
 // LLVM: llvm.func @main(
+// LLVM: llvm.func @sizes(%arg0: !llvm.ptr) -> i64
 module attributes {stepwell.inputs = [["x", tensor<?x6xf32, "n">]], stepwell.outputs = [["y", tensor<?x12xf32, "n">]]} {
   func.func @main(%x: tensor<?x6xf32, "n"> {stepwell.name = "x"}) -> (tensor<?x12xf32, "n"> {stepwell.name = "y"}) {
     %0 = "graph.concat"(%x, %x) {axis = 0 : i64} : (tensor<?x6xf32, "n">, tensor<?x6xf32, "n">) -> tensor<?x6xf32, "2*n">

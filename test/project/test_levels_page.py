@@ -116,14 +116,14 @@ def unresolved() -> onnx.ModelProto:
 
 
 def free() -> onnx.ModelProto:
-    """A model for all sizes of its input, of which another input says how often it is repeated."""
+    """A model for all sizes of its input, which is assumed to be square; another input says how often it is repeated."""
     nodes = [
         node("Relu", ["x"], ["r"]), node("Softmax", ["r"], ["s"]), node("MatMul", ["s", "x"], ["p"]), node("Tile", ["p", "t"], ["m"]),
         node("Shape", ["m"], ["y"]),
     ]  # fmt: skip
     value = helper.make_tensor_value_info
     outputs = [value("m", onnx.TensorProto.FLOAT, None), value("y", onnx.TensorProto.INT64, None)]
-    inputs = [value("x", onnx.TensorProto.FLOAT, ["n", "n"]), value("t", onnx.TensorProto.INT64, [2])]
+    inputs = [value("x", onnx.TensorProto.FLOAT, ["n", "m"]), value("t", onnx.TensorProto.INT64, [2])]
     graph = helper.make_graph(nodes, "free", inputs, outputs)
     return helper.make_model(graph)
 

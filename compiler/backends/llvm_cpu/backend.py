@@ -1,6 +1,7 @@
 """The built-in backend: machine code by LLVM for the CPU, an object for each function, linked in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from stepwell.backends.registry import register_backend
 from stepwell.cache.disk import Cache
 from stepwell.cache.fingerprint import code_generation
 from stepwell.dialects.core.index_checks import widths
+from stepwell.dialects.core.size_table import SIZES_FUNCTION
 from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.target.description import Target
@@ -19,11 +21,10 @@ from stepwell.dialects.target.host import runs_here
 from stepwell.pipelines.phases import Phase
 from stepwell.pipelines.routes import CPU_PATH, DEFAULT
 from stepwell.plugin_files import of_code_generation
-from stepwell.runtime.executable import Executable, NativeExecutable
+from stepwell.runtime.executable import Executable, NativeExecutable, NativeSized
 from stepwell.runtime.general import Sized
-from stepwell.runtime.loader import load
+from stepwell.runtime.loader import LoadedCode, load
 from stepwell.runtime.openmp import openmp
-from stepwell.runtime.workspaces import SMALL, Workspaces
 from stepwell.signature import boxed_results
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class LLVMOnCPU(Backend):
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
         units = self.units(lowered, reached)
         objects, keys = _objects(units, lowered.target, store)
-        return Code(objects, len(objects) - 1, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None}, lowered.info.located)
+        kernels = len(objects.keys() - {"main", SIZES_FUNCTION})
+        return Code(objects, kernels, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None}, lowered.info.located)
 
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
         """What the objects of a model are compiled from, one for each function."""
@@ -88,26 +90,12 @@ class LLVMOnCPU(Backend):
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """Objects that are linked into this process."""
-        arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
-        code = load(artifact.objects)
-        return NativeExecutable(
-            code, weights, workspace_bytes=artifact.workspace_bytes, threads=threads, arguments=arguments, late=artifact.late,
-            boxed=boxed_results(artifact.groups),
-        )  # fmt: skip
+        return _executable(artifact, load(artifact.objects), weights, threads)(workspace_bytes=artifact.workspace_bytes)
 
     def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized:
         """As `load`: one code, and workspaces, for all sizes."""
-        arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
-        code, workspaces = load(artifact.objects), Workspaces()
-
-        def at(table: np.ndarray, workspace_bytes: int) -> Executable:
-            return NativeExecutable(
-                code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table,
-                workspaces=workspaces.of(workspace_bytes) if workspace_bytes > SMALL else None, late=artifact.late,
-                boxed=boxed_results(artifact.groups),
-            )  # fmt: skip
-
-        return at
+        code = load(artifact.objects, ("main", SIZES_FUNCTION))
+        return NativeSized(code, _executable(artifact, code, weights, threads))
 
     def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":
         """LLVM IR."""
@@ -132,6 +120,13 @@ class LLVMOnCPU(Backend):
     def files(self) -> "Mapping[str, Callable[[Lowered], bytes]]":
         """One object of all functions, for the target."""
         return {"obj": lambda lowered: self.cross_compile(lowered)[_WHOLE]}
+
+
+def _executable(artifact: Artifact, code: LoadedCode, weights: np.ndarray, threads: int) -> Callable[..., NativeExecutable]:
+    """Makes an executable of an artifact's code; what depends on sizes is missing."""
+    arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
+    boxed = boxed_results(artifact.groups)
+    return partial(NativeExecutable, code, weights, threads=threads, arguments=arguments, late=artifact.late, boxed=boxed)
 
 
 def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:

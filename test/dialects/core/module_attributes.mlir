@@ -36,18 +36,13 @@ module attributes {stepwell.outputs = [["y", tensor<4xi3>]]} {}
 
 // -----
 
-// expected-error @below {{attribute 'stepwell.layout' must be slots as [size, numbers of the slots below …], such as ["4*n", 0], got [["4*n", "0"]]}}
-module attributes {stepwell.layout = [["4*n", "0"]]} {}
+// expected-error @below {{attribute 'stepwell.size_table': field 'workspace' must be a whole number, got "2"}}
+module attributes {stepwell.size_table = {workspace = "2", sizes = ["2*n"]}} {}
 
 // -----
 
-// expected-error @below {{attribute 'stepwell.joined' must be a symbol and slots, such as ["n", ["4*n", "in", 1, "0"], ["8*n"]], got ["2", ["4"]]}}
-module attributes {stepwell.joined = ["2", ["4"]]} {}
-
-// -----
-
-// expected-error @below {{attribute 'stepwell.joined' must be a symbol and slots, such as ["n", ["4*n", "in", 1, "0"], ["8*n"]], got ["n", ["4", "in", 0]]}}
-module attributes {stepwell.joined = ["n", ["4", "in", 0]]} {}
+// expected-error @below {{attribute 'stepwell.assumptions': expected a relation of two sizes such as 'n <= 2*m', got 'n ~ 2'}}
+module attributes {stepwell.assumptions = ["n == 2*m", "n ~ 2"]} {}
 
 // -----
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.dialects.core.layout import ALIGNMENT, Joined, Layout, Slot, aligned
+from stepwell.dialects.core.layout import ALIGNMENT, Layout, aligned
 from stepwell.dialects.core.sizes import Size, evaluated, maximum, symbol
 from stepwell.passes.bufferize.packing import Lifetime, pack, slots
 
@@ -19,11 +19,11 @@ def test_what_lives_together_lies_apart(made: list[tuple[int | Size, tuple[int, 
     lifetimes = [Lifetime(evaluated(size, values), start, start + length) for size, (start, length) in made]
     offsets, total = pack(lifetimes)
     layout = Layout(slots([size for size, _ in made], lifetimes, offsets), ["n", "m"])
-    at_likely, total_at_likely = layout.offsets(values)
+    at_likely, _, total_at_likely = layout.placed(values)
     assert total_at_likely <= total
     assert all(mine <= theirs for mine, theirs in zip(at_likely, offsets, strict=True))
     values = {"n": first, "m": second}
-    offsets, total = layout.offsets(values)
+    offsets, _, total = layout.placed(values)
     assert all(offset % ALIGNMENT == 0 for offset in offsets)
     numbers = [aligned(evaluated(size, values)) for size, _ in made]
     assert all(offset + size <= total for offset, size in zip(offsets, numbers, strict=True))
@@ -31,16 +31,3 @@ def test_what_lives_together_lies_apart(made: list[tuple[int | Size, tuple[int, 
         for j, other in enumerate(lifetimes[:i]):
             if one.first <= other.last and other.first <= one.last:
                 assert offsets[i] + numbers[i] <= offsets[j] or offsets[j] + numbers[j] <= offsets[i]
-
-
-def test_joined_places_are_for_a_size_of_one() -> None:
-    """Room for one image is not taken for two, however large it is: parts of a result lie elsewhere then."""
-    usual = [Slot(4 * n * m, ()), Slot(4 * n * m, (0,)), Slot(8 * n * m, (1,))]
-    joined = Joined(n, [Slot(4 * m, (), (2, 0)), Slot(4 * m, (), (2, 4 * m)), Slot(8 * m, ())])
-    layout = Layout(usual, ["n", "m"], joined)
-    wide = layout.room({"n": 1, "m": 100}, None)
-    assert (wide.offsets, wide.total, wide.joined) == ([0, 400, 0], 832, True)
-    assert layout.room({"n": 1, "m": 50}, wide) is wide
-    two = layout.room({"n": 2, "m": 10}, wide)
-    assert (two.offsets, two.joined) == ([0, 128, 256], False)
-    assert layout.room({"n": 1, "m": 10}, two).offsets == [0, 40, 0]

@@ -1,0 +1,105 @@
+"""Builds @sizes, the function that completes the table of a program for all sizes before a run."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.layout import Joined, Slot
+from stepwell.dialects.core.mlir import arith, func, ir, memref
+from stepwell.dialects.core.module_info import ModuleInfo
+from stepwell.dialects.core.size_table import MOST_TOTAL, SIZES_FUNCTION, SizeStatus, SizeTable, Verdict
+from stepwell.dialects.core.sizes import Size, product, symbol
+from stepwell.dialects.core.symbolic_shapes import constant as index_constant
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.limits import Limits
+from stepwell.passes.bufferize.size_arithmetic import SizeArithmetic, any_of, compare, constant
+
+_CMP = arith.CmpIPredicate
+
+
+def add_sizes_function(
+    info: ModuleInfo, layout: Sequence[Slot], joined: Joined | None, workspace_bytes: int, entries: int, limits: Limits, location: ir.Location
+) -> SizeTable:
+    """Build `@sizes(%table: memref<…xi64>) -> i64` behind the functions of a module; returns the form of its table.
+
+    It reads the symbols at the front of the table, and writes where the buffers of the `layout` lie (or of `joined`, where that holds), the bytes
+    of the workspace and the sizes of results. `entries` are those that `@main` reads, `workspace_bytes` what it takes without a layout. The
+    result is a `Verdict`; it has no branches.
+    """
+    symbols = info.symbols
+    table = SizeTable(entries, derived_sizes(info))
+    i64 = ir.IntegerType.get_signless(64)
+    signature = ir.FunctionType.get([ir.MemRefType.get([table.entries], i64)], [i64])
+    with ir.InsertionPoint(info.op.regions[0].blocks[0]), location:
+        function = func.FuncOp(SIZES_FUNCTION, signature)
+        block = function.add_entry_block([location])
+    with ir.InsertionPoint(block), location:
+        values = {name: memref.LoadOp(block.arguments[0], [index_constant(entry)]).result for entry, name in enumerate(symbols)}
+        sizes = SizeArithmetic(values.__getitem__)
+        early = [assumption for assumption in info.assumptions if assumption.symbols.issubset(symbols)]
+        broken = [sizes.is_broken(assumption) for assumption in early]
+        offsets, _, total = sizes.placed(layout) if layout else ([], [], constant(workspace_bytes))
+        if joined is not None:
+            offsets, total = _where_joined(sizes, joined, offsets, total)
+        found = [*values.values(), *offsets]
+        written = {entry: value for entry, value in enumerate(found) if entry >= len(symbols)}
+        written |= {entries: total} | {entry: sizes.value(size) for entry, size in enumerate(table.sizes, entries + 1)}
+        for entry, value in written.items():
+            memref.StoreOp(value, block.arguments[0], [index_constant(entry)])
+        large = [_is_large(sizes, kind, symbols, limits) for _, kind in (info.outputs if info.has_signature else ())]
+        negative = [compare(_CMP.slt, value, constant(0)) for value in values.values()]
+        too_much = compare(_CMP.sgt, total, constant(min(limits.workspace_bytes, MOST_TOTAL)))
+        overflows = any_of(compare(_CMP.eq, total, constant(MOST_TOTAL)), *sizes.overflows)
+        verdicts: list[tuple[SizeStatus, Sequence[ir.Value | None]]] = [
+            (SizeStatus.NEGATIVE, negative), (SizeStatus.ASSUMPTION, broken), (SizeStatus.DIVISION, [any_of(*sizes.divides_by_zero)]),
+            (SizeStatus.OVERFLOW, [overflows]), (SizeStatus.WORKSPACE, [too_much]), (SizeStatus.OUTPUT, large),
+        ]  # fmt: skip
+        result = _longest(list(values.values()), min(limits.value_bytes, MOST_TOTAL))
+        for status, conditions in reversed(verdicts):
+            for number, condition in reversed(list(enumerate(conditions))):
+                if condition is not None:
+                    result = arith.SelectOp(condition, constant(Verdict(status, number).code), result).result
+        func.ReturnOp([result])
+    return table
+
+
+def derived_sizes(info: ModuleInfo) -> tuple[Size, ...]:
+    """The expressions of symbols of inputs that a caller of `@main` asks for: sizes of inputs and outputs, and limits of checks."""
+    shapes = [kind.shape for _, kind in (*info.inputs, *info.outputs)] if info.has_signature else []
+    shapes += [(*check.sizes, check.count) for check in info.checks if not check.compared]
+    sizes = (size for shape in shapes for size in shape if isinstance(size, Size) and not size.is_symbol)
+    return tuple(dict.fromkeys(size for size in sizes if set(info.symbols).issuperset(size.symbols)))
+
+
+def _where_joined(sizes: SizeArithmetic, joined: Joined, offsets: Sequence[ir.Value], total: ir.Value) -> tuple[list[ir.Value], ir.Value]:
+    """The offsets and the size of all that hold where a size is 1, and else those given."""
+    is_one = compare(_CMP.eq, sizes.value(joined.one), constant(1))
+    own = SizeArithmetic(lambda name: sizes.value(symbol(name)))
+    places, _, whole = own.placed([slot if slot.inside is None else Slot(0, ()) for slot in joined.slots])
+    for number, slot in enumerate(joined.slots):
+        if slot.inside is not None:
+            holder, inside = slot.inside
+            places[number] = arith.AddIOp(places[holder], own.value(inside)).result
+    for flags, found in ((sizes.overflows, own.overflows), (sizes.divides_by_zero, own.divides_by_zero)):
+        flags += [arith.AndIOp(is_one, flag).result for flag in found]
+    chosen = [arith.SelectOp(is_one, ours, usual).result for ours, usual in zip([*places, whole], [*offsets, total], strict=True)]
+    return chosen[:-1], chosen[-1]
+
+
+def _is_large(sizes: SizeArithmetic, kind: TensorType, symbols: Sequence[str], limits: Limits) -> ir.Value | None:
+    """Whether a result takes more bytes than a value may, as far as its sizes are known before a run; None where they are numbers."""
+    early = (size for size in kind.shape if isinstance(size, int) or (size is not None and set(symbols).issuperset(size.symbols)))
+    size = product([*early, to_numpy(kind.dtype).itemsize])
+    if not isinstance(size, Size):
+        return None
+    number = sizes.number(size)
+    return any_of(compare(_CMP.sgt, number.value, constant(min(limits.value_bytes, MOST_TOTAL))), number.overflows)
+
+
+def _longest(values: Sequence[ir.Value], most: int) -> ir.Value:
+    """The code of the symbol that is the largest one, the first of several, if it is above `most`; 0 if it is not."""
+    longest, code = values[0], constant(Verdict(SizeStatus.DIMENSION, 0).code)
+    for number, value in enumerate(values[1:], 1):
+        longer = compare(_CMP.sgt, value, longest)
+        longest = arith.SelectOp(longer, value, longest).result
+        code = arith.SelectOp(longer, constant(Verdict(SizeStatus.DIMENSION, number).code), code).result
+    return arith.SelectOp(compare(_CMP.sgt, longest, constant(most)), code, constant(0)).result
