@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import parser
 from size_reference import Program, exact
 
+import stepwell
 from stepwell.backends.llvm_cpu.objects import split_module
 from stepwell.backends.llvm_cpu.pool import compile_units
+from stepwell.backends.registry import find_backend
 from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import arith, func, ir, make_context, memref
 from stepwell.dialects.core.module_info import ModuleInfo
@@ -17,7 +20,7 @@ from stepwell.dialects.core.size_table import SIZES_FUNCTION, SizeStatus, Verdic
 from stepwell.dialects.core.sizes import Assumption, Size, maximum, minimum, symbol
 from stepwell.dialects.core.symbolic_shapes import constant as index
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.support.buffers import address
+from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.host import host
@@ -25,6 +28,7 @@ from stepwell.passes.bufferize.packing import Lifetime, pack, slots
 from stepwell.passes.bufferize.size_arithmetic import SizeArithmetic, constant
 from stepwell.passes.bufferize.size_function import add_sizes_function
 from stepwell.pipelines.pipeline import Pipeline
+from stepwell.pipelines.routes import DEFAULT
 from stepwell.pipelines.stages import grouped
 from stepwell.runtime.loader import LoadedCode, load
 
@@ -179,3 +183,26 @@ def test_tables_are_those_of_python() -> None:
 def test_a_verdict_has_a_number() -> None:
     assert Verdict.decoded(Verdict(SizeStatus.OUTPUT, 300).code) == (SizeStatus.OUTPUT, 300)
     assert Verdict.decoded(0).status is SizeStatus.OK
+
+
+def test_a_caller_needs_pointers_and_sizes_alone() -> None:
+    """As a program in C does it: symbols go to the table, @sizes completes it, @main takes pointers."""
+    text = "twice (float[n, m] x) => (float[k, m] y) { c = Concat <axis = 0> (x, x) t = Transpose (c) s = Softmax <axis = 1> (t) y = Transpose (s) }"
+    source = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> {text}')
+    lowered = stepwell.lower(source, "affine", specialise="never", limits=LIMITS)
+    assert lowered.info.symbols == ["n", "m"]
+    form = lowered.info.size_table
+    assert form is not None
+    assert form.places(["n", "m"])["2*n"] == form.workspace + 1
+    code = load(find_backend(DEFAULT).generate(lowered, None, lambda: None).objects, ("main", SIZES_FUNCTION))
+    complete, main = code.status_function(SIZES_FUNCTION), code.packed_function("main", 5)
+    for n, m in ((3, 5), (1, 1), (4, 33)):
+        x, table = np.random.default_rng(n).standard_normal((n, m), np.float32), np.array([n, m] + [-1] * (form.entries - 2))
+        assert complete(address(table)) == 0
+        assert 4 * 2 * n * m <= table[form.workspace] <= LIMITS.workspace_bytes
+        y, workspace = np.empty((table[form.workspace + 1], m), np.float32), aligned_empty(int(table[form.workspace]))
+        main(*map(address, (x, y, np.zeros(1), workspace, table)))
+        both = np.exp(np.concatenate([x, x]))
+        np.testing.assert_allclose(y, both / both.sum(0), rtol=1e-5)
+    table[:2] = 100, 100
+    assert Verdict.decoded(complete(address(table))) == (SizeStatus.OUTPUT, 0)
