@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from stepwell.dialects.core.layout import evaluator
-from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.core.sizes import Size, evaluated, parse
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.dialects.support.processes import Turn
@@ -103,9 +102,7 @@ class BoundModel:
         known = [] if program is None else list(program.general.symbols)
         self._lengths = dict(self._growing.values())  # of what is there -> of how much there is room for
         symbols = [name for name in known if name not in self._lengths.values()]
-        self._after = {
-            i: evaluator([parse(str(model.outputs[giver].shape[self._axis(i)]))], symbols) for i, giver in self._pairs if i in self._growing
-        }
+        self._after = {i: parse(str(model.outputs[giver].shape[self._axis(i)])) for i, giver in self._pairs if i in self._growing}
         self._symbols = symbols
         shown = [parse(size) for i in self._open for size in model.inputs[i].shape if isinstance(size, str)]
         self._follows = any(isinstance(size, Size) and not self._lengths.keys().isdisjoint(size.symbols) for size in shown)
@@ -249,7 +246,7 @@ class BoundModel:
             shapes[cache.taker] = tuple(length if i == cache.axis else n for i, n in enumerate(cache.memory.shape))
         fixed = tuple(shapes[i] for i in range(len(shapes)) if i not in self._growing)
         values = self._values(shapes, fits=fixed == state.fitting and not self._follows)  # else only caches have grown, all in step
-        ends = tuple([int(self._after[cache.taker](**values)[0]) for cache in state.caches])
+        ends = tuple([evaluated(self._after[cache.taker], values) for cache in state.caches])
         caches = self._grown(state, ends)
         if caches is not state.caches and self._state is state:
             self._state = state = state._replace(caches=caches)  # the same, with more room, also if the call fails

@@ -1,6 +1,6 @@
 """From a lowered model to code: the backend generates it while the weights are packed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,9 @@ from stepwell.backends.base import Code
 from stepwell.backends.registry import find_backend, made_by
 from stepwell.cache.disk import Cache, Kept, chosen_cache
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
 from stepwell.dialects.core.size_table import SizeTable
+from stepwell.dialects.core.sizes import Assumption, Size
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.target.cores import thread_count
@@ -28,7 +30,7 @@ from stepwell.passes.framework.runner import Instrumentation
 from stepwell.pipelines.lowered import Lowered
 from stepwell.runtime.buffers import arena_chunks, arena_places, pack_arena
 from stepwell.runtime.general import General
-from stepwell.runtime.late_sizes import LateSizes
+from stepwell.runtime.late_sizes import LateSegment, LateSizes
 from stepwell.runtime.model import CompiledModel
 from stepwell.signature import TensorInfo
 
@@ -97,7 +99,9 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     most = lowered.options.limits.workspace_bytes
     if info.table_entries:
         rounds = lowered.options.limits.loop_rounds
-        artifact.late = LateSizes(info.segments, info.table_entries, info.assumptions, info.symbols, most, rounds, artifact.outputs)
+        decided = decided_assumptions(info.segments, info.symbols, info.assumptions)
+        segments = [late_segment(segment, assumed) for segment, assumed in zip(info.segments, decided, strict=True)]
+        artifact.late = LateSizes(segments, info.table_entries, symbol_places(info.segments, info.symbols), most, rounds, artifact.outputs)
     if info.symbols:
         table = info.size_table or SizeTable(0)  # a backend that goes its own way has none, and no program for all sizes
         elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
@@ -122,6 +126,17 @@ def without_code(lowered: Lowered) -> Artifact:
         inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],
         outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
         workspace_bytes=info.workspace_bytes, nodes=list(info.nodes), checks=list(info.checks), backend=lowered.options.backend,
+    )  # fmt: skip
+
+
+def late_segment(segment: Segment, assumptions: Sequence[Assumption]) -> LateSegment:
+    """What the runtime needs of a segment."""
+    used = [*(slot.size for slot in segment.slots), *(before for _, before in segment.grows)]
+    symbols = sorted({name for size in used if isinstance(size, Size) for name in size.symbols})
+    shapes = [[size if isinstance(size, int) else None for size in shape] for shape in segment.shapes]
+    return LateSegment(
+        segment.nodes, segment.start, list(map(str, segment.sizes)), len(segment.slots), segment.outputs, shapes, segment.boxes,
+        [slot for slot, _ in segment.grows], list(map(str, assumptions)), symbols,
     )  # fmt: skip
 
 

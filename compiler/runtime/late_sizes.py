@@ -1,25 +1,24 @@
 """The runtime's part in sizes that become known while a model runs: compiled code calls back, and gets memory for them.
 
-`main` writes the numbers that it has computed to its table and calls `stepwell_enter`. That checks them, takes memory for the buffers and
-outputs that have waited for them, and writes to the table how far from the workspace they lie. Loops call `stepwell_poll` from time to
-time. The answer is the last entry of the table. An error is kept, and raised when `main` has returned.
+`main` writes the numbers that it has computed to its table, computes what they ask for, and calls `stepwell_enter`. That takes memory for the buffers
+and outputs that have waited for them, and writes to the table how far from the workspace they lie. Loops call `stepwell_poll` from time to
+time. The answer is the last entry of the table; what the code finds wrong is there as a negative number (`Verdict`). An error is kept, and raised
+when `main` has returned. docs/sizes.md has all of it as an interface in C.
 """
 
 import ctypes
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.layout import Layout, evaluator
-from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
-from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
+from stepwell.dialects.core.size_table import MOST_TOTAL, SizeStatus, Verdict
 from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import IndexRangeError, LimitError, SizesDifferError
 from stepwell.dialects.support.limits import how_to
-from stepwell.dialects.support.properties import cached_property
 from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.callbacks import catching_all
 from stepwell.signature import TensorInfo
@@ -29,55 +28,40 @@ _POLL_ROUNDS = 1 << 20
 
 
 @dataclass(frozen=True)
+class LateSegment:
+    """What of a segment the runtime needs (`Segment`): the code has looked at the numbers, and tells what they ask for."""
+
+    nodes: str
+    start: int
+    sizes: Sequence[str]
+    """What the numbers are, for messages."""
+    slots: int
+    outputs: Sequence[tuple[int, int]]
+    shapes: Sequence[Sequence[int | None]]
+    """Of each of the outputs; None for a size that the code tells."""
+    boxes: Sequence[tuple[int, int]]
+    grows: Sequence[int]
+    assumptions: Sequence[str]
+    """What the code assumes of sizes that are known here."""
+    symbols: Sequence[str]
+    """The sizes that the bytes follow from, for messages."""
+
+
+@dataclass(frozen=True)
 class LateSizes:
     """What of a program waits for sizes that it computes: shared by its runs."""
 
-    segments: Sequence[Segment]
+    segments: Sequence[LateSegment]
     entries: int
-    """The length of the table, of which `symbols` are the first ones, known before."""
-    assumptions: Sequence[Assumption]
-    """What sizes must fulfil. Those about `symbols` alone hold before a run begins, and are not looked at here."""
-    symbols: Sequence[str]
+    """The length of the table."""
+    places: Mapping[str, int]
+    """The entry of the table for each symbol."""
     most_bytes: int
     """How many bytes a segment may take."""
     most_rounds: int
     """How many rounds a loop may do."""
     outputs: Sequence[TensorInfo]
     """The results of the code, in order."""
-
-    @cached_property
-    def steps(self) -> "tuple[_Step, ...]":
-        """What is done at each segment."""
-        found, names = list[_Step](), set(self.symbols)
-        waiting = [a for a in self.assumptions if not a.symbols <= names]
-        for segment, new in zip(self.segments, new_symbols(self.segments, self.symbols), strict=True):
-            names |= new.keys()
-            grown = [size for slot, before in segment.grows for size in (before, segment.slots[slot].size)]
-            used = sorted({name for size in (*(slot.size for slot in segment.slots), *grown) if isinstance(size, Size) for name in size.symbols})
-            ready = [a for a in waiting if a.symbols <= names]
-            waiting = [a for a in waiting if a not in ready]
-            found.append(_Step(segment, new, Layout(segment.slots, used), evaluator(grown, used) if grown else None, ready))
-        return tuple(found)
-
-    @cached_property
-    def shapes(self) -> tuple[tuple[int | Size, ...], ...]:
-        """The sizes of each output."""
-        sizes = ((size for size in info.shape if size is not None) for info in self.outputs)
-        return tuple(tuple(parse(size) if isinstance(size, str) else size for size in shape) for shape in sizes)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A segment, and what its sizes become with it."""
-
-    segment: Segment
-    new: Mapping[str, int]
-    """The symbols that become known, each with its entry in the table."""
-    layout: Layout
-    grown: Callable[..., list[int]] | None
-    """Gives the bytes before and after of each slot that grows, from the symbols of the layout."""
-    assumptions: Sequence[Assumption]
-    """Those that can be looked at from here on."""
 
 
 class Run:
@@ -92,31 +76,79 @@ class Run:
         """Of each segment what it took last; in a loop it is taken again."""
         self._asked = time.monotonic()
         self._round = 0
-        self.values: dict[str, int] = {name: int(table[place]) for place, name in enumerate(late.symbols)}
         self.boxes = Boxes(late.most_bytes)
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The numbers of the symbols, as far as the run has told them."""
+        return {name: int(self.table[place]) for name, place in self.late.places.items()}
 
     def raise_any(self) -> None:
         """Raise what ended the run early, if it did. Without an answer, an interrupt came before there could be one."""
         if self.error is not None:
             raise self.error
-        if not self.table[-1]:
+        answer = int(self.table[-1])
+        if answer < 0:
+            raise self._refused(Verdict.decoded(-answer))
+        if not answer:
             raise KeyboardInterrupt
 
+    def _refused(self, verdict: Verdict) -> Exception:
+        """The error for what the code has found wrong with sizes."""
+        segment, status = self.late.segments[verdict.segment], verdict.status
+        if status is SizeStatus.OVERFLOW:
+            return self._too_large(segment, f"at least {MOST_TOTAL}")
+        if status is SizeStatus.DIVISION:
+            return IndexRangeError(f"{segment.nodes}: the data ask for a size that divides by 0")
+        if status in (SizeStatus.ASSUMPTION, SizeStatus.BROADCAST):
+            assumption = segment.assumptions[verdict.number]
+            names = sorted(set(re.findall(r"[^\W\d]\w*", assumption)) & self.late.places.keys())
+            kind = SizesDifferError if status is SizeStatus.BROADCAST else IndexRangeError
+            return kind(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {self._given(names)}")
+        size, number = segment.sizes[verdict.number], int(self.table[segment.start + verdict.number])
+        asked = f"{segment.nodes}: the data ask for the size {number}"
+        if status is SizeStatus.NEGATIVE:
+            return IndexRangeError(f"{asked}; expected a number from 0{f' for {size}' if size.isidentifier() else ''}")
+        expected = int(self.table[segment.start + len(segment.sizes) + segment.slots])
+        is_number = size.lstrip("-").isdigit()
+        return IndexRangeError(f"{asked}, where {f'{expected} is expected' if is_number else f'{size} is {expected}'}")
+
+    def _given(self, names: Sequence[str]) -> str:
+        """The numbers of symbols, in a message."""
+        values = self.values
+        return ", ".join(f"{name} = {values[name]}" for name in names)
+
+    def _too_large(self, segment: LateSegment, needed: int | str) -> LimitError:
+        most = f"more than {self.late.most_bytes} (limit workspace_bytes)"
+        return LimitError(f"{segment.nodes}: results for {self._given(segment.symbols)} would take {needed} bytes of memory, {most}")
+
     def enter(self, number: int) -> None:
-        """Check the numbers of a segment and take memory. Raises IndexRangeError, LimitError or MemoryError."""
-        step = self.late.steps[number]
-        segment = step.segment
-        try:
-            numbers = self.table[segment.start : segment.start + len(segment.sizes)].tolist()
-            bind_all(segment.sizes, numbers, self.values, step.new)
-        except IndexRangeError as error:
-            raise IndexRangeError(f"{segment.nodes}: {error.args[0]}") from None
-        for assumption in step.assumptions:
-            if not assumption.holds(self.values):
-                given = ", ".join(f"{name} = {self.values[name]}" for name in sorted(assumption.symbols))
-                kind = SizesDifferError if assumption.is_of_one(self.values) else IndexRangeError
-                raise kind(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {given}")
-        self._take(number, step)
+        """Take the memory that a segment asks for, and write where it lies. Raises LimitError or MemoryError."""
+        segment = self.late.segments[number]
+        first = segment.start + len(segment.sizes)
+        told = iter(self.table[first + segment.slots :].tolist())
+        total = next(told)
+        outputs, boxes = dict(segment.outputs), dict(segment.boxes)
+        sizes = {slot: next(told) for slot, _ in (*segment.outputs, *segment.boxes)}
+        grown = {slot: (int(self.table[first + slot]) + self.workspace, next(told), next(told)) for slot in segment.grows}
+        new = sum(sizes[slot] for slot in boxes if slot not in grown or not self.boxes.grows(*grown[slot]))
+        needed = total + sum(sizes[slot] for slot in outputs) + new + self.boxes.bytes
+        if needed > self.late.most_bytes:
+            raise self._too_large(segment, needed)
+        block = self.blocks.get(number)
+        if block is None or block.nbytes < total:
+            block = self.blocks[number] = aligned_empty(total)
+        alone: dict[int, int] = {}
+        for (slot, output), shape in zip(segment.outputs, segment.shapes, strict=True):
+            sizes_of_output = [next(told) if size is None else size for size in shape]
+            array = self.outputs[output] = np.empty(sizes_of_output, self.late.outputs[output].dtype)
+            alone[slot] = address(array)
+        for slot, nested in boxes.items():
+            take, asked = (self.boxes.grow, grown[slot]) if slot in grown else (self.boxes.take, (sizes[slot],))
+            alone[slot] = take(*asked, nested=bool(nested))
+        begin = address(block)
+        for slot in range(segment.slots):
+            self.table[first + slot] = alone.get(slot, begin + int(self.table[first + slot])) - self.workspace
 
     def poll(self, number: int) -> int:
         """The round of a loop before which compiled code should ask again: about then when an interrupt has waited long enough.
@@ -131,45 +163,6 @@ class Run:
         self._asked, self._round = now, number
         ahead = min(max(int(rounds * _POLL_SECONDS / quick), 1), _POLL_ROUNDS)
         return min(number + ahead, max(self.late.most_rounds, number + 1))
-
-    def _take(self, number: int, step: _Step) -> None:
-        segment, layout = step.segment, step.layout
-        places, boxes = dict(segment.outputs), dict(segment.boxes)
-        values = {name: self.values[name] for name in layout.symbols}
-        offsets, sizes, total = layout.placed(values, apart=places.keys() | boxes.keys())
-        first = segment.start + len(segment.sizes)
-        grown = self._grown(step, first, values)
-        new = sum(sizes[slot] for slot in boxes if slot not in grown or not self.boxes.grows(*grown[slot]))
-        needed = total + sum(sizes[slot] for slot in places) + new + self.boxes.bytes
-        if needed > self.late.most_bytes:
-            shown = ", ".join(f"{name} = {self.values[name]}" for name in layout.symbols)
-            most = f"more than {self.late.most_bytes} (limit workspace_bytes)"
-            raise LimitError(f"{segment.nodes}: results for {shown} would take {needed} bytes of memory, {most}")
-        block = self.blocks.get(number)
-        if block is None or block.nbytes < total:
-            block = self.blocks[number] = aligned_empty(total)
-        begin = address(block)
-        for slot, offset in enumerate(offsets):
-            if slot in places:
-                output = places[slot]
-                shape = [evaluated(size, self.values) for size in self.late.shapes[output]]
-                array = self.outputs[output] = np.empty(shape, self.late.outputs[output].dtype)
-                self.table[first + slot] = address(array) - self.workspace
-            elif slot in grown:
-                self.table[first + slot] = self.boxes.grow(*grown[slot], nested=bool(boxes[slot])) - self.workspace
-            elif slot in boxes:
-                self.table[first + slot] = self.boxes.take(sizes[slot], nested=bool(boxes[slot])) - self.workspace
-            else:
-                self.table[first + slot] = begin + offset - self.workspace
-
-    def _grown(self, step: _Step, first: int, values: Mapping[str, int]) -> dict[int, tuple[int, int, int]]:
-        """For each slot that begins with what another box leads to where that lies, its bytes, and the bytes of all."""
-        if step.grown is None:
-            return {}
-        found = step.grown(**values)
-        return {
-            slot: (int(self.table[first + slot]) + self.workspace, found[2 * i], found[2 * i + 1]) for i, (slot, _) in enumerate(step.segment.grows)
-        }
 
 
 running: dict[int, Run] = {}

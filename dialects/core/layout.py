@@ -1,6 +1,6 @@
 """The layout of a workspace whose sizes are known only at run time: which buffer lies on top of which."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwell.dialects.core.sizes import Size
@@ -36,33 +36,6 @@ def aligned(size: int) -> int:
 def aligned_size(size: int | Size) -> int | Size:
     """As `aligned`, for a size that may be known only at run time."""
     return aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def evaluator(sizes: Sequence[int | Size], symbols: Sequence[str]) -> Callable[..., list[int]]:
-    """A function of the symbols by name that gives these sizes, quickly: the expressions are compiled once. It may raise ZeroDivisionError."""
-    # The text of a size is an expression of Python's, of words, numbers, arithmetic, max and min alone (see `sizes`).
-    text = f"lambda {', '.join(symbols)}: [{', '.join(map(str, sizes))}]"
-    compiled: Callable[..., list[int]] = eval(text, {"max": max, "min": min, "__builtins__": {}})
-    return compiled
-
-
-class Layout:
-    """Computes offsets quickly."""
-
-    def __init__(self, slots: Sequence[Slot], symbols: Sequence[str]) -> None:
-        self.slots, self.symbols = slots, tuple(symbols)
-        self._sizes = evaluator([slot.size for slot in slots], symbols)
-        self._order = lowest_first(slots)
-
-    def placed(self, values: Mapping[str, int], apart: Collection[int] = ()) -> tuple[list[int], list[int], int]:
-        """The offset and the size of each slot in bytes, and the size of all but those that lie `apart`. Raises
-        ZeroDivisionError where a size divides by 0."""
-        sizes = [aligned(max(size, 0)) for size in self._sizes(**values)]
-        found = [0] * len(sizes)
-        for number in self._order:
-            found[number] = max((found[below] + sizes[below] for below in self.slots[number].below), default=0)
-        ends = (offset + size for number, (offset, size) in enumerate(zip(found, sizes, strict=True)) if number not in apart)
-        return found, sizes, max(ends, default=0)
 
 
 def lowest_first(slots: Sequence[Slot]) -> list[int]:

@@ -73,7 +73,7 @@ SLOTS: Kind[list[Slot]] = Kind(
 
 
 def _segments(attribute: ir.Attribute) -> list[Segment]:
-    fields, more = {"nodes", "start", "sizes", "slots", "outputs"}, {"boxes", "grows"}  # the latter where there are some
+    fields, more = {"nodes", "start", "sizes", "slots", "outputs"}, {"boxes", "grows", "shapes"}  # the latter where there are some
     entries: list[Any] = list(attribute) if isinstance(attribute, ir.ArrayAttr) else [None]
     if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} - more == fields for entry in entries):
         raise ValueError
@@ -87,7 +87,8 @@ def _segments(attribute: ir.Attribute) -> list[Segment]:
         start, nodes = COUNT.decode(given["start"]), TEXT.decode(given["nodes"])
         outputs, boxes = (tuple(PAIRS.decode(given[name])) if name in given else () for name in ("outputs", "boxes"))
         grows = tuple((slot.below[0], slot.size) for slot in _slots(given["grows"])) if "grows" in given else ()
-        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), outputs, boxes, grows))
+        shapes = tuple(tuple(size for size in shape if size is not None) for shape in SIZES.decode(given["shapes"])) if "shapes" in given else ()
+        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), outputs, boxes, grows, shapes))
     return found
 
 
@@ -97,6 +98,7 @@ def _from_segments(segments: Sequence[Segment]) -> ir.Attribute:
             "nodes": to_attribute(segment.nodes), "start": to_attribute(segment.start), "sizes": to_attribute(segment.sizes, Sizes),
             "slots": SLOTS.encode(list(segment.slots)), "outputs": PAIRS.encode(list(segment.outputs)),
             **({"boxes": PAIRS.encode(list(segment.boxes))} if segment.boxes else {}),
+            **({"shapes": SIZES.encode(list(segment.shapes))} if segment.shapes else {}),
             **({"grows": SLOTS.encode([Slot(size, (slot,)) for slot, size in segment.grows])} if segment.grows else {}),
         }
         for segment in segments

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from stepwell.dialects.core.layout import Slot
-from stepwell.dialects.core.sizes import Size, evaluated
+from stepwell.dialects.core.sizes import Assumption, Size, evaluated
 from stepwell.dialects.support.errors import IndexRangeError
 
 BOX_ELEMENTS = 9
@@ -15,7 +15,9 @@ BOX_ELEMENTS = 9
 class Segment:
     """What a program does before it goes on with sizes that it has just computed: it checks them, and gets memory for them.
 
-    Its table holds, from entry `start` on, first the numbers that were computed, then the address of each slot.
+    Its table holds, from entry `start` on, first the numbers that were computed, then the place of each slot, then what the code tells the runtime:
+    the bytes of the block that holds all slots but those of `outputs` and `boxes`, the bytes of each of these, the bytes before and after of each
+    that grows, and the sizes of `shapes` that are no numbers.
     """
 
     nodes: str
@@ -32,11 +34,24 @@ class Segment:
     grows: tuple[tuple[int, int | Size], ...] = ()
     """Of those slots some, each with the bytes that it begins with: they are those of another box, whose place its entry has when the segment begins.
     It gets the same place, if nothing lies behind them there and there is room."""
+    shapes: tuple[tuple[int | Size, ...], ...] = ()
+    """Of each of the `outputs`."""
+
+    @property
+    def first_slot(self) -> int:
+        """The entry of the table for the place of the first slot."""
+        return self.start + len(self.sizes)
+
+    @property
+    def told(self) -> "tuple[int | Size, ...]":
+        """What the code tells behind the bytes of the block and of the slots that lie by themselves."""
+        grown = (size for slot, before in self.grows for size in (before, self.slots[slot].size))
+        return (*grown, *(size for shape in self.shapes for size in shape if isinstance(size, Size)))
 
     @property
     def end(self) -> int:
         """The entry of the table behind those of the segment."""
-        return self.start + len(self.sizes) + len(self.slots)
+        return self.first_slot + len(self.slots) + 1 + len(self.outputs) + len(self.boxes) + len(self.told)
 
 
 def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[str, int], new: Collection[str]) -> None:
@@ -66,4 +81,22 @@ def new_symbols(segments: Sequence[Segment], known: Sequence[str]) -> list[dict[
                 seen.add(str(size))
                 new[str(size)] = segment.start + place
         found.append(new)
+    return found
+
+
+def symbol_places(segments: Sequence[Segment], known: Sequence[str]) -> dict[str, int]:
+    """The entry of the table for each symbol of a program; `known` are the first ones."""
+    places = {name: place for place, name in enumerate(known)}
+    for new in new_symbols(segments, known):
+        places |= new
+    return places
+
+
+def decided_assumptions(segments: Sequence[Segment], known: Collection[str], assumptions: Sequence[Assumption]) -> list[list[Assumption]]:
+    """For each segment the assumptions whose sizes are all known with it, and not before; `known` are those before the first."""
+    names, waiting, found = set(known), [a for a in assumptions if not a.symbols <= set(known)], []
+    for new in new_symbols(segments, list(known)):
+        names |= new.keys()
+        found.append([a for a in waiting if a.symbols <= names])
+        waiting = [a for a in waiting if not a.symbols <= names]
     return found

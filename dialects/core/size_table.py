@@ -12,7 +12,7 @@ from typing import NamedTuple
 from stepwell.dialects.core.sizes import Size
 
 SIZES_FUNCTION = "sizes"
-"""The name of the function."""
+"""The name of the function; those of segments have a number behind it."""
 MOST_TOTAL = 1 << 62
 """The bytes from which on a workspace counts as too large for 64 bits."""
 
@@ -38,7 +38,7 @@ class SizeTable:
 
 
 class SizeStatus(IntEnum):
-    """What `@sizes` finds wrong first, in this order."""
+    """What `@sizes` finds wrong first, in this order. A segment looks at the numbers that were computed first, then at assumptions."""
 
     OK = 0
     NEGATIVE = 1
@@ -55,20 +55,30 @@ class SizeStatus(IntEnum):
     """The result of that number takes more than the limit `value_bytes`."""
     DIMENSION = 7
     """The symbol of that number, the largest one, is above the limit `value_bytes`."""
+    MISMATCH = 8
+    """Of a segment: the number that was computed for the size of that number is another than what the size is."""
+    BROADCAST = 9
+    """Of a segment: as `ASSUMPTION`, of two sizes that were to be equal and of which one is 1."""
+
+
+def segment_function(segment: int) -> str:
+    """The name of the function that completes the part of the table that is for a segment (`dialects/core/segments.py`)."""
+    return f"{SIZES_FUNCTION}_{segment}"
 
 
 class Verdict(NamedTuple):
-    """The status that `@sizes` returns: the kind in the low byte, the number above it."""
+    """The status that `@sizes` returns: the kind in the low byte, the number above it. For a segment its number comes behind 32 bits."""
 
     status: SizeStatus
     number: int = 0
+    segment: int = 0
 
     @property
     def code(self) -> int:
         """It as one number."""
-        return self.status | self.number << 8
+        return self.status | self.number << 8 | self.segment << 32
 
     @classmethod
     def decoded(cls, code: int) -> "Verdict":
         """The verdict that a number stands for."""
-        return cls(SizeStatus(code & 0xFF), code >> 8)
+        return cls(SizeStatus(code & 0xFF), code >> 8 & 0xFFFFFF, code >> 32)

@@ -69,7 +69,8 @@ class Bufferize(Pass):
         for name in set(kernels) - joining:
             KernelInfo(kernels[name]).concat = None
         late = [place for own in reversed(plans.values()) for place in own.late]  # @main's first
-        number_all(late, len(info.symbols) + len(plan.layout))
+        returned = list(found["main"].regions[0].blocks[0].operations)[-1].operation.operands
+        number_all(late, len(info.symbols) + len(plan.layout), [shapes["main"].shape(value) for value in returned])
         program = Program(op, kernels, plans, [place.segment for place in late], state)
         for name, function in found.items():
             ProgramBuilder(program, function, shapes[name]).build(ir.InsertionPoint(block))

@@ -9,7 +9,7 @@ from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.flow.control import CONTROL, called_by
 from stepwell.passes.bufferize.places import BoxMemory, Output
 
@@ -37,6 +37,8 @@ class LateSizes:
     """Of its segment in the program."""
     start: int = 0
     """Where its numbers begin in the table."""
+    results: Sequence[Sequence[Dim]] = ()
+    """The shapes of the program's results."""
     grows: list[tuple[int, Any, int | Size]] = field(default_factory=list)
     """Buffers, by their slots, that begin with all of what a box leads to: the box, a value, and the bytes of that."""
 
@@ -47,19 +49,15 @@ class LateSizes:
         outputs = tuple((slot, place.index) for slot, place in places if isinstance(place, Output))
         boxes = tuple((slot, int(place.holds_boxes)) for slot, place in places if isinstance(place, BoxMemory))
         grows = tuple((slot, size) for slot, _, size in self.grows)
-        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), outputs, boxes, grows)
-
-    @property
-    def count(self) -> int:
-        """The entries that it takes in the table."""
-        return len(self.sizes) + len(self.buffers)
+        shapes = tuple(tuple(size for size in self.results[output] if size is not None) for _, output in outputs)
+        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), outputs, boxes, grows, shapes)
 
 
-def number_all(late: Sequence[LateSizes], start: int) -> None:
-    """Give the places of a program numbers, and entries of the table from `start` on."""
+def number_all(late: Sequence[LateSizes], start: int, results: Sequence[Sequence[Dim]]) -> None:
+    """Give the places of a program numbers, and entries of the table from `start` on; `results` are the shapes of what @main returns."""
     for number, place in enumerate(late):
-        place.number, place.start = number, start
-        start += place.count
+        place.number, place.start, place.results = number, start, results
+        start = place.segment.end
 
 
 def late_sizes(ops: Sequence[ir.Operation]) -> list[LateSizes]:

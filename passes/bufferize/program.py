@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.segments import Segment, new_symbols
+from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
 from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, reshaped_pointer
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -16,6 +16,9 @@ from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
 from stepwell.passes.bufferize.kernels import as_memref, copy_generic, memref_bytes
 from stepwell.passes.bufferize.late_sizes import BINDS
 from stepwell.passes.bufferize.places import Input, Opened, Output, Place, TableEntry, Weights, Workspace
+from stepwell.passes.bufferize.size_arithmetic import compare
+from stepwell.passes.bufferize.size_arithmetic import constant as i64_constant
+from stepwell.passes.bufferize.size_function import add_segment_function
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import reinterpreted
 from stepwell.passes.linalg.structured import Structured
@@ -42,14 +45,19 @@ class Program:
     ) -> None:
         self.module, self.kernels, self.plans, self.segments, self.state = module, kernels, plans, segments, state
         self.symbols = ModuleInfo(module).symbols
-        self.places = {name: place for place, name in enumerate(self.symbols)}
+        self.places = symbol_places(segments, self.symbols)
         """The entry of the table for each symbol."""
-        for new in new_symbols(segments, self.symbols):
-            self.places |= new
+        self.assumptions = decided_assumptions(segments, self.symbols, ModuleInfo(module).assumptions)
+        """What is assumed of sizes that are known with each segment."""
         self.calls_back = bool(segments) or len(plans) > 1
         """Whether code may call the runtime, which then knows a run by its table."""
         sizes = [len(self.symbols) + len(plans["main"].layout), *(segment.end for segment in segments)]
         self.entries = max(sizes) + int(self.calls_back)  # the last one is for the answers of the runtime
+
+    def segment_function(self, segment: int, location: ir.Location) -> str:
+        """The name of the function that looks at the numbers of a segment."""
+        assumptions = self.assumptions[segment]
+        return add_segment_function(self.module, self.entries, self.segments[segment], segment, self.places, assumptions, location)
 
     def region_memory(self, name: str) -> list[ir.MemRefType]:
         """The types of the weights, of its own workspace and of that of @main that a function of a region takes."""
@@ -191,13 +199,17 @@ class ProgramBuilder:
         return self.end
 
     def enter(self, segment: int) -> None:
-        """Have the runtime look at the numbers of a segment and give memory; goes on in a new block if it does."""
-        failed, rest = self.failed(), self.new_block()
+        """Look at the numbers of a segment, and have the runtime give memory; goes on in a new block if all is well."""
+        failed, rest, ask = self.failed(), self.new_block(), self.new_block()
         late = next(late for late in self.plan.late if late.number == segment)
         for slot, box, _ in late.grows:
             lies = memref.LoadOp(self.operand(box), [constant(0)]).result
             memref.StoreOp(lies, self.table, [constant(late.start + len(late.sizes) + slot)])
-        runtime.enter(self.module, self.table, segment, rest, failed)
+        complete = self.program.segment_function(segment, self.function.location)
+        wrong = func.CallOp([ir.IntegerType.get_signless(64)], complete, [self.table]).result
+        cf.CondBranchOp(compare(arith.CmpIPredicate.eq, wrong, i64_constant(0)), [], [], ask, failed)
+        with ir.InsertionPoint(ask):
+            runtime.enter(self.module, self.table, segment, rest, failed)
         self.block = rest
 
     def _bind(self, op: ir.Operation) -> None:

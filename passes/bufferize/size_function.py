@@ -1,13 +1,14 @@
-"""Builds @sizes, the function that completes the table of a program for all sizes before a run."""
+"""Builds the functions that complete the table of sizes: @sizes before a run, others where a run has computed sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import arith, func, ir, memref
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.core.size_table import MOST_TOTAL, SIZES_FUNCTION, SizeStatus, SizeTable, Verdict
-from stepwell.dialects.core.sizes import Size, product, symbol
+from stepwell.dialects.core.segments import Segment
+from stepwell.dialects.core.size_table import MOST_TOTAL, SIZES_FUNCTION, SizeStatus, SizeTable, Verdict, segment_function
+from stepwell.dialects.core.sizes import Assumption, Size, product, symbol
 from stepwell.dialects.core.symbolic_shapes import constant as index_constant
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.limits import Limits
@@ -49,17 +50,89 @@ def add_sizes_function(
         negative = [compare(_CMP.slt, value, constant(0)) for value in values.values()]
         too_much = compare(_CMP.sgt, total, constant(min(limits.workspace_bytes, MOST_TOTAL)))
         overflows = any_of(compare(_CMP.eq, total, constant(MOST_TOTAL)), *sizes.overflows)
-        verdicts: list[tuple[SizeStatus, Sequence[ir.Value | None]]] = [
-            (SizeStatus.NEGATIVE, negative), (SizeStatus.ASSUMPTION, broken), (SizeStatus.DIVISION, [any_of(*sizes.divides_by_zero)]),
-            (SizeStatus.OVERFLOW, [overflows]), (SizeStatus.WORKSPACE, [too_much]), (SizeStatus.OUTPUT, large),
+        verdicts = [
+            *_each(SizeStatus.NEGATIVE, negative), *_each(SizeStatus.ASSUMPTION, broken),
+            *_each(SizeStatus.DIVISION, [any_of(*sizes.divides_by_zero)]),
+            *_each(SizeStatus.OVERFLOW, [overflows]), *_each(SizeStatus.WORKSPACE, [too_much]), *_each(SizeStatus.OUTPUT, large),
         ]  # fmt: skip
-        result = _longest(list(values.values()), min(limits.value_bytes, MOST_TOTAL))
-        for status, conditions in reversed(verdicts):
-            for number, condition in reversed(list(enumerate(conditions))):
-                if condition is not None:
-                    result = arith.SelectOp(condition, constant(Verdict(status, number).code), result).result
-        func.ReturnOp([result])
+        func.ReturnOp([_first(verdicts, _longest(list(values.values()), min(limits.value_bytes, MOST_TOTAL)))])
     return table
+
+
+def add_segment_function(
+    module: ir.Operation, entries: int, segment: Segment, number: int, places: Mapping[str, int], assumptions: Sequence[Assumption],
+    location: ir.Location,
+) -> str:  # fmt: skip
+    """Build `@sizes_<number>(%table: memref<…xi64>) -> i64`, which a run calls when it has written the numbers of a segment; returns its name.
+
+    `places` are the entries of symbols. It compares the numbers with what they must be, looks at `assumptions`, and tells the runtime what the
+    segment asks for (`Segment`). If anything is wrong, it gives that as a `Verdict`, and writes its negative to the last entry; a number that
+    is not what it must be has that in the entry for the bytes of the block.
+    """
+    i64 = ir.IntegerType.get_signless(64)
+    kind = ir.FunctionType.get([ir.MemRefType.get([entries], i64)], [i64])
+    with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]), location:
+        function = func.FuncOp(segment_function(number), kind, visibility="private")
+        block = function.add_entry_block([location])
+    with ir.InsertionPoint(block), location:
+        table = block.arguments[0]
+        loaded: dict[int, ir.Value] = {}
+
+        def entry(place: int) -> ir.Value:
+            if place not in loaded:
+                loaded[place] = memref.LoadOp(table, [index_constant(place)]).result
+            return loaded[place]
+
+        sizes = SizeArithmetic(lambda name: entry(places[name]))
+        numbers = [entry(segment.start + place) for place in range(len(segment.sizes))]
+        expected = [sizes.value(size) for size in segment.sizes]
+        negative = [compare(_CMP.slt, value, constant(0)) for value in numbers]
+        differs = [compare(_CMP.ne, value, meant) for value, meant in zip(numbers, expected, strict=True)]
+        broken = [sizes.is_broken(assumption) for assumption in assumptions]
+        of_one = [_is_of_one(sizes, assumption, flag) for assumption, flag in zip(assumptions, broken, strict=True)]
+        alone = [slot for slot, _ in (*segment.outputs, *segment.boxes)]
+        offsets, bytes_, total = sizes.placed(segment.slots, alone)
+        told = [*(bytes_[slot] for slot in alone), *map(sizes.value, segment.told)]
+        block_bytes = total
+        for meant, differing in reversed(list(zip(expected, differs, strict=True))):
+            block_bytes = arith.SelectOp(differing, meant, block_bytes).result
+        places_of_slots = {segment.first_slot + slot: offset for slot, offset in enumerate(offsets) if slot not in alone}
+        rest = enumerate([block_bytes, *told], segment.first_slot + len(offsets))
+        for place, value in (*places_of_slots.items(), *rest):
+            memref.StoreOp(value, table, [index_constant(place)])
+        most = constant(MOST_TOTAL)
+        too_large = [compare(_CMP.uge, value, most) for value in (total, *(bytes_[slot] for slot in alone))]
+        verdicts: list[tuple[Verdict, ir.Value | None]] = [
+            *_each(SizeStatus.NEGATIVE, negative), *_each(SizeStatus.MISMATCH, differs),
+            *(pair for pairs in zip(_each(SizeStatus.BROADCAST, of_one), _each(SizeStatus.ASSUMPTION, broken), strict=True) for pair in pairs),
+            (Verdict(SizeStatus.DIVISION), any_of(*sizes.divides_by_zero)), (Verdict(SizeStatus.OVERFLOW), any_of(*too_large, *sizes.overflows)),
+        ]  # fmt: skip
+        result = _first([(verdict._replace(segment=number), condition) for verdict, condition in verdicts], constant(0))
+        memref.StoreOp(arith.SubIOp(constant(0), result).result, table, [index_constant(entries - 1)])
+        func.ReturnOp([result])
+    return function.sym_name.value
+
+
+def _each(status: SizeStatus, conditions: Sequence[ir.Value | None]) -> list[tuple[Verdict, ir.Value | None]]:
+    """The verdicts of one kind, with the conditions for them by number."""
+    return [(Verdict(status, number), condition) for number, condition in enumerate(conditions)]
+
+
+def _first(verdicts: Sequence[tuple[Verdict, ir.Value | None]], otherwise: ir.Value) -> ir.Value:
+    """The code of the first verdict whose condition holds; None is a condition that never does."""
+    result = otherwise
+    for verdict, condition in reversed(verdicts):
+        if condition is not None:
+            result = arith.SelectOp(condition, constant(verdict.code), result).result
+    return result
+
+
+def _is_of_one(sizes: SizeArithmetic, assumption: Assumption, broken: ir.Value) -> ir.Value | None:
+    """Whether an assumption is broken by two sizes that were to be equal and of which one is 1; None where it is no such."""
+    if assumption.relation != "==":
+        return None
+    ones = any_of(*(compare(_CMP.eq, sizes.number(size).value, constant(1)) for size in (assumption.left, assumption.right)))
+    return arith.AndIOp(broken, ones).result
 
 
 def derived_sizes(info: ModuleInfo) -> tuple[Size, ...]:

@@ -15,7 +15,6 @@ from stepwell.dialects.core.erasing import through_driver
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
 from stepwell.dialects.core.mlir import ir, ops_below, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.core.size_table import SIZES_FUNCTION
 from stepwell.dialects.core.sizes import Size, UndecidedError
 from stepwell.dialects.core.symbolic_shapes import fewer, hints_around
 from stepwell.dialects.core.types import type_of
@@ -333,8 +332,8 @@ def functions(module: ir.Operation) -> list[Any]:
 
 
 def program_functions(module: ir.Operation) -> list[Any]:
-    """`@main`, then the functions of regions: those that launch kernels. Declarations are none."""
-    found = [f for f in functions(module) if len(f.regions[0].blocks) and not KernelInfo(f).is_kernel and f.sym_name.value != SIZES_FUNCTION]
+    """`@main`, then the functions of regions: those that launch kernels."""
+    found = [f for f in functions(module) if f.sym_name.value == "main" or KernelInfo(f).is_region]
     return sorted(found, key=lambda f: f.sym_name.value != "main")
 
 

@@ -1,13 +1,21 @@
 """The meaning of sizes at run time in Python, with numbers of any length: what the code of a program for all sizes is compared with."""
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
-from stepwell.dialects.core.layout import Joined, Layout, Slot, aligned
+from stepwell.backends.llvm_cpu.objects import split_module
+from stepwell.backends.llvm_cpu.pool import compile_units
+from stepwell.dialects.core.layout import Joined, Slot, aligned, lowest_first
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.size_table import MOST_TOTAL, SizeStatus, Verdict
 from stepwell.dialects.core.sizes import Assumption, Size, compare
+from stepwell.dialects.target.host import host
+from stepwell.pipelines.pipeline import Pipeline
+from stepwell.pipelines.stages import grouped
+from stepwell.runtime.loader import LoadedCode, load
 
 
 class Exact(NamedTuple):
@@ -28,9 +36,9 @@ def _made(a: Exact, b: Exact, value: int, *, overflows: bool, by_zero: bool = Fa
     return Exact(value, overflows, by_zero or a.divides_by_zero or b.divides_by_zero, overflows or a.unsure or b.unsure)
 
 
-def _plain(operation: object) -> object:
+def _plain(operation: Callable[[int, int], int]) -> Callable[[Exact, Exact], Exact]:
     def made(a: Exact, b: Exact) -> Exact:
-        value = operation(a.value, b.value)  # type: ignore[operator]
+        value = operation(a.value, b.value)
         return _made(a, b, value, overflows=a.overflows or b.overflows or not _fits(value))
 
     return made
@@ -47,7 +55,9 @@ def _quotient(a: Exact, b: Exact) -> Exact:
     return _made(a, b, value, overflows=a.overflows or b.overflows or not _fits(value), by_zero=b.value == 0)
 
 
-_OPS = {"+": _plain(lambda a, b: a + b), "*": _product, "//": _quotient, "max": _plain(max), "min": _plain(min)}
+_OPS: dict[str, Callable[[Exact, Exact], Exact]] = {
+    "+": _plain(operator.add), "*": _product, "//": _quotient, "max": _plain(max), "min": _plain(min),
+}  # fmt: skip
 
 
 def exact(size: int | Size, values: Mapping[str, int]) -> Exact:
@@ -58,7 +68,7 @@ def exact(size: int | Size, values: Mapping[str, int]) -> Exact:
 
     if isinstance(size, int):
         return number(size)
-    return size.fold(lambda part: Exact(values[str(part)]) if part.is_symbol else None, number, _OPS)  # type: ignore[arg-type]
+    return size.fold(lambda part: Exact(values[str(part)]) if part.is_symbol else None, number, _OPS)
 
 
 @dataclass
@@ -92,7 +102,7 @@ class Program:
         # Those of the usual layout are computed in any case.
         sizes = [slot.size for slot in self.layout] + [size for slot in slots for size in (slot.size, *(slot.inside or (0, 0))[1:])]
         used = [exact(size, values) for size in (*sizes, *self.derived)] + [side for pair in sides for side in pair]
-        offsets, total = _placed(slots, values, self.symbols)
+        offsets, total = _placed(slots, values)
         bytes_ = [exact(4, values) for _ in self.outputs]
         for number, shape in enumerate(self.outputs):
             for size in shape:
@@ -111,12 +121,32 @@ class Program:
         return verdict, table, any(number.unsure for number in (*used, *bytes_))
 
 
-def _placed(slots: Sequence[Slot], values: Mapping[str, int], symbols: Sequence[str]) -> tuple[list[int], int]:
+class Layout:
+    """Computes offsets."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self.slots, self._order = slots, lowest_first(slots)
+
+    def placed(self, values: Mapping[str, int]) -> tuple[list[int], int]:
+        """The offset of each slot in bytes, and the size of all."""
+        sizes = [aligned(max(exact(slot.size, values).value, 0)) for slot in self.slots]
+        found = [0] * len(sizes)
+        for number in self._order:
+            found[number] = max((found[below] + sizes[below] for below in self.slots[number].below), default=0)
+        return found, max(map(operator.add, found, sizes), default=0)
+
+
+def _placed(slots: Sequence[Slot], values: Mapping[str, int]) -> tuple[list[int], int]:
     """The offsets of slots, and the size of all."""
     sizes = [0 if slot.inside is not None else aligned(max(exact(slot.size, values).value, 0)) for slot in slots]
     outer = [Slot(size, () if slot.inside is not None else slot.below) for slot, size in zip(slots, sizes, strict=True)]
-    offsets, _, total = Layout(outer, symbols).placed(values)
+    offsets, total = Layout(outer).placed(values)
     for number, slot in enumerate(slots):
         if slot.inside is not None:
             offsets[number] = offsets[slot.inside[0]] + exact(slot.inside[1], values).value
     return offsets, total
+
+
+def compiled(module: ir.Module, *exports: str) -> LoadedCode:
+    """The functions of a module at level affine, which take pointers."""
+    return load(compile_units(split_module(module, grouped(Pipeline.default().stage("llvm").per_function), host())), exports)

@@ -56,7 +56,7 @@ class LLVMOnCPU(Backend):
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
         units = self.units(lowered, reached)
         objects, keys = _objects(units, lowered.target, store)
-        kernels = len(objects.keys() - {"main", SIZES_FUNCTION})
+        kernels = len(objects) - 1 - bool(lowered.info.size_table) - len(lowered.info.segments)
         return Code(objects, kernels, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None}, lowered.info.located)
 
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":

@@ -1,31 +1,56 @@
 """What the runtime does when compiled code calls it: numbers are checked, memory is given, endless loops end."""
 
 import ctypes
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
+from size_reference import compiled
 
 from stepwell.dialects.core.layout import Slot
-from stepwell.dialects.core.segments import Segment
+from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
 from stepwell.dialects.core.sizes import Assumption, symbol
 from stepwell.dialects.support.buffers import address
-from stepwell.dialects.support.errors import IndexRangeError, LimitError
+from stepwell.dialects.support.errors import IndexRangeError, LimitError, SizesDifferError
+from stepwell.driver.build import late_segment
+from stepwell.passes.bufferize.size_function import add_segment_function
 from stepwell.runtime import late_sizes as module
 from stepwell.runtime.late_sizes import CALLBACKS, LateSizes, Run, running
+from stepwell.runtime.loader import LoadedCode
 from stepwell.signature import TensorInfo
 
 N, M, K = symbol("n"), symbol("m"), symbol("k")
 SEGMENTS = [
-    Segment("first", 1, (M,), (Slot(4 * M, ()), Slot(8 * M * N, ()), Slot(4 * M, ())), outputs=((0, 1),), boxes=((2, 0),)),
-    Segment("second", 5, (K, M, 3), (Slot(4 * K, ()),)),
+    Segment("first", 1, (M,), (Slot(4 * M, ()), Slot(8 * M * N, ()), Slot(4 * M, ())), outputs=((0, 1),), boxes=((2, 0),), shapes=((M, 1),)),
+    Segment("second", 9, (K, M, 3), (Slot(4 * K, ()),)),
 ]
-"""Entry 0 is n; 1 is m, then 2 to 4 its buffers; 5 to 7 are k, m again and 3, and 8 a buffer; 9 is the answer."""
+"""Entry 0 is n; 1 is m, then 2 to 4 its buffers, and 5 to 8 what the code tells of them; 9 to 11 are k, m again and 3, 12 a buffer, 13 its bytes."""
+ENTRIES = 15
 OUTPUTS = [TensorInfo("y", (4,), np.dtype(np.float32)), TensorInfo("z", ("m", 1), np.dtype(np.float32))]
+ASSUMED = (Assumption(N, ">", 1), Assumption(M, "<=", N), Assumption(K, "==", N + M), Assumption(60 // M, "<", 60))
+
+
+@functools.cache
+def codes() -> LoadedCode:
+    """The functions of the segments, without assumptions as `plain_0` and with them as `assumed_0`."""
+    with make_context(), ir.Location.file("test", 1, 1) as location:
+        module = ir.Module.create()
+        names = []
+        for kind, assumptions in (("plain", ()), ("assumed", ASSUMED)):
+            decided = decided_assumptions(SEGMENTS, ["n"], assumptions)
+            for number, segment in enumerate(SEGMENTS):
+                add_segment_function(module.operation, ENTRIES, segment, number, symbol_places(SEGMENTS, ["n"]), decided[number], location)
+                names.append(f"{kind}_{number}")
+                module.body.operations[0].operation.attributes["sym_name"] = ir.StringAttr.get(names[-1])
+        return compiled(module, *names)
 
 
 def late(assumptions: Any = (), most: tuple[int, int] = (1 << 20, 100)) -> LateSizes:
-    return LateSizes(SEGMENTS, 10, assumptions, ["n"], *most, OUTPUTS)
+    decided = decided_assumptions(SEGMENTS, ["n"], assumptions)
+    segments = [late_segment(segment, assumed) for segment, assumed in zip(SEGMENTS, decided, strict=True)]
+    return LateSizes(segments, ENTRIES, symbol_places(SEGMENTS, ["n"]), *most, OUTPUTS)
 
 
 def run_of(program: LateSizes, n: int = 5, workspace: int = 1 << 16) -> Run:
@@ -34,9 +59,18 @@ def run_of(program: LateSizes, n: int = 5, workspace: int = 1 << 16) -> Run:
     return Run(program, table, workspace, [np.empty(4, np.float32), None])
 
 
-def enter(run: Run, segment: int, *numbers: int) -> None:
+def complete(run: Run, segment: int, *numbers: int) -> int:
+    """Have the code look at the numbers of a segment; what it finds wrong."""
     start = SEGMENTS[segment].start
     run.table[start : start + len(numbers)] = numbers
+    kind = "assumed" if run.late.segments[0].assumptions else "plain"
+    return codes().status_function(f"{kind}_{segment}")(address(run.table))
+
+
+def enter(run: Run, segment: int, *numbers: int) -> None:
+    """What a program does when it has computed the numbers of a segment."""
+    if complete(run, segment, *numbers):
+        run.raise_any()
     run.enter(segment)
 
 
@@ -61,7 +95,7 @@ def test_memory_is_given_when_a_size_is_known() -> None:
     assert run.table[4] == box - (1 << 16)
     assert run.boxes._blocks[box].nbytes >= 12
     enter(run, 1, 200, 3, 3)
-    assert run.table[8] == address(run.blocks[1]) - (1 << 16)
+    assert run.table[12] == address(run.blocks[1]) - (1 << 16)
     assert run.blocks[1].nbytes >= 800
     assert run.outputs[0].shape == (4,)  # which waits for nothing
 
@@ -94,13 +128,27 @@ def test_numbers_that_do_not_fit_are_errors(numbers: tuple[int, ...], message: s
 
 
 def test_what_is_assumed_is_checked_as_soon_as_its_sizes_are_known() -> None:
-    run = run_of(late([Assumption(N, ">", 1), Assumption(M, "<=", N), Assumption(K, "==", N + M)]))
+    run = run_of(late(ASSUMED))
     with pytest.raises(IndexRangeError, match=r"first: the data ask for sizes that do not fit: expected m <= n, got m = 6, n = 5"):
         enter(run, 0, 6)
     enter(run, 0, 5)
     with pytest.raises(IndexRangeError, match=r"second: .* got k = 9, m = 5, n = 5"):
         enter(run, 1, 9, 5, 3)
     enter(run, 1, 10, 5, 3)
+    with pytest.raises(SizesDifferError, match=r"second: .* expected k == m \+ n, got k = 1, m = 5, n = 5"):
+        enter(run, 1, 1, 5, 3)
+    with pytest.raises(IndexRangeError, match=r"first: .* expected 60 // m < 60, got m = 0"):
+        enter(run, 0, 0)
+
+
+def test_numbers_that_do_not_fit_64_bits_are_one_error() -> None:
+    many = 1 << 61
+    with pytest.raises(LimitError, match=rf"first: results for m = {many}, n = 5 would take at least {1 << 62} bytes of memory"):
+        enter(run_of(late()), 0, many)
+    run = run_of(late())
+    enter(run, 0, 1)
+    with pytest.raises(LimitError, match=rf"second: results for k = {(1 << 59) - 16} would take {(1 << 61) - 64} bytes of memory"):
+        enter(run, 1, (1 << 59) - 16, 1, 3)
 
 
 def test_memory_has_a_limit_that_counts_all() -> None:
@@ -157,7 +205,7 @@ def test_compiled_code_reaches_the_run_by_its_table(monkeypatch: pytest.MonkeyPa
         for run in (one, two):
             patch.setitem(running, address(run.table), run)
         for run, m in ((one, 3), (two, 4)):
-            run.table[1] = m
+            assert complete(run, 0, m) == 0
             called("stepwell_enter", run.table, 0)
             assert run.table[-1] == 1
             run.raise_any()
@@ -175,14 +223,14 @@ def test_an_error_is_kept_and_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> N
     run = run_of(late())
     with monkeypatch.context() as patch:
         patch.setitem(running, address(run.table), run)
-        run.table[1] = -2
+        complete(run, 0, 1 << 20)
         called("stepwell_enter", run.table, 0)
         assert run.table[-1] == 0
-        with pytest.raises(IndexRangeError):
+        with pytest.raises(LimitError, match="results for m"):
             run.raise_any()
         called("stepwell_poll", run.table, 1000)
         assert run.table[-1] == 0
-        with pytest.raises(LimitError):
+        with pytest.raises(LimitError, match="rounds"):
             run.raise_any()
 
 

@@ -2,8 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from size_reference import Layout
 
-from stepwell.dialects.core.layout import ALIGNMENT, Layout, aligned
+from stepwell.dialects.core.layout import ALIGNMENT, aligned
 from stepwell.dialects.core.sizes import Size, evaluated, maximum, symbol
 from stepwell.passes.bufferize.packing import Lifetime, pack, slots
 
@@ -18,12 +19,12 @@ def test_what_lives_together_lies_apart(made: list[tuple[int | Size, tuple[int, 
     values = {"n": 17, "m": 5}
     lifetimes = [Lifetime(evaluated(size, values), start, start + length) for size, (start, length) in made]
     offsets, total = pack(lifetimes)
-    layout = Layout(slots([size for size, _ in made], lifetimes, offsets), ["n", "m"])
-    at_likely, _, total_at_likely = layout.placed(values)
+    layout = Layout(slots([size for size, _ in made], lifetimes, offsets))
+    at_likely, total_at_likely = layout.placed(values)
     assert total_at_likely <= total
     assert all(mine <= theirs for mine, theirs in zip(at_likely, offsets, strict=True))
     values = {"n": first, "m": second}
-    offsets, _, total = layout.placed(values)
+    offsets, total = layout.placed(values)
     assert all(offset % ALIGNMENT == 0 for offset in offsets)
     numbers = [aligned(evaluated(size, values)) for size, _ in made]
     assert all(offset + size <= total for offset, size in zip(offsets, numbers, strict=True))

@@ -5,7 +5,8 @@
 // What is boxed has memory of its own, which the runtime gives when its size is known: here when @main begins. Where it has a place already, as an
 // input, or what is in a box by now, it is copied. The pairs of `boxes` are a slot, and whether it may hold boxes.
 // CHECK: stepwell.segments = [{boxes = array<i64: 0, 0, 1, 1, 2, 0, 3, 0>, nodes = {{.*}}, outputs = array<i64>, sizes = array<i64>, slots = [["4*n"], ["144"{{.*}}], ["4*n"{{.*}}], ["4*n"{{.*}}]], start = 3 : i64}]
-// CHECK: func.func @main(%[[X:.*]]: memref<?xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<9xi64>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<8xi64> {stepwell.symbols = ["n"]})
+// CHECK: func.func @main(%[[X:.*]]: memref<?xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<9xi64>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<13xi64> {stepwell.symbols = ["n"]})
+// CHECK: call @sizes_0(%[[T]]) : (memref<13xi64>) -> i64
 // CHECK: call @stepwell_enter(%[[T]], %c0_i64{{[_0-9]*}})
 // CHECK: %[[N:.*]] = arith.index_cast
 // CHECK: memref.load %[[T]][%c3{{[_0-9]*}}]
@@ -90,8 +91,8 @@ module attributes {
 
 // After each round of a loop that makes boxes, the runtime is told where its carried values are that may hold boxes, and lets go of memory. Before
 // the first it is asked for a mark: the record holds a count, the mark (-1), then an address and a number of boxes for each.
-// CHECK: func.func private @stepwell_keep(memref<2xi64>, i64)
-// CHECK: func.func @main(%[[N:.*]]: memref<i64>, {{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<2xi64>)
+// CHECK: func.func private @stepwell_keep(memref<4xi64>, i64)
+// CHECK: func.func @main(%[[N:.*]]: memref<i64>, {{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<4xi64>)
 // CHECK: %[[KEPT:.*]] = memref.view %[[WS]][{{.*}}] : memref<?xi8> to memref<4xi64>
 // CHECK: memref.store %c1_i64{{[_0-9]*}}, %[[KEPT]][%c0{{[_0-9]*}}]
 // CHECK: memref.store %c-1_i64{{[_0-9]*}}, %[[KEPT]][%c1{{[_0-9]*}}]

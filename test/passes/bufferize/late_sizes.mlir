@@ -3,12 +3,16 @@
 #id = affine_map<(a) -> (a)>
 
 // What waits for a size: its segment says which nodes ask for it, where its numbers begin in the table, and the buffers that get memory then,
-// the second above the first (0), and which of them is an output. The table has an entry for each number and each buffer, and one for
-// the answer.
-// CHECK: stepwell.segments = [{nodes = "where and when", outputs = array<i64: 2, 0>, sizes = ["n", 5], slots = [["4*n"], ["4*n", 0], ["4*n"]], start = 0 : i64}]
-// CHECK-SAME: stepwell.table_entries = 6
-// CHECK: func.func private @stepwell_enter(memref<6xi64>, i64)
-// CHECK: func.func @main(%[[X:.*]]: memref<7xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[W:.*]]: memref<?xi8> {stepwell.bytes = 128 : i64}, %[[T:.*]]: memref<6xi64>)
+// the second above the first (0), and which of them is an output. The table has an entry for each number and each buffer, for the bytes of the block
+// and of the output, and for its size, and one for the answer.
+// CHECK: stepwell.segments = [{nodes = "where and when", outputs = array<i64: 2, 0>, shapes = ["n"], sizes = ["n", 5], slots = [["4*n"], ["4*n", 0], ["4*n"]], start = 0 : i64}]
+// CHECK-SAME: stepwell.table_entries = 9
+// CHECK: func.func private @stepwell_enter(memref<9xi64>, i64)
+// CHECK: func.func private @sizes_0(%[[T:.*]]: memref<9xi64>) -> i64
+// CHECK: %[[N:.*]] = memref.load %[[T]][%c0
+// CHECK: %[[FIVE:.*]] = memref.load %[[T]][%c1
+// CHECK: arith.cmpi ne, %[[FIVE]], %c5_i64
+// CHECK: func.func @main(%[[X:.*]]: memref<7xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[W:.*]]: memref<?xi8> {stepwell.bytes = 128 : i64}, %[[T:.*]]: memref<9xi64>)
 // CHECK: call @count(%[[X]], %[[N:[a-z_0-9]+]])
 // CHECK: call @count(%[[X]], %[[M:[a-z_0-9]+]])
 // Both numbers go to the table, and then the program asks once.
@@ -17,9 +21,12 @@
 // CHECK: memref.store %[[A]], %[[T]][%c0{{[_0-9]*}}]
 // CHECK: %[[B:.*]] = memref.load %[[M]][
 // CHECK: memref.store %[[B]], %[[T]][%c1{{[_0-9]*}}]
-// CHECK: memref.store %c0_i64{{[_0-9]*}}, %[[T]][%c5{{[_0-9]*}}]
+// The code looks at them, and says what they ask for.
+// CHECK: %[[WRONG:.*]] = call @sizes_0(%[[T]])
+// CHECK: arith.cmpi eq, %[[WRONG]], %c0_i64
+// CHECK: memref.store %c0_i64{{[_0-9]*}}, %[[T]][%c8{{[_0-9]*}}]
 // CHECK: call @stepwell_enter(%[[T]], %c0_i64{{[_0-9]*}})
-// CHECK: %[[S:.*]] = memref.load %[[T]][%c5{{[_0-9]*}}]
+// CHECK: %[[S:.*]] = memref.load %[[T]][%c8{{[_0-9]*}}]
 // CHECK: %[[GOOD:.*]] = arith.cmpi ne, %[[S]], %c0_i64
 // CHECK: cf.cond_br %[[GOOD]], ^[[ON:.*]], ^[[END:.*]]
 // CHECK: ^[[ON]]:
@@ -91,8 +98,8 @@ func.func @main(%x: tensor<7xf32>, %weights: memref<?xi8>) -> tensor<?xf32, "n">
 // of the first. What is given twice has memory for each: the second output is a copy.
 // CHECK: stepwell.segments = [
 // CHECK-SAME: {nodes = "one", outputs = array<i64>, sizes = ["n"], slots = [], start = 0 : i64},
-// CHECK-SAME: {nodes = "two", outputs = array<i64: 0, 0, 1, 1>, sizes = ["m"], slots = [["4*m*n"], ["4*m*n"{{.*}}]], start = 1 : i64}]
-// CHECK-SAME: stepwell.table_entries = 5
+// CHECK-SAME: {nodes = "two", outputs = array<i64: 0, 0, 1, 1>, shapes = ["m*n", "m*n"], sizes = ["m"], slots = [["4*m*n"], ["4*m*n"{{.*}}]], start = 2 : i64}]
+// CHECK-SAME: stepwell.table_entries = 11
 // CHECK: func.func @main(
 // CHECK: call @stepwell_enter(%[[T:[a-z0-9]+]], %c0_i64{{[_0-9]*}})
 // CHECK: call @count(

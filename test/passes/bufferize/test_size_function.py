@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 from onnx import parser
-from size_reference import Program, exact
+from size_reference import Program, compiled, exact
 
 import stepwell
-from stepwell.backends.llvm_cpu.objects import split_module
-from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.backends.registry import find_backend
 from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import arith, func, ir, make_context, memref
@@ -23,13 +21,10 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.buffers import address, aligned_empty
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.limits import Limits
-from stepwell.dialects.target.host import host
 from stepwell.passes.bufferize.packing import Lifetime, pack, slots
 from stepwell.passes.bufferize.size_arithmetic import SizeArithmetic, constant
 from stepwell.passes.bufferize.size_function import add_sizes_function
-from stepwell.pipelines.pipeline import Pipeline
 from stepwell.pipelines.routes import DEFAULT
-from stepwell.pipelines.stages import grouped
 from stepwell.runtime.loader import LoadedCode, load
 
 NAMES = ["n", "m", "k"]
@@ -70,11 +65,6 @@ def run_values(r: random.Random, *, negative: bool = False) -> dict[str, int]:
     ]  # fmt: skip
     kinds = r.choice([kinds[:1], kinds[:3], kinds])
     return {name: r.choice(kinds)() for name in NAMES}
-
-
-def compiled(module: ir.Module, *exports: str) -> LoadedCode:
-    """The functions of a module at level affine, which take pointers."""
-    return load(compile_units(split_module(module, grouped(Pipeline.default().stage("llvm").per_function), host())), exports)
 
 
 def test_expressions_are_those_of_python() -> None:
