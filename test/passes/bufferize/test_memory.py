@@ -260,3 +260,4 @@ def test_the_plan_of_what_only_a_run_knows_says_what_is_left_out() -> None:
     plan = memory_plan(stepwell.lower(source, "affine", target=TARGET).module.operation)
     assert plan.unplaced
     assert any(launch.kernel.startswith("non_zero_places") for launch in plan.launches)
+    assert not any(launch.kernel.startswith("sizes") for launch in plan.launches)  # which is no kernel
