@@ -22,7 +22,7 @@ from stepwell.backends.llvm_cpu.objects import split_module
 from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.target.description import Target
-from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
+from stepwell.passes.affine_to_llvm.vector_math.expansions import EXPANSIONS, Expansion
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import PassRunner
 from stepwell.pipelines.pipeline import Pipeline

@@ -14,8 +14,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.interpreter import Observer, signless
-from stepwell.dialects.interpreter import interpret as run_module
+from stepwell.dialects.interpreter import Observer, interpret as run_module, signless
 from stepwell.dialects.interpreter.evaluate import Evaluator, checked_inputs, evaluate
 from stepwell.dialects.interpreter.evaluate_f64 import F64Evaluator
 from stepwell.dialects.support.errors import InputError

@@ -11,9 +11,7 @@ from stepwell.analysis.compare import compare
 from stepwell.analysis.flops import kernel_flops
 from stepwell.analysis.isolation import isolated
 from stepwell.analysis.kernel_launches import KernelLaunch, kernel_launches
-from stepwell.analysis.kernel_timing import SAME, Timing, take_turns
-from stepwell.analysis.kernel_timing import alone as time_alone
-from stepwell.analysis.kernel_timing import in_place as time_in_place
+from stepwell.analysis.kernel_timing import SAME, Timing, alone as time_alone, in_place as time_in_place, take_turns
 from stepwell.analysis.load import BUSY, ForeignLoad
 from stepwell.analysis.random_inputs import random_array
 from stepwell.analysis.replay import Replay

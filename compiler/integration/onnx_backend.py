@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, shape_inference
-from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
-from onnx.backend.base import Device as OnnxDevice
+from onnx.backend.base import Backend, BackendRep, Device as OnnxDevice, DeviceType, namedtupledict
 
 from stepwell.border.model import BorderModel
 from stepwell.dialects.support.errors import InputError

@@ -5,32 +5,18 @@
 `quantize_weights(model)` leaves activations in floats, and stores weights in 4 or 8 bits.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stepwell.dialects.support.exports import names_on_use
 
 if TYPE_CHECKING:
-    from stepwell.quantizer.network import Calibrated, Quantized, quantize
-    from stepwell.quantizer.options import QuantizeOptions
-    from stepwell.quantizer.quality import Quality, compare
-    from stepwell.quantizer.report import save_html
-    from stepwell.quantizer.samples import Samples
-    from stepwell.quantizer.scores import accuracy, quantized_within
-    from stepwell.quantizer.weights_only import quantize_weights
-
-__all__ = [
-    "Calibrated", "Quality", "QuantizeOptions", "Quantized", "Samples", "accuracy", "compare", "quantize", "quantize_weights",
-    "quantized_within", "save_html",
-]  # fmt: skip
-
-_LAZY = {
-    **dict.fromkeys(("Calibrated", "Quantized", "quantize"), "network"), "QuantizeOptions": "options",
-    **dict.fromkeys(("Quality", "compare"), "quality"), "save_html": "report", "Samples": "samples",
-    **dict.fromkeys(("accuracy", "quantized_within"), "scores"), "quantize_weights": "weights_only",
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
+    from stepwell.quantizer.network import Calibrated as Calibrated, Quantized as Quantized, quantize as quantize
+    from stepwell.quantizer.options import QuantizeOptions as QuantizeOptions
+    from stepwell.quantizer.quality import Quality as Quality, compare as compare
+    from stepwell.quantizer.report import save_html as save_html
+    from stepwell.quantizer.samples import Samples as Samples
+    from stepwell.quantizer.scores import accuracy as accuracy, quantized_within as quantized_within
+    from stepwell.quantizer.weights_only import quantize_weights as quantize_weights
+else:
     # The help of `stepwell quantize` imports the options of this package: what it does not use (onnx above all) is not loaded.
-    if name not in _LAZY:
-        raise AttributeError(f"module 'stepwell.quantizer' has no attribute '{name}'")
-    return getattr(import_module(f"stepwell.quantizer.{_LAZY[name]}"), name)
+    __getattr__, __dir__, __all__ = names_on_use(__name__)

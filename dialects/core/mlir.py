@@ -22,8 +22,7 @@ with uninterrupted():  # an interrupt would leave native code half initialised, 
     without_named_ops()
     defer("torch_mlir.dialects.llvm")
     from torch_mlir import ir, passmanager, rewrite
-    from torch_mlir.dialects import affine, arith, bufferization, cf, func, linalg, llvm, math, memref, scf, tensor, ub, vector, x86
-    from torch_mlir.dialects import ext as _ext
+    from torch_mlir.dialects import affine, arith, bufferization, cf, ext as _ext, func, linalg, llvm, math, memref, scf, tensor, ub, vector, x86
     from torch_mlir.execution_engine import ExecutionEngine
 
 __all__ = [

@@ -1,41 +1,5 @@
-"""Lowering from affine to the llvm dialect."""
+"""Lowering from affine to the llvm dialect; importing this registers its passes."""
 
-from stepwell.passes.affine_to_llvm import (
-    bare_arguments,
-    bf16_as_integers,
-    boolean_vectors,
-    carry_tiles,
-    choose_threads,
-    expand_math,
-    fit_tiles,
-    guide_loops,
-    hide_indices,
-    limit_unrolling,
-    locate_weights,
-    pack_arguments,
-    round_in_conversion,
-    select_bf16,
-    select_bounds,
-    set_target,
-    split_main,
-)
+from stepwell.dialects.support.exports import load_modules
 
-__all__ = [
-    "bare_arguments",
-    "bf16_as_integers",
-    "boolean_vectors",
-    "carry_tiles",
-    "choose_threads",
-    "expand_math",
-    "fit_tiles",
-    "guide_loops",
-    "hide_indices",
-    "limit_unrolling",
-    "locate_weights",
-    "pack_arguments",
-    "round_in_conversion",
-    "select_bf16",
-    "select_bounds",
-    "set_target",
-    "split_main",
-]
+load_modules(__name__)

@@ -7,8 +7,8 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir, math
 from stepwell.dialects.target.capabilities import PLAIN, Capabilities
-from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
+from stepwell.passes.affine_to_llvm.vector_math.expansions import EXPANSIONS, Expansion
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
 from stepwell.passes.framework.registry import PassState, register_pass

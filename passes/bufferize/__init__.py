@@ -1,5 +1,5 @@
-"""From tensors to memory: which buffer holds what, where it lies, and what is computed in place."""
+"""From tensors to memory: which buffer holds what, where it lies, and what is computed in place; importing this registers the passes."""
 
-from stepwell.passes.bufferize import boxes, bufferize, control
+from stepwell.dialects.support.exports import load_modules
 
-__all__ = ["boxes", "bufferize", "control"]
+load_modules(__name__)

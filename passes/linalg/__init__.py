@@ -1,5 +1,5 @@
-"""Passes on linalg: destination-passing style, in-place epilogues, borders, collapsed dimensions."""
+"""Passes on linalg: destination-passing style, in-place epilogues, borders, collapsed dimensions; importing this registers the passes."""
 
-from stepwell.passes.linalg import collapse_dimensions, fill_borders, remove_boundaries, share_destinations, use_destinations
+from stepwell.dialects.support.exports import load_modules
 
-__all__ = ["collapse_dimensions", "fill_borders", "remove_boundaries", "share_destinations", "use_destinations"]
+load_modules(__name__)

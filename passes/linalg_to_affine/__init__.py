@@ -1,5 +1,5 @@
-"""Lowering from linalg to affine loops with vector ops."""
+"""Lowering from linalg to affine loops with vector ops; importing this registers the passes."""
 
-from stepwell.passes.linalg_to_affine import lower_to_affine, merge_versions, skip_joined
+from stepwell.dialects.support.exports import load_modules
 
-__all__ = ["lower_to_affine", "merge_versions", "skip_joined"]
+load_modules(__name__)

@@ -1,5 +1,5 @@
 """Schedules: their space, cost model, defaults and search, and loop fusion; importing this registers the passes."""
 
-from stepwell.passes.schedule import assign_schedules, fuse_loops, version_kernels
+from stepwell.dialects.support.exports import load_modules
 
-__all__ = ["assign_schedules", "fuse_loops", "version_kernels"]
+load_modules(__name__)

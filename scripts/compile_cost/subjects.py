@@ -8,8 +8,7 @@ import onnx
 import scaling
 
 from benchmark.jobs import Failure
-from benchmark.models import call_network
-from benchmark.models import find as find_networks
+from benchmark.models import call_network, find as find_networks
 from stepwell.cli.main import COMMANDS as SUBCOMMANDS
 
 __all__ = ["COMMANDS", "USUAL", "Subject", "commands", "find"]

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from changing_sources import SIZE, SOURCES
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 from interrupted import interrupted_at
 from kept_kernels import switch_on_cache

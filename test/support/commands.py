@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from command_server import started
 
-from stepwell.cli import main as stepwell
-from stepwell.cli import opt
+from stepwell.cli import main as stepwell, opt
 
 INPUTS = Path(__file__).resolve().parents[1] / "compiler" / "cli" / "Inputs"
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"

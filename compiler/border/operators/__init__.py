@@ -1,3 +1,5 @@
 """The operators that run in Python at the border of a model; importing this registers them."""
 
-from stepwell.border.operators import casts, labels, maps, moving, text, tokens  # noqa: F401
+from stepwell.dialects.support.exports import load_modules
+
+load_modules(__name__)

@@ -1,22 +1,14 @@
 """The ONNX front end. Names are loaded when they are first used: `frontend`, which every compilation asks, does without onnx."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stepwell.dialects.support.processes import uninterrupted
+from stepwell.dialects.support.exports import names_on_use
 
 if TYPE_CHECKING:
-    from stepwell.frontends.builder import Value
-    from stepwell.frontends.onnx.builder import ImportBuilder
-    from stepwell.frontends.onnx.importing import OnnxModel, import_model
-    from stepwell.frontends.onnx.registry import Rule, all_rules, find_rule, onnx_rule
-
-__all__ = ["ImportBuilder", "OnnxModel", "Rule", "Value", "all_rules", "find_rule", "import_model", "onnx_rule"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    with uninterrupted():
-        importing = import_module("stepwell.frontends.onnx.importing")  # with all rules, so that a plugin's come after them
-    return getattr(importing, name)
+    from stepwell.frontends.builder import Value as Value
+    from stepwell.frontends.onnx.builder import ImportBuilder as ImportBuilder
+    from stepwell.frontends.onnx.importing import OnnxModel as OnnxModel, import_model as import_model
+    from stepwell.frontends.onnx.registry import Rule as Rule, all_rules as all_rules, find_rule as find_rule, onnx_rule as onnx_rule
+else:
+    # Every name comes with all rules, so that a plugin's come after them.
+    __getattr__, __dir__, __all__ = names_on_use(__name__, first="stepwell.frontends.onnx.importing")

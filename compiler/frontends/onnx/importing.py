@@ -12,14 +12,12 @@ from stepwell.dialects.support.errors import LimitError, ModelError, ModelWarnin
 from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.dialects.support.names import printable_keys
 from stepwell.frontends.base import ImportedModel, Needs, NeedsError
-from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.frontends.onnx.border import part_border
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.conversion import Conversion
 from stepwell.frontends.onnx.hazards import refuse_hazards
 from stepwell.frontends.onnx.inference import declared_types, infer
-from stepwell.frontends.onnx.registry import Rule, all_rules, find_rule, onnx_rule
 from stepwell.frontends.onnx.repairs import free_names, repair
 from stepwell.frontends.onnx.shapes import fix_shapes, fix_values
 from stepwell.frontends.onnx.source import Source, read_source
@@ -38,8 +36,6 @@ from stepwell.frontends.onnx.validation import (
 )
 from stepwell.frontends.symbols import Symbols
 from stepwell.signature import UNRANKED, Shape, TensorInfo
-
-__all__ = ["ImportBuilder", "OnnxModel", "Rule", "Value", "all_rules", "find_rule", "import_model", "onnx_rule"]
 
 
 @dataclass(kw_only=True)

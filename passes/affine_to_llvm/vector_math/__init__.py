@@ -1,8 +1,5 @@
 """Functions of the math dialect on f32 as polynomials on lanes; importing this registers all of them."""
 
-from stepwell.passes.affine_to_llvm.vector_math import error_function, exponential, inverse_trigonometric, logarithm, power, trigonometric
-from stepwell.passes.affine_to_llvm.vector_math.expansions import EXPANSIONS, Expansion, expands
+from stepwell.dialects.support.exports import load_modules
 
-__all__ = [
-    "EXPANSIONS", "Expansion", "error_function", "expands", "exponential", "inverse_trigonometric", "logarithm", "power", "trigonometric",
-]  # fmt: skip
+load_modules(__name__)

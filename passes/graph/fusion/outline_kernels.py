@@ -11,8 +11,7 @@ from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, product, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.flow import control as flow
-from stepwell.dialects.flow import dialect as flow_dialect
+from stepwell.dialects.flow import control as flow, dialect as flow_dialect
 from stepwell.dialects.flow.boxes import BoxOp
 from stepwell.dialects.graph import BindSizesOp, ConcatOp, FirstOp, GraphBuilder, GraphOp, OverwriteOp
 from stepwell.dialects.graph.base import make_op

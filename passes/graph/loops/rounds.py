@@ -4,12 +4,10 @@ Such loops are `for` loops: all rounds come, and their number is known or a size
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
-from typing import cast as typed
+from typing import Any, cast as typed
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Size, always
-from stepwell.dialects.core.sizes import product as sizes_product
+from stepwell.dialects.core.sizes import Size, always, product as sizes_product
 from stepwell.dialects.core.types import INTEGERS, type_of
 from stepwell.dialects.graph import ExpandOp, GraphBuilder, GraphOp, LoopOp
 from stepwell.dialects.graph.base import map_groups

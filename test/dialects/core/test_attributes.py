@@ -8,8 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from every import every
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stepwell.dialects.core.attributes import to_attribute, to_python
 from stepwell.dialects.core.mlir import ir, make_context

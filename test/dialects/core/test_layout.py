@@ -1,7 +1,6 @@
 """The layout of a workspace for all sizes: whatever the sizes are, no two buffers that live at the same time overlap."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from size_reference import Layout
 
 from stepwell.dialects.core.layout import ALIGNMENT, aligned

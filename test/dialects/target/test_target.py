@@ -12,8 +12,7 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell.dialects.support.errors import InputError
-from stepwell.dialects.target import cores as target_cores
-from stepwell.dialects.target import host
+from stepwell.dialects.target import cores as target_cores, host
 from stepwell.dialects.target.description import Caches
 from stepwell.dialects.target.host import narrows_host, runs_here
 from stepwell.dialects.target.numbers import LINE

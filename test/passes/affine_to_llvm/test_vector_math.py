@@ -19,7 +19,7 @@ from stepwell.backends.llvm_cpu.objects import split_module
 from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.target.registry import resolve
 from stepwell.options import LIBM
-from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS
+from stepwell.passes.affine_to_llvm.vector_math.expansions import EXPANSIONS
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
 from stepwell.runtime.loader import load
 

@@ -1,8 +1,7 @@
 """Offsets in the workspace: nothing that lives together overlaps, and the total is near the bound."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stepwell.dialects.core.layout import ALIGNMENT, aligned
 from stepwell.passes.bufferize import packing

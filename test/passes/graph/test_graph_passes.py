@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import stepwell.passes.graph  # noqa: F401  (registers the passes)
 from stepwell.dialects.core.mlir import func, ir, make_context, ops_below

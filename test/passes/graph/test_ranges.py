@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stepwell.dialects.core.mlir import func, ir, make_context
 from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from covering import each, pairs
 from every import every
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from one_op import check_op, ops_together, reference, run_kernel, run_op
 
 from stepwell.dialects.core.types import FLOATS, TensorType, to_numpy

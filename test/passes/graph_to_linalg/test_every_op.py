@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from every import every
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from one_op import check_within, ops_together, reference
 from op_cases import cases, with_cases
 from op_closeness import bound

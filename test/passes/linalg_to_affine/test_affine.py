@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from covering import each, pairs
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from linalg_model import run_kernel
 
 from stepwell.dialects.core.sizes import evaluated, symbol

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from stepwell.dialects.packed import RelayoutOp
 from stepwell.passes.framework.decisions import NoMatch

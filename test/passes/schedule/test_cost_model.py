@@ -19,8 +19,7 @@ from stepwell.passes.schedule.cost_model import CostModel, room, widths
 from stepwell.passes.schedule.defaults import contraction
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import choose
-from stepwell.passes.schedule.search import GAIN, cuts, improve, steps
-from stepwell.passes.schedule.search import blocked as blocks
+from stepwell.passes.schedule.search import GAIN, blocked as blocks, cuts, improve, steps
 from stepwell.passes.schedule.segments import vector_segments
 
 V3, V4 = resolve("x86-64-v3"), resolve("x86-64-v4")

@@ -5,8 +5,7 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from integer_convolutions import draw, model
 from linalg_model import run_kernel
 from onnx import TensorProto, helper, numpy_helper

@@ -15,8 +15,7 @@ from onnx_ops import session
 from op_sweep import Row, Sweep
 from random_graphs import compact
 
-from stepwell.dialects.core.dtypes import DTYPES, from_numpy, is_compact, is_float
-from stepwell.dialects.core.dtypes import STORED as EVERY
+from stepwell.dialects.core.dtypes import DTYPES, STORED as EVERY, from_numpy, is_compact, is_float
 from stepwell.dialects.graph.resize import stretched
 from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.dialects.support.errors import StepwellError

@@ -15,8 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.core.dtypes import from_numpy as dtype_of
-from stepwell.dialects.core.dtypes import is_compact, is_float
+from stepwell.dialects.core.dtypes import from_numpy as dtype_of, is_compact, is_float
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import map_groups

@@ -18,8 +18,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.frontends.onnx import import_model, onnx_rule
-from stepwell.frontends.onnx import registry as registry_module
+from stepwell.frontends.onnx import import_model, onnx_rule, registry as registry_module
 from stepwell.frontends.onnx.attributes import attribute_value
 from stepwell.frontends.onnx.functions import schema_function
 from stepwell.frontends.onnx.registry import Rule, all_rules, find_rule

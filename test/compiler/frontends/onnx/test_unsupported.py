@@ -6,8 +6,7 @@ from importing import context, floats, model, node, without_rules
 from onnx import NodeProto, TensorProto, helper
 
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
-from stepwell.frontends.onnx import find_rule, import_model, onnx_rule
-from stepwell.frontends.onnx import registry as registry_module
+from stepwell.frontends.onnx import find_rule, import_model, onnx_rule, registry as registry_module
 from stepwell.frontends.onnx.registry import missing_rule
 
 X = floats(2, 3)

@@ -2,8 +2,7 @@
 
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from importing import floats, model, node, rng
 from onnx import ModelProto, TensorProto
 
