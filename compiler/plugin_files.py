@@ -6,18 +6,18 @@ import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from importlib.util import find_spec, module_from_spec, source_from_cache, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.installed import entry_points
+from stepwell.dialects.support.processes import frames
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -36,9 +36,14 @@ class Plugin:
     owned: set[str] = field(default_factory=set)
     """The names of its modules: itself, those of its package, and those beside it that it imported while loading."""
     reads: dict[Path, float] = field(default_factory=dict)
-    """The files that it has opened or declared, each with the time of the first use in seconds since the epoch."""
+    """The files that it declared, and those of modules from elsewhere that it imported while loading, each with a time in seconds since the epoch: a
+    file changed later may not be what the plugin has read."""
     since: float = field(default_factory=time.time)
     """The time when loading began, in seconds since the epoch: a module file changed later may not be the code that runs."""
+
+    def declare(self, file: Path) -> None:
+        """Make the content of a file a part of cache keys, from its first declaration on."""
+        self.reads.setdefault(file, time.time())
 
 
 _loaded: dict[str, Plugin] = {}
@@ -71,7 +76,7 @@ def load_installed() -> None:
         key = f"{point.name} = {point.value}"
         if key not in _loaded:
             try:
-                _watched(key, point.module, point.load)
+                _recorded(key, point.module, point.load)
             except Exception as error:  # a plugin may raise anything; say which plugin
                 package = point.dist.name if point.dist is not None else "unknown"
                 raise InputError(f"plugin '{point.name}' of package {package}: {_where(error, None)}{type(error).__name__}: {error}") from error
@@ -101,7 +106,7 @@ def load_file(path: "str | os.PathLike[str]") -> None:
     sys.modules[name] = module  # where dataclasses look up their module
     loader = spec.loader
     try:
-        _watched(key, name, lambda: loader.exec_module(module))
+        _recorded(key, name, lambda: loader.exec_module(module))
     except Exception as error:  # a plugin may raise anything; say where
         del sys.modules[name]
         raise InputError(f"plugin {path}{_where(error, key)}: {type(error).__name__}: {_message(error)}") from error
@@ -116,36 +121,18 @@ class _Source(SourceFileLoader):
         return code
 
 
-@contextmanager
-def reading_model(*files: Path) -> Iterator[set[Path]]:
-    """Files of a model that plugins open in the block become no parts of these plugins: models have digests of their own.
-
-    The block may add files to the set. Other files that it opens count as ever.
-    """
-    before = {plugin.module: set(plugin.reads) for plugin in _loaded.values()}
-    found = set(files)
-    try:
-        yield found
-    finally:
-        for plugin in _loaded.values():
-            for file in map(os.path.abspath, found):
-                if Path(file) not in before.get(plugin.module, ()):
-                    plugin.reads.pop(Path(file), None)
-
-
 def depends_on(*paths: "str | os.PathLike[str]") -> None:
-    """Declare that the calling plugin depends on the content of these files, which then becomes part of cache keys.
+    """Declare that the calling plugin depends on the content of these files, which then becomes part of cache keys. Declare a file before reading it.
 
-    Files that a plugin opens with Python's own functions are recorded anyway. Declare files that a library opens in native code, that
-    another process reads, or that a module which is not a plugin opens. Paths are relative to the calling file.
+    Paths are relative to the calling file. Modules that a plugin imports while it is loaded need no declaration.
     Raises InputError if the caller is neither a plugin nor imported by one.
     """
     frame = sys._getframe(1)
-    plugin = _running()
+    plugin = running_plugin(frame)
     if plugin is None:
         raise InputError("depends_on: expected to be called by a plugin, that is from a file given to --load or a module in the entry-point group")
     for path in paths:
-        plugin.reads.setdefault(Path(frame.f_code.co_filename).parent.absolute() / path, time.time())
+        plugin.declare(Path(os.path.abspath(Path(frame.f_code.co_filename).parent / path)))
 
 
 def own_folder(name: str, path: Path) -> Path | None:
@@ -181,9 +168,8 @@ def modules_beside(name: str) -> Iterator[tuple[str, Path]]:
             yield other, file
 
 
-def _watched(key: str, name: str, load: Callable[[], Any]) -> None:
-    """Load a plugin, recording its imports and the files that it opens."""
-    _watch_opens()
+def _recorded(key: str, name: str, load: Callable[[], Any]) -> None:
+    """Load a plugin and record what it imports."""
     plugin = Plugin(name, {name})
     before = set(sys.modules)
     _loaded[key] = plugin
@@ -195,36 +181,16 @@ def _watched(key: str, name: str, load: Callable[[], Any]) -> None:
     # A package's modules always belong to it; modules beside a single file only if the file imported them.
     package = name.partition(".")[0]
     plugin.owned |= {other for other, _ in modules_beside(name) if other not in before or other.partition(".")[0] == package}
+    for other in sys.modules.keys() - before - plugin.owned:
+        file = module_file(sys.modules[other])
+        if file is not None and is_part(file, plugin):
+            plugin.reads[file] = plugin.since
 
 
-@cache
-def _watch_opens() -> None:
-    """Start recording which files plugins open. The hook cannot be removed, so it is installed only if there are plugins."""
-    sys.addaudithook(_on_event)
-
-
-def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
-    if event != "open" or not _loaded:
-        return
-    with suppress(Exception):  # an exception here would come out of the user's call of `open`
-        path, _, flags = arguments
-        if isinstance(path, (str, bytes, os.PathLike)) and _reads(flags):
-            plugin = _running()
-            if plugin is not None:
-                _opened(plugin, Path(os.path.abspath(os.fsdecode(path))))
-
-
-def _reads(flags: int) -> bool:
-    access = flags & os.O_ACCMODE
-    return access == os.O_RDONLY or (access == os.O_RDWR and not flags & (os.O_CREAT | os.O_TRUNC | os.O_APPEND))
-
-
-def _opened(plugin: Plugin, path: Path) -> None:
-    if path.suffix == ".pyc":
-        path = Path(source_from_cache(str(path)))
+def is_part(file: Path, plugin: Plugin) -> bool:
+    """Whether a file that a plugin reads may be a part of it: it belongs neither to us, nor to Python, nor to another installed package."""
     main = module_file(sys.modules.get(plugin.module))
-    if not _is_others(path, None if main is None else own_folder(plugin.module, main)):
-        plugin.reads.setdefault(path, time.time())
+    return not _is_others(file, None if main is None else own_folder(plugin.module, main))
 
 
 def _is_others(path: Path, folder: Path | None) -> bool:
@@ -247,28 +213,26 @@ def _installed() -> tuple[Path, ...]:
     return tuple(Path(root) for root in [*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), "/proc", "/sys", "/dev"])
 
 
-def _running() -> Plugin | None:
-    """The plugin on the call stack, or None; a plugin that only called `compile` does not count."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__")
+def running_plugin(frame: FrameType | None) -> Plugin | None:
+    """The plugin whose code the innermost frame of a plugin runs, or None; a plugin that only called `compile` does not count."""
+    for around in frames(frame):
+        name = around.f_globals.get("__name__")
         if name in _COMPILING:
             return None
         for plugin in _loaded.values():
             if name in plugin.owned:
                 return plugin
-        frame = frame.f_back  # type: ignore[assignment]  # None above the outermost
     return None
 
 
 def _where(error: Exception, file: str | None) -> str:
     """`, line 12` in the plugin's file if known; without a file, `file, line 12: ` of the place that raised."""
-    frames = traceback.extract_tb(error.__traceback__)
+    places = traceback.extract_tb(error.__traceback__)
     if file is None:
-        return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+        return f"{places[-1].filename}, line {places[-1].lineno}: " if places else ""
     if isinstance(error, SyntaxError) and error.filename is not None and Path(error.filename).resolve() == Path(file):
         return f", line {error.lineno}"
-    own = [frame.lineno for frame in frames if Path(frame.filename).resolve() == Path(file)]
+    own = [frame.lineno for frame in places if Path(frame.filename).resolve() == Path(file)]
     return f", line {own[-1]}" if own else ""
 
 

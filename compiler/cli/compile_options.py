@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from stepwell.backends.llvm_cpu.phases import SWITCHES
+from stepwell.cli import common
 from stepwell.cli.common import Parser, UsageError, add_explain_option, check_backend, check_target, parse_limits
 from stepwell.cli.printing import add_print_options
 from stepwell.cli.shapes import fixed
@@ -94,9 +95,13 @@ def are_there_plugins(options: argparse.Namespace) -> bool:
 
 
 def load_plugins(options: argparse.Namespace) -> None:
-    """Load installed plugins and those that were asked for."""
+    """Load installed plugins and those that were asked for; a process that runs this command alone warns of what they read and do not declare."""
     from stepwell import plugin_files
 
+    if common.is_program and are_there_plugins(options):
+        from stepwell.plugin_reads import check_reads
+
+        check_reads()
     plugin_files.load_installed()
     for file in options.load:
         plugin_files.load_file(file)

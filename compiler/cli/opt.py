@@ -18,7 +18,7 @@ from stepwell.cli.common import (
     program,
     version_line,
 )
-from stepwell.cli.compile_options import SHARED, add_flags
+from stepwell.cli.compile_options import SHARED, add_flags, load_plugins
 from stepwell.cli.display import say
 from stepwell.cli.printing import PREFIX, add_print_options
 
@@ -103,11 +103,8 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
 
         watch_for_crashes("stepwell-opt")
     import stepwell.passes  # noqa: F401  (registers the built-in passes)
-    from stepwell import plugin_files
 
-    plugin_files.load_installed()
-    for file in options.load:
-        plugin_files.load_file(file)
+    load_plugins(options)
     check_target(options.target)
     if options.list_passes or options.show_dialects:
         from stepwell.cli import listing

@@ -40,18 +40,18 @@ class Origin:
     def digest(self) -> bytes | None:
         """The digest of the source as it is now; None if it cannot be read."""
         made = partial(self.front_end.digest, self.source)
-        return made_by(self.front_end, self.source, "digest", made, "bytes or None", lambda digest: digest is None or isinstance(digest, bytes))
+        return made_by(self.front_end, "digest", made, "bytes or None", lambda digest: digest is None or isinstance(digest, bytes))
 
     def portable(self) -> str | bytes | None:
         """An equal source for another process; None if there is none."""
         made = partial(self.front_end.portable, self.source)
         fits = (str, bytes, type(None))
-        return made_by(self.front_end, self.source, "portable", made, "a path, bytes or None", lambda made: isinstance(made, fits))
+        return made_by(self.front_end, "portable", made, "a path, bytes or None", lambda made: isinstance(made, fits))
 
     def summary(self) -> Summary:
         """The description of the model in its own terms. Raises ModelError if it cannot be read."""
         made = partial(self.front_end.summary, self.source)
-        return made_by(self.front_end, self.source, "summary", made, "a Summary", lambda made: isinstance(made, Summary))
+        return made_by(self.front_end, "summary", made, "a Summary", lambda made: isinstance(made, Summary))
 
     def digest_read(self, content: memoryview | None) -> bytes | None:
         """The digest of what was just read, which is `content` unless that is None."""

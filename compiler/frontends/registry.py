@@ -11,8 +11,8 @@ from stepwell.dialects.support.errors import InputError, ModelError, shown
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.origins import result_of
 from stepwell.dialects.support.processes import uninterrupted
-from stepwell.frontends.base import FrontEnd, ImportedModel
-from stepwell.plugin_files import load_installed, reading_model
+from stepwell.frontends.base import FrontEnd
+from stepwell.plugin_files import load_installed
 
 F = TypeVar("F", bound=FrontEnd)
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def find_frontend(source: object, argument: str = "source") -> FrontEnd:
     known = all_frontends()
     for front_end in known:
         accepts = partial(front_end.accepts, given)
-        if made_by(front_end, given, "accepts", accepts, "True or False", lambda made: isinstance(made, bool)):
+        if made_by(front_end, "accepts", accepts, "True or False", lambda made: isinstance(made, bool)):
             return front_end
     accepted = "; ".join(one.accepted or f"what front end '{one.name}' accepts" for one in reversed(known))
     raise InputError(f"{argument}: expected a model: {accepted}, got {shown(source)}")
@@ -73,11 +73,7 @@ def normal(source: object) -> object:
     return Path(os.fsdecode(source)) if isinstance(source, (str, os.PathLike)) else source
 
 
-def made_by(front_end: FrontEnd, source: object, method: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
+def made_by(front_end: FrontEnd, method: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
     """The result of a method of a front end for a source. Raises ModelError, naming front end and line, if a plugin's method fails or returns
     something else."""
-    with reading_model(*([source] if isinstance(source, Path) else [])) as files:
-        made = result_of(f"front end '{front_end.name}': {method}", action, expected, fits, ModelError)
-        if isinstance(made, ImportedModel):
-            files.update(made.files)
-    return made
+    return result_of(f"front end '{front_end.name}': {method}", action, expected, fits, ModelError)

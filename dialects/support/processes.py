@@ -63,7 +63,7 @@ class Turn:
 os.register_at_fork(after_in_child=_renew_locks)
 
 
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+def frames(frame: FrameType | None) -> Iterator[FrameType]:
     """A frame and those around it."""
     while frame is not None:
         yield frame
@@ -85,7 +85,7 @@ def uninterrupted() -> Iterator[None]:
     around = sys._getframe(2)  # the function that has the block
 
     def note(number: int, frame: FrameType | None) -> None:
-        if is_over or not any(outer is around for outer in _frames(frame)):  # what another signal's handler raised has kept us from being replaced
+        if is_over or not any(outer is around for outer in frames(frame)):  # what another signal's handler raised has kept us from being replaced
             signal.signal(signal.SIGINT, before)
             before(number, frame)
         else:

@@ -65,6 +65,7 @@ sys.exit(status)
 """
 
 
+DECLARED = "from stepwell.plugin import depends_on\ndepends_on('table.txt')\n"
 # As a compiler process does it: prints which files of ours took part.
 COMPILE = """
 import json, pickle, sys
@@ -243,7 +244,7 @@ def test_a_plugin_that_changed_since_it_was_loaded_keeps_nothing(tmp_path: Path,
     """What was loaded runs, and must not be found by who loads the new one."""
     plugin, table, commands = tmp_path / "leak.py", tmp_path / "table.txt", Commands(tmp_path)
     table.write_text("2")
-    plugin.write_text(PLUGIN.format(channels="int(open(__file__.replace('leak.py', 'table.txt')).read())"))
+    plugin.write_text(DECLARED + PLUGIN.format(channels="int(open(__file__.replace('leak.py', 'table.txt')).read())"))
     time.sleep(0.1)  # the clock of files is a coarse one
     script = EDITED.format(file=str(plugin if what == "plugin" else table))
     command = [sys.executable, "-c", script, source, plugin]

@@ -21,14 +21,14 @@ SLOPE = {slope}
 def rule(b, x):
     return b.leaky_relu(x, alpha=float(SLOPE))
 """
-# Reads a file beside it, has another one read by a process, and says so.
+# Reads a file beside it, and has another one read by a process.
 READING = """
 import os
 from pathlib import Path
 from stepwell.plugin import depends_on
 
+depends_on("slope.txt", "more.txt")
 SLOPE = float(Path(__file__).with_name("slope.txt").read_text())
-depends_on("more.txt")
 SLOPE += float(os.popen(f"cat {Path(__file__).with_name('more.txt')}").read())
 """
 EXP = """
@@ -124,14 +124,41 @@ def test_every_file_of_every_plugin_counts_and_kernels_stay(tmp_path: Path) -> N
     assert run()[:2] == ("graph", X)
 
 
-def test_a_file_that_is_read_while_compiling_keeps_the_model_out(tmp_path: Path) -> None:
-    plugin = tmp_path / "lazy.py"
-    edit(plugin, RULE.format(name="Lazy", slope=1).replace("float(SLOPE)", "float(open(__file__[:-7] + 'slope.txt').read())"))
-    edit(tmp_path / "slope.txt", "3")
-    run = Run(tmp_path, model(tmp_path / "net.onnx", ["Lazy"], 1), plugin)
-    assert run()[:2] == ("graph", [-6.0, 1.0, 3.0])
-    edit(tmp_path / "slope.txt", "4")
-    assert run()[:2] == ("graph", [-8.0, 1.0, 3.0])
+LAZY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from stepwell.plugin import depends_on
+from shift_of import SHIFT
+depends_on("../declared.txt")
+HERE = Path(__file__).parent
+HERE.with_name("declared.txt").read_text()
+HERE.with_name("written.txt").write_text("")
+"""
+
+
+def test_commands_tell_of_files_that_are_read_and_not_declared(tmp_path: Path) -> None:
+    """They count all the same, and so do modules from elsewhere that are imported."""
+    plugin, source, slope = tmp_path / "own" / "lazy.py", model(tmp_path / "net.onnx", ["Lazy"], 1), tmp_path / "slope.txt"
+    edit(plugin, LAZY + RULE.format(name="Lazy", slope=1).replace("float(SLOPE)", "SHIFT + float(HERE.with_name('slope.txt').read_text())"))
+    edit(tmp_path / "shift_of.py", "SHIFT = 0")
+    edit(tmp_path / "declared.txt", "")
+    command = [sys.executable, "-m", "stepwell.cli.main", "run", source, "--load", plugin, "--save", tmp_path / "out.npz"]
+    environment = {**os.environ, "STEPWELL_CACHE": "1", "STEPWELL_CACHE_DIR": str(tmp_path / "cache")}
+
+    def least() -> float:
+        ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        assert ended.returncode == 0, ended.stderr
+        (warning,) = (line for line in ended.stderr.splitlines() if "warning" in line)
+        assert f"reads {slope} without declaring it: call stepwell.plugin.depends_on('slope.txt') before" in warning
+        return float(np.load(tmp_path / "out.npz")["y0"].min())
+
+    edit(slope, "3")
+    first = least()
+    edit(slope, "6")
+    assert least() == 2 * first < 0
+    edit(tmp_path / "shift_of.py", "SHIFT = 3")
+    assert least() == 3 * first
 
 
 def test_kernels_depend_on_plugins_of_code_generation(tmp_path: Path) -> None:
