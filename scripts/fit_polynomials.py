@@ -10,6 +10,7 @@ reduction are split into parts whose products are exact (W. J. Cody and W. Waite
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ DIGITS = 70  # decimal digits of all computations: dividing by x again and again
 GRID = 600  # points to look for the largest error at
 ROUNDS = 60
 SLACK = mpf("1.001")  # how much above the least possible the largest error may be
+WIDTH = 150  # columns
 
 Function = Callable[[mpf], mpf]
 
@@ -200,7 +202,10 @@ def entry(name: str, meaning: str, values: list[mpf], bits: int) -> str:
     numbers = [literal(v, bits) for v in values]
     if len(numbers) == 1:
         return f"# {meaning}\n{name} = {numbers[0]}\n"
-    return f"# {meaning}\n{name} = (\n" + "".join(f"    {number},\n" for number in numbers) + ")\n"
+    line = f"{name} = ({', '.join(numbers)})\n"
+    if len(line) > WIDTH:
+        line = f"{name} = (\n{textwrap.fill(', '.join(numbers), WIDTH, initial_indent='    ', subsequent_indent='    ')},\n)\n"
+    return f"# {meaning}\n{line}"
 
 
 def page() -> str:
