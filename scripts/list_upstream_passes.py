@@ -1,4 +1,4 @@
-"""Find the passes, pipelines and dialects that the bindings register, and write them to passes/framework/upstream_names.py.
+"""Find the passes, pipelines and dialects that the bindings register, and write them to passes/framework/upstream_names.json.
 
 The bindings cannot enumerate these, but their library holds every name as a string: whatever looks like a name (and
 whatever a longer string ends with, as the linker merges strings with equal tails) is tried.
@@ -6,14 +6,13 @@ Run it when the pinned version of torch-mlir changes: `python scripts/list_upstr
 """
 
 import argparse
+import json
 import re
-import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 
 from stepwell.dialects.core.mlir import ir, make_context, passmanager, registered_dialects
 
-TARGET = Path(__file__).resolve().parent.parent / "passes" / "framework" / "upstream_names.py"
+TARGET = Path(__file__).resolve().parent.parent / "passes" / "framework" / "upstream_names.json"
 LIBRARY = "_mlir_libs/libTorchMLIRAggregateCAPI"
 
 
@@ -42,23 +41,10 @@ def is_dialect(name: str, context: ir.Context) -> bool:
     return all(name != dialect.DIALECT_NAMESPACE for dialect in registered_dialects())
 
 
-def module_text(anchors: dict[str, str], dialects: list[str]) -> str:
-    """The source of passes/framework/upstream_names.py."""
-    lines = [
-        '"""Names of upstream\'s passes and pipelines by the operation they run on, and of its dialects; by scripts/list_upstream_passes.py."""',
-        "",
-        "NAMES = {",
-    ]
-    for anchor in sorted(set(anchors.values())):
-        lines += [f'    "{anchor}": (', *quoted([name for name, a in anchors.items() if a == anchor], "        "), "    ),"]
-    lines += ["}", "", "DIALECTS = (", *quoted(dialects, "    "), ")"]
-    return "\n".join([*lines, ""])
-
-
-def quoted(names: Sequence[str], indent: str) -> list[str]:
-    """Lines of string literals that make one string of all names, separated by spaces."""
-    lines = textwrap.wrap(" ".join(sorted(names)), 138, break_on_hyphens=False)
-    return [f'{indent}"{line}{" " * (line is not lines[-1])}"' for line in lines]
+def data_text(anchors: dict[str, str], dialects: list[str]) -> str:
+    """The text of passes/framework/upstream_names.json."""
+    passes = {anchor: sorted(name for name, a in anchors.items() if a == anchor) for anchor in sorted(set(anchors.values()))}
+    return json.dumps({"passes": passes, "dialects": sorted(dialects)}, indent=1) + "\n"
 
 
 def main() -> int:
@@ -71,7 +57,7 @@ def main() -> int:
     strings = library.read_bytes()
     found = {name: anchor for name in candidates(strings, "a-z0-9-") if (anchor := anchor_of(name, context))}
     dialects = [name for name in candidates(strings, "a-z0-9_") if is_dialect(name, context)]
-    text = module_text(found, dialects)
+    text = data_text(found, dialects)
     if check:
         return int(TARGET.read_text() != text)
     TARGET.write_text(text)

@@ -9,7 +9,8 @@ from typing import Any
 from stepwell.dialects.core.mlir import attribute_fields, make_context, operand_fields, registered_dialects, result_fields
 from stepwell.passes.framework.levels import level_names
 from stepwell.passes.framework.registry import Pass, passes
-from stepwell.passes.framework.upstream import upstream_dialects, upstream_options, upstream_passes, upstream_summary
+from stepwell.passes.framework.upstream import upstream_options, upstream_passes, upstream_summary
+from stepwell.passes.framework.upstream_names import DIALECTS
 
 WIDTH = 120
 
@@ -63,7 +64,7 @@ def dialects_text() -> str:
         for attribute in getattr(dialect, "attributes", ()):
             lines += [f"  #{attribute.attr_name}", *_wrapped(summary(attribute), "      ")]
         lines.append("")
-    return "\n".join([*lines, "Dialects of upstream:", *_wrapped(" ".join(upstream_dialects()), "  "), ""])
+    return "\n".join([*lines, "Dialects of upstream:", *_wrapped(" ".join(DIALECTS), "  "), ""])
 
 
 def signature(op: Any) -> str:

@@ -130,7 +130,7 @@ def _converted(pass_name: str, kind: Any) -> str:
 
 
 _PASSES: dict[str, type[Pass]] = {}
-_UPSTREAM = frozenset(" ".join(NAMES.values()).split())
+_UPSTREAM = frozenset(name for names in NAMES.values() for name in names)
 _FOLDERS = ("affine_to_llvm", "linalg", "schedule", "bufferize", "linalg_to_affine", "graph_to_linalg", "packed", "graph")
 """Where passes are looked for: those folders first that need least."""
 P = TypeVar("P", bound=type[Pass])

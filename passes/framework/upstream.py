@@ -8,23 +8,17 @@ from stepwell.dialects.core.mlir import ir, passmanager
 from stepwell.dialects.support.errors import PipelineError
 from stepwell.passes.framework.pipeline import MODULE, Element, Step, flatten, parse_pipeline
 from stepwell.passes.framework.registry import passes
-from stepwell.passes.framework.upstream_names import DIALECTS, NAMES
-from stepwell.passes.framework.upstream_summaries import SUMMARIES
+from stepwell.passes.framework.upstream_names import NAMES, SUMMARIES
 
 
 def upstream_passes() -> dict[str, str]:
     """The operation each of upstream's passes and pipelines runs on, by name, in alphabetical order."""
-    return dict(sorted((name, anchor) for anchor, names in NAMES.items() for name in names.split()))
+    return dict(sorted((name, anchor) for anchor, names in NAMES.items() for name in names))
 
 
 def upstream_summary(name: str) -> str:
     """What an upstream pass does, in a line; empty for passes that have no description yet."""
     return SUMMARIES.get(name, "")
-
-
-def upstream_dialects() -> list[str]:
-    """The names of upstream's dialects."""
-    return DIALECTS.split()
 
 
 def upstream_options(name: str, context: ir.Context) -> dict[str, str]:

@@ -18,6 +18,10 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"stepwell": "compiler", "stepwell.dialects": "dialects", "stepwell.passes": "passes"}
 DEPENDENCIES = "".join(f"{path}\n" for path in sys.path if path.endswith("site-packages"))
+DATA = (
+    "stepwell/py.typed", "stepwell/quantizer/report.html.jinja", "stepwell/passes/framework/upstream_names.json",
+    "stepwell/passes/framework/upstream_summaries.json",
+)  # fmt: skip
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 
 
@@ -104,7 +108,7 @@ def test_bindings_are_pinned_exactly_and_all_else_is_bounded(project):
 def test_wheel_holds_the_package_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     package = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert package == set(modules()) | {"stepwell/py.typed", "stepwell/quantizer/report.html.jinja"}
+    assert package == set(modules()) | set(DATA)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

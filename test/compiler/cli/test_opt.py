@@ -189,9 +189,9 @@ def test_every_pass_of_ours_is_listed_with_its_page(commands: Commands) -> None:
 def test_upstreams_names_are_in_the_bindings() -> None:
     """Each pass, on its operation, and each dialect of the list. That none is missing from it costs ten seconds and is asked at night."""
     context = list_upstream_passes.make_context()
-    found = {name: list_upstream_passes.anchor_of(name, context) for names in NAMES.values() for name in names.split()}
-    assert found == {name: anchor for anchor, names in NAMES.items() for name in names.split()}
-    assert [name for name in DIALECTS.split() if not list_upstream_passes.is_dialect(name, context)] == []
+    found = {name: list_upstream_passes.anchor_of(name, context) for names in NAMES.values() for name in names}
+    assert found == {name: anchor for anchor, names in NAMES.items() for name in names}
+    assert [name for name in DIALECTS if not list_upstream_passes.is_dialect(name, context)] == []
 
 
 @pytest.mark.nightly

@@ -292,7 +292,7 @@ def test_each_pass_says_what_it_does() -> None:
     from stepwell.cli.listing import summary
     from stepwell.passes.framework.registry import passes
     from stepwell.passes.framework.upstream import upstream_passes, upstream_summary
-    from stepwell.passes.framework.upstream_summaries import SUMMARIES
+    from stepwell.passes.framework.upstream_names import SUMMARIES
 
     assert not SUMMARIES.keys() - upstream_passes().keys()
     for stage in DEFAULT.stages:
