@@ -1,173 +1,29 @@
-"""The one module that imports the MLIR bindings: it re-exports their names, makes contexts, and repairs `ext`."""
+"""MLIR as the rest of the package sees it: the bindings' names, contexts with our dialects, parsing with typed errors, and walks over IR."""
 
 import re
 import sys
-import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any
 
-from stepwell.dialects.core.deferred import defer, without_named_ops
+from stepwell.dialects.core.bindings import *  # noqa: F403  (its `__all__`, the names of the bindings, is offered here)
+from stepwell.dialects.core.bindings import Dialect, define, ir, provide_module
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
-from stepwell.dialects.core.erasing import guard_erase
 from stepwell.dialects.core.nesting import DEEPEST, is_too_deep
+from stepwell.dialects.core.op_fields import (
+    attach_type_runs,
+    attribute_fields as attribute_fields,
+    create_operation as create_operation,
+    define_group_accessors as define_group_accessors,
+    operand_fields as operand_fields,
+    result_fields as result_fields,
+)
 from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
-with uninterrupted():  # an interrupt would leave native code half initialised, for good
-    without_named_ops()
-    defer("torch_mlir.dialects.llvm")
-    from torch_mlir import ir, passmanager, rewrite
-    from torch_mlir.dialects import affine, arith, bufferization, cf, ext as _ext, func, linalg, llvm, math, memref, scf, tensor, ub, vector, x86
-    from torch_mlir.execution_engine import ExecutionEngine
-
-__all__ = [
-    "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
-    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "cf", "create_operation", "define_group_accessors",
-    "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "on_parse", "operand_fields", "operand_group",
-    "parse_module", "passmanager", "register_dialect", "registered_dialects",
-    "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector", "x86",
-]  # fmt: skip
-
-Pure = _ext.Pure
-Region: TypeAlias = ir.Region
-
-# Field kinds of an operation class. The values of one variadic field may have different types: IRDL alone would not let them, but
-# `_TypeRuns` below does (so concat and fused stay variadic). Types of operands and results are checked by the op's `infer`, so that a
-# message can say more than a constraint can; type checkers see what the accessors return.
-if TYPE_CHECKING:
-
-    class Dialect:
-        """What type checkers see of `ext.Dialect`."""
-
-        DIALECT_NAMESPACE: str
-        operations: list[Any]
-
-        def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None: ...
-
-    class Operation(ir.OpView):
-        """What type checkers see of `ext.Operation`."""
-
-        OPERATION_NAME: ClassVar[str]
-        _fields: list[Any]
-
-        def __init_subclass__(cls, *, name: str | None = None, traits: list[Any] | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
-
-    class Attribute(ir.Attribute):
-        """What type checkers see of `ext.Attribute`."""
-
-        def __init_subclass__(cls, *, name: str | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
-
-        @classmethod
-        def get(cls, *args: Any, context: Any = None) -> Any: ...
-
-    Operand: TypeAlias = ir.Value[Any]
-    Result: TypeAlias = ir.Value[Any]
-    OptionalOperand: TypeAlias = ir.Value[Any] | None
-    VariadicOperand: TypeAlias = Sequence[ir.Value[Any]]
-    VariadicResult: TypeAlias = Sequence[ir.Value[Any]]
-else:
-    Dialect, Operation, Attribute = _ext.Dialect, _ext.Operation, _ext.Attribute
-    Operand = _ext.Operand[Any]
-    Result = _ext.Result[Any]
-    OptionalOperand = _ext.Operand[Any] | None
-    VariadicOperand = Sequence[_ext.Operand[Any]]
-    VariadicResult = Sequence[_ext.Result[Any]]
-
-
-def _keep_falsy_attributes(self: Any, attr: Any) -> Any:
-    """`False`, `[]` and empty arrays are attributes like any other: the bindings take them for absent."""
-    if attr is not None:
-        return attr
-    return self.default_factory() if self.default_factory else None
-
-
-TYPE_RUNS = 64  # how many times the type may change along a variadic group
-
-
-def _in_runs(define: Any) -> Any:
-    """IRDL requires one type for all values of a variadic group; so a group is defined as many, each for a run of values of one type."""
-
-    def define_in_runs(constraints: Any, names: Any, variadicities: Any, **where: Any) -> Any:
-        groups = []
-        for constraint, name, variadicity in zip(constraints, names, variadicities, strict=True):
-            groups.append((constraint, name, variadicity))
-            if variadicity == _ext.Variadicity.variadic:
-                groups += [(constraint.owner.clone().results[0], f"{name}{run}", variadicity) for run in range(1, TYPE_RUNS)]
-        return define(*map(list, zip(*groups, strict=True)), **where)
-
-    return define_in_runs
-
-
-class _TypeRuns:
-    """Gives IRDL's verifier the lengths of the runs while it verifies an op, and removes them afterwards: nothing else sees them.
-
-    For ops with one variadic field of operands or of results, whose length follows from the others; it must be the last one.
-    """
-
-    @staticmethod
-    def verify_invariants(view: Any) -> bool:
-        op = view.operation
-        for fields, values, sizes_name in _variadic_groups(view):
-            runs: list[int] = []
-            singles = len(fields) - 1
-            for i, value in enumerate(values):
-                if i <= singles or value.type != values[i - 1].type:
-                    runs.append(0)
-                runs[-1] += 1
-            if len(runs) > singles + TYPE_RUNS:
-                op.location.emit_error(f"'{op.name}' has values of more than {TYPE_RUNS} types in a row ({sizes_name})")
-                return False
-            op.attributes[sizes_name] = ir.DenseI32ArrayAttr.get(runs + [0] * (singles + TYPE_RUNS - len(runs)), op.context)
-        return True
-
-    @staticmethod
-    def verify_region_invariants(view: Any) -> bool:
-        for _, _, sizes_name in _variadic_groups(view):
-            del view.operation.attributes[sizes_name]
-        return True
-
-
-def _variadic_groups(view: Any) -> list[tuple[Any, list[Any], str]]:
-    op, cls = view.operation, type(view)
-    groups = ((operand_fields(cls), list(op.operands), "operandSegmentSizes"), (result_fields(cls), list(op.results), "resultSegmentSizes"))
-    return [g for g in groups if any(kind == "variadic" for _, kind in g[0])]
-
-
-def _attach_type_runs(dialect: Any) -> None:
-    """Let ops of a dialect that was just loaded have operands, or results, of several types in one variadic field."""
-    for cls in dialect.operations:
-        if "variadic" in [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]:
-            ir.DynamicOpTrait.attach(cls.OPERATION_NAME, _TypeRuns)
-
-
-def _repair_ext() -> None:
-    if hasattr(_ext, "_repaired"):  # an interrupt took this module away after this, and it is imported again
-        return
-    _ext._repaired = True
-    guard_erase(ir.Operation.__base__)  # which every class of an op has, too
-    _ext.AttributeDef.process_attr = _keep_falsy_attributes
-    _ext.irdl.operands_ = _in_runs(_ext.irdl.operands_)
-    _ext.irdl.results_ = _in_runs(_ext.irdl.results_)
-    # Attribute classes without a registered name fail as field types; these are the names of their storage kinds.
-    ir.DenseI64ArrayAttr.attr_name = "builtin.dense_array"
-    ir.BoolAttr.attr_name = "builtin.integer"
-    ir.DenseElementsAttr.attr_name = "builtin.dense_typed_elements"
-
-
-def _provide_module(dialect: str) -> None:
-    """For each view of an op the bindings try to import a module with its dialect's name, again and again if there is none."""
-    module = f"{_ext.__package__}.{dialect}"
-    sys.modules.setdefault(module, types.ModuleType(module))
-
-
-with uninterrupted():
-    _repair_ext()
-    _provide_module("omp")  # the dialect of upstream's that the wheel has no module for, and we use
 _loading = Lock()
 """Held while a context is made: a dialect being loaded is stored in its class, and registered in tables of the whole process."""
 _BUILT_IN = (  # importing them registers our dialects and what operations carry
@@ -194,7 +50,7 @@ def register_dialect(dialect: Any) -> Any:
         raise StepwellError(f"dialect '{name}' is one of MLIR's; choose another name")
     _dialects.append(dialect)
     extension(dialect)
-    _provide_module(name)
+    provide_module(name)
     return dialect
 
 
@@ -271,14 +127,13 @@ def make_context(*only: Any) -> ir.Context:
         return entry.context
 
 
-def _build_context(dialects: Sequence[Any]) -> ir.Context:
+def _build_context(dialects: Sequence[type[Dialect]]) -> ir.Context:
     with _loading:
         context = bare_context()
         with context, ir.Location.unknown():
             for dialect in dialects:
-                dialect.load()
-                _attach_type_runs(dialect)
-                dialect._mlir_module = None  # its definition: IR, which would keep the context of the class's last load
+                define(dialect)
+                attach_type_runs(dialect)
     return context
 
 
@@ -386,79 +241,3 @@ def users(value: ir.Value) -> list[ir.Operation]:
 def use_count(value: ir.Value) -> int:
     """How many uses `value` has."""
     return sum(1 for _ in value.uses)
-
-
-@cache
-def _fields_of(cls: Any) -> tuple[tuple[tuple[str, str], ...], tuple[Any, ...], tuple[tuple[str, str], ...]]:
-    operands, attributes, results, _ = _ext.partition_fields(cls._fields)
-    return tuple((f.name, f.variadicity.name) for f in operands), tuple(attributes), tuple((f.name, f.variadicity.name) for f in results)
-
-
-def operand_fields(cls: Any) -> tuple[tuple[str, str], ...]:
-    """The operand fields of an op class as (name, "single" | "optional" | "variadic"), in order."""
-    return _fields_of(cls)[0]
-
-
-def attribute_fields(cls: Any) -> tuple[Any, ...]:
-    """The attribute fields of an op class (each with `name` and `constraint`, its attribute class), in order."""
-    return _fields_of(cls)[1]
-
-
-def result_fields(cls: Any) -> tuple[tuple[str, str], ...]:
-    """The result fields of an op class, as `operand_fields`."""
-    return _fields_of(cls)[2]
-
-
-def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:
-    """The operands of field `name`: a value, a list for a variadic field, None for an absent optional one."""
-    return _group(op, operand_fields(cls), name, list(op.operands), "operandSegmentSizes")
-
-
-def result_group(op: ir.Operation, cls: Any, name: str) -> Any:
-    """The results of field `name`, as `operand_group`."""
-    return _group(op, result_fields(cls), name, list(op.results), "resultSegmentSizes")
-
-
-def _group(op: ir.Operation, fields: Sequence[tuple[str, str]], name: str, values: list[Any], sizes_name: str) -> Any:
-    index = [n for n, _ in fields].index(name)
-    multiple = [i for i, (_, kind) in enumerate(fields) if kind != "single"]
-    if len(multiple) > 1:
-        sizes = list(ir.DenseI32ArrayAttr(op.attributes[sizes_name]))
-    else:  # the one group of unknown size takes what the others leave
-        sizes = [1] * len(fields)
-        for i in multiple:
-            sizes[i] = len(values) - (len(fields) - 1)
-    start = sum(sizes[:index])
-    group = values[start : start + sizes[index]]
-    if fields[index][1] == "variadic":
-        return group
-    return group[0] if group else None
-
-
-def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], attributes: dict[str, ir.Attribute], **where: Any) -> Any:
-    """Build an op of `cls` from operands and result types by field (None absent, list variadic); returns its view.
-
-    Segment sizes are written only if two or more fields vary in length: otherwise they follow from the number of operands, and
-    hand-written IR does not need them.
-    """
-    attributes = dict(attributes)
-    flat = []
-    for fields, groups, sizes_name in ((operand_fields(cls), operands, "operandSegmentSizes"), (result_fields(cls), results, "resultSegmentSizes")):
-        lists = [[] if g is None else list(g) if isinstance(g, (list, tuple)) else [g] for g in groups]
-        if sum(kind != "single" for _, kind in fields) > 1:
-            attributes[sizes_name] = ir.DenseI32ArrayAttr.get([len(g) for g in lists])
-        flat.append([v for g in lists for v in g])
-    regions = sum(isinstance(f, _ext.RegionDef) for f in cls._fields)
-    return ir.Operation.create(cls.OPERATION_NAME, operands=flat[0], results=flat[1], attributes=attributes, regions=regions, **where).opview
-
-
-def define_group_accessors(cls: Any) -> None:
-    """Replace the operand and result accessors of an op class by ones that need no segment sizes with a single varying field."""
-    for fields, group in ((operand_fields(cls), operand_group), (result_fields(cls), result_group)):
-        if any(kind != "single" for _, kind in fields):
-            for name, _ in fields:
-                setattr(cls, name, _group_accessor(name, group))
-
-
-def _group_accessor(name: str, group: Any) -> property:
-    return property(lambda self: group(self.operation, type(self), name))

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("dialects", "passes", "compiler")  # each may import the ones before it
-BINDINGS = ROOT / "dialects" / "core" / "mlir.py"
+BINDINGS = ROOT / "dialects" / "core" / "bindings.py"
 
 PYTHON_FILES = sorted(p for folder in (*LAYERS, "scripts", "examples") for p in (ROOT / folder).rglob("*.py"))
 MLIR_FILES = sorted((ROOT / "test").rglob("*.mlir"))
@@ -150,14 +150,14 @@ def test_imports():
     [
         ("dialects/a.py", "import stepwell.passes.b", "dialects must not import"),
         ("passes/a.py", "def f():\n    if f:\n        pass\n    else:\n        from stepwell.cli import main", ":5: passes must not import"),
-        ("compiler/a.py", "try:\n    pass\nexcept OSError:\n    from torch_mlir import ir", ":4: only dialects/core/mlir.py imports"),
+        ("compiler/a.py", "try:\n    pass\nexcept OSError:\n    from torch_mlir import ir", ":4: only dialects/core/bindings.py imports"),
         ("dialects/a.py", "from __future__ import annotations", "makes strings"),
         ("compiler/a.py", "import stepwell.passes.b\nimport stepwell.dialects.c", None),
     ],
 )
 def test_the_lint_of_imports_itself(file, text, said, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    monkeypatch.setattr(sys.modules[__name__], "BINDINGS", tmp_path / "dialects" / "core" / "mlir.py")
+    monkeypatch.setattr(sys.modules[__name__], "BINDINGS", tmp_path / "dialects" / "core" / "bindings.py")
     (tmp_path / file).parent.mkdir()
     (tmp_path / file).write_text(text)
     found = import_problems(tmp_path / file)

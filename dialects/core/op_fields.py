@@ -1,0 +1,125 @@
+"""The fields of op classes: their operands, attributes and results by name, and ops built from them."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from stepwell.dialects.core.bindings import TYPE_RUNS, declared_fields, ir
+
+
+@cache
+def _fields_of(cls: Any) -> tuple[tuple[tuple[str, str], ...], tuple[Any, ...], tuple[tuple[str, str], ...]]:
+    operands, attributes, results, _ = declared_fields(cls)
+    return tuple((f.name, f.variadicity.name) for f in operands), tuple(attributes), tuple((f.name, f.variadicity.name) for f in results)
+
+
+def operand_fields(cls: Any) -> tuple[tuple[str, str], ...]:
+    """The operand fields of an op class as (name, "single" | "optional" | "variadic"), in order."""
+    return _fields_of(cls)[0]
+
+
+def attribute_fields(cls: Any) -> tuple[Any, ...]:
+    """The attribute fields of an op class (each with `name` and `constraint`, its attribute class), in order."""
+    return _fields_of(cls)[1]
+
+
+def result_fields(cls: Any) -> tuple[tuple[str, str], ...]:
+    """The result fields of an op class, as `operand_fields`."""
+    return _fields_of(cls)[2]
+
+
+def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:
+    """The operands of field `name`: a value, a list for a variadic field, None for an absent optional one."""
+    return _group(op, operand_fields(cls), name, list(op.operands), "operandSegmentSizes")
+
+
+def result_group(op: ir.Operation, cls: Any, name: str) -> Any:
+    """The results of field `name`, as `operand_group`."""
+    return _group(op, result_fields(cls), name, list(op.results), "resultSegmentSizes")
+
+
+def _group(op: ir.Operation, fields: Sequence[tuple[str, str]], name: str, values: list[Any], sizes_name: str) -> Any:
+    index = [n for n, _ in fields].index(name)
+    multiple = [i for i, (_, kind) in enumerate(fields) if kind != "single"]
+    if len(multiple) > 1:
+        sizes = list(ir.DenseI32ArrayAttr(op.attributes[sizes_name]))
+    else:  # the one group of unknown size takes what the others leave
+        sizes = [1] * len(fields)
+        for i in multiple:
+            sizes[i] = len(values) - (len(fields) - 1)
+    start = sum(sizes[:index])
+    group = values[start : start + sizes[index]]
+    if fields[index][1] == "variadic":
+        return group
+    return group[0] if group else None
+
+
+def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], attributes: dict[str, ir.Attribute], **where: Any) -> Any:
+    """Build an op of `cls` from operands and result types by field (None absent, list variadic); returns its view.
+
+    Segment sizes are written only if two or more fields vary in length: otherwise they follow from the number of operands, and
+    hand-written IR does not need them.
+    """
+    attributes = dict(attributes)
+    flat = []
+    for fields, groups, sizes_name in ((operand_fields(cls), operands, "operandSegmentSizes"), (result_fields(cls), results, "resultSegmentSizes")):
+        lists = [[] if g is None else list(g) if isinstance(g, (list, tuple)) else [g] for g in groups]
+        if sum(kind != "single" for _, kind in fields) > 1:
+            attributes[sizes_name] = ir.DenseI32ArrayAttr.get([len(g) for g in lists])
+        flat.append([v for g in lists for v in g])
+    regions = len(declared_fields(cls)[3])
+    return ir.Operation.create(cls.OPERATION_NAME, operands=flat[0], results=flat[1], attributes=attributes, regions=regions, **where).opview
+
+
+def define_group_accessors(cls: Any) -> None:
+    """Replace the operand and result accessors of an op class by ones that need no segment sizes with a single varying field."""
+    for fields, group in ((operand_fields(cls), operand_group), (result_fields(cls), result_group)):
+        if any(kind != "single" for _, kind in fields):
+            for name, _ in fields:
+                setattr(cls, name, _group_accessor(name, group))
+
+
+def _group_accessor(name: str, group: Any) -> property:
+    return property(lambda self: group(self.operation, type(self), name))
+
+
+class _TypeRuns:
+    """Gives IRDL's verifier the lengths of the runs while it verifies an op, and removes them afterwards: nothing else sees them.
+
+    For ops with one variadic field of operands or of results, whose length follows from the others; it must be the last one.
+    """
+
+    @staticmethod
+    def verify_invariants(view: Any) -> bool:
+        op = view.operation
+        for fields, values, sizes_name in _variadic_groups(view):
+            runs: list[int] = []
+            singles = len(fields) - 1
+            for i, value in enumerate(values):
+                if i <= singles or value.type != values[i - 1].type:
+                    runs.append(0)
+                runs[-1] += 1
+            if len(runs) > singles + TYPE_RUNS:
+                op.location.emit_error(f"'{op.name}' has values of more than {TYPE_RUNS} types in a row ({sizes_name})")
+                return False
+            op.attributes[sizes_name] = ir.DenseI32ArrayAttr.get(runs + [0] * (singles + TYPE_RUNS - len(runs)), op.context)
+        return True
+
+    @staticmethod
+    def verify_region_invariants(view: Any) -> bool:
+        for _, _, sizes_name in _variadic_groups(view):
+            del view.operation.attributes[sizes_name]
+        return True
+
+
+def _variadic_groups(view: Any) -> list[tuple[Any, list[Any], str]]:
+    op, cls = view.operation, type(view)
+    groups = ((operand_fields(cls), list(op.operands), "operandSegmentSizes"), (result_fields(cls), list(op.results), "resultSegmentSizes"))
+    return [g for g in groups if any(kind == "variadic" for _, kind in g[0])]
+
+
+def attach_type_runs(dialect: Any) -> None:
+    """Let ops of a dialect that was just loaded have operands, or results, of several types in one variadic field."""
+    for cls in dialect.operations:
+        if "variadic" in [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]:
+            ir.DynamicOpTrait.attach(cls.OPERATION_NAME, _TypeRuns)
