@@ -119,7 +119,7 @@ class Assignment:
 
 
 def assign(
-    main: Any, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: Sequence[str] = (), regions: "Mapping[str, Assignment] | None" = None,
+    main: ir.OpView, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: Sequence[str] = (), regions: "Mapping[str, Assignment] | None" = None,
     bound: Sequence[tuple[int, int]] = (),
 ) -> Assignment:  # fmt: skip
     """Assign a buffer to every tensor of @main, a block of kernel launches, views, concatenations and weights.
@@ -138,8 +138,32 @@ def assign(
     for index, argument in enumerate(block.arguments):
         if isinstance(argument.type, ir.RankedTensorType):
             plan.values[argument] = Buffer(shapes.bytes(argument), Input(index))
+    concats = _hold_results(plan, ops, kernels, shapes, [Input(index) for index, _ in bound])
+    plan.late = late_sizes(ops)
+    beginning = LateSizes([], -1, nodes_text(main.location))
+    waits = Waits(plan.late, symbols, beginning if KernelInfo(main).is_region else None)
+    _find_lifetimes(plan, ops, position)
+    for op in concats:
+        _join(plan, op, position[op], shapes, waits)
+    _place_boxed(plan, ops, position, shapes)
+    _place_outputs(plan, ops[-1], position[ops[-1]], shapes, bound)
+    _reuse_in_place(plan, ops, position, kernels)
+    for op in ops:
+        scratch = control_memory(op, shapes, regions or {}).size if op.name in CONTROL else _scratch_bytes(op, kernels)
+        if scratch != 0:
+            plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
+    _lay_out(plan, waits, beginning, shapes)
+    _find_growing(plan, concats, position)
+    inner = [(regions or {})[name] for op in ops if op.name in CONTROL for name in called_by(op)]
+    plan.makes_boxes = bool(plan.boxed) or any(region.makes_boxes for region in inner)
+    return plan
+
+
+def _hold_results(
+    plan: Assignment, ops: Sequence[ir.Operation], kernels: dict[str, Any], shapes: SymbolicShapes, shared: Sequence[Input]
+) -> list[ir.Operation]:
+    """Give the results of all ops buffers, and return the concatenations. `shared` are the inputs that have a result in their memory."""
     concats = []
-    shared = [Input(index) for index, _ in bound]
     for op in ops:
         if op.name == "tensor.empty":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
@@ -169,24 +193,7 @@ def assign(
             concats.append(op)
         elif op.name not in ("memref.view", "func.return", "tensor.dim", "tensor.extract", "flow.size", BINDS) and not op.name.startswith("arith."):
             raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
-    plan.late = late_sizes(ops)
-    beginning = LateSizes([], -1, nodes_text(main.location))
-    waits = Waits(plan.late, symbols, beginning if KernelInfo(main).is_region else None)
-    _find_lifetimes(plan, ops, position)
-    for op in concats:
-        _join(plan, op, position[op], shapes, waits)
-    _place_boxed(plan, ops, position, shapes)
-    _place_outputs(plan, ops[-1], position[ops[-1]], shapes, bound)
-    _reuse_in_place(plan, ops, position, kernels)
-    for op in ops:
-        scratch = control_memory(op, shapes, regions or {}).size if op.name in CONTROL else _scratch_bytes(op, kernels)
-        if scratch != 0:
-            plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
-    _lay_out(plan, waits, beginning, shapes)
-    _find_growing(plan, concats, position)
-    inner = [(regions or {})[name] for op in ops if op.name in CONTROL for name in called_by(op)]
-    plan.makes_boxes = bool(plan.boxed) or any(region.makes_boxes for region in inner)
-    return plan
+    return concats
 
 
 def _weight_offset(op: ir.Operation) -> int:

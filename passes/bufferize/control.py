@@ -25,7 +25,7 @@ def emit(b: ProgramBuilder, op: ir.Operation) -> None:
     if op.name == "flow.if":
         _if(b, op, scratch)
     else:
-        _loop(b, op, scratch)
+        _Loop(b, op, scratch).build()
 
 
 def _call(b: ProgramBuilder, name: str, operands: Sequence[ir.Value], inner: ir.Value) -> ir.Value:
@@ -77,91 +77,120 @@ def _if(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     b.block = rest
 
 
-def _loop(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
-    view: Any = op.opview
-    (name,) = called_by(op)
-    index, i1, cmp = ir.IndexType.get(), ir.IntegerType.get_signless(1), arith.CmpIPredicate
-    carried = view.attribute_values()["carried"]
-    inputs, places = passed_on(view), destinations_of(view)
-    own = b.plan.scratch[op]
-    scalar = {kind: ir.MemRefType.get([], element) for kind, element in (("round", ir.IntegerType.get_signless(64)), ("flag", i1))}
-    number = b.view(own, scratch.round, scalar["round"], [])
-    condition, going_on = (b.view(own, place, scalar["flag"], []) for place in (scratch.condition, scratch.going_on))
-    captured = [b.operand(v) for v in inputs[carried:]]
-    inner = _inner(b, op, scratch, name)
-    limit = arith.IndexCastOp(index, memref.LoadOp(b.operand(view.trip_count), []).result).result
-    first = memref.LoadOp(b.operand(view.condition), []).result
-    begin = [b.address(b.plan.values[v]) for v in inputs[:carried]]
-    home = [b.address(b.plan.values[v]) for v in places[:carried]]
-    spare = [b.address(own, place) for place in scratch.spare]
-    whole = [b.address(b.plan.values[v]) for v in places[carried:-1]]
-    part_bytes = [b.size(_part_bytes(b, v)) for v in places[carried:-1]]
-    count = b.operand(places[-1])
-    zero, one = constant(0), constant(1)
-    for value in (*inputs[:carried], *places):  # their sizes, before the blocks part
-        for dim in b.shapes.shape(value):
-            b.size(dim)
-    record = _record_type(scratch)
-    kept = None if scratch.kept is None else b.view(own, scratch.kept, record, list(record.shape))
-    state = [index, index, i1, *[index] * (3 * carried)]  # the round, when to ask the runtime, whether to go on; where values are
-    head, ask, work, after, failed = b.new_block(*state), b.new_block(), b.new_block(index), b.new_block(), b.failed()
-    starting = [zero, one, first, *begin, *home, *spare]
-    if kept is None:
-        cf.BranchOp(starting, head)
-    else:
-        memref.StoreOp(_number(len(scratch.holders)), kept, [zero])
-        memref.StoreOp(_number(-1), kept, [one])
-        runtime.keep(b.module, b.table, as_i64(address_of(kept)), head, starting, failed)
-    at, due, goes, *addresses = head.arguments
-    now, next_, other = (addresses[i * carried : (i + 1) * carried] for i in range(3))
-    checked = b.new_block()
-    with ir.InsertionPoint(head):
-        more = arith.AndIOp(goes, _is(at, cmp.slt, limit)).result
-        cf.CondBranchOp(more, [], [], checked, after)
-    with ir.InsertionPoint(checked):
-        cf.CondBranchOp(_is(at, cmp.eq, due), [], [due], ask, work)
-    with ir.InsertionPoint(ask):
-        at_i64 = as_i64(at)
-        answer = runtime.poll(b.module, b.table, at_i64)
-        cf.CondBranchOp(_is(answer, cmp.ne, _number(0)), [arith.IndexCastOp(index, answer).result], [], work, failed)
-    with ir.InsertionPoint(work):
-        memref.StoreOp(as_i64(at), number, [])
-        memref.StoreOp(goes, condition, [])
-        reads = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(now, inputs, strict=False)]
-        writes = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(next_, places, strict=False)]
+class _Loop:
+    """A `flow.loop` as blocks: `head` decides whether there is another round, `ask` asks the runtime, `work` does the round.
+
+    Constructing it builds what must stand before the blocks part: views of the scratch, addresses, and sizes.
+    """
+
+    def __init__(self, b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
+        view: Any = op.opview  # a LoopOp of `flow`, whose accessors are made at run time
+        (self.name,) = called_by(op)
+        self.b, self.scratch, self.index = b, scratch, ir.IndexType.get()
+        self.i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        carried = self.carried = view.attribute_values()["carried"]
+        self.inputs, self.places = passed_on(view), destinations_of(view)
+        own = b.plan.scratch[op]
+        number, flag = ir.MemRefType.get([], i64), ir.MemRefType.get([], self.i1)
+        self.number = b.view(own, scratch.round, number, [])
+        self.condition, self.going_on = (b.view(own, place, flag, []) for place in (scratch.condition, scratch.going_on))
+        self.captured = [b.operand(v) for v in self.inputs[carried:]]
+        self.inner = _inner(b, op, scratch, self.name)
+        self.limit = arith.IndexCastOp(self.index, memref.LoadOp(b.operand(view.trip_count), []).result).result
+        self.first = memref.LoadOp(b.operand(view.condition), []).result
+        self.begin = [b.address(b.plan.values[v]) for v in self.inputs[:carried]]
+        self.home = [b.address(b.plan.values[v]) for v in self.places[:carried]]
+        self.spare = [b.address(own, place) for place in scratch.spare]
+        self.whole = [b.address(b.plan.values[v]) for v in self.places[carried:-1]]
+        self.part_bytes = [b.size(_part_bytes(b, v)) for v in self.places[carried:-1]]
+        self.count = b.operand(self.places[-1])
+        self.zero, self.one = constant(0), constant(1)
+        for value in (*self.inputs[:carried], *self.places):
+            for dim in b.shapes.shape(value):
+                b.size(dim)
+        record = _record_type(scratch)
+        self.kept = None if scratch.kept is None else b.view(own, scratch.kept, record, list(record.shape))
+
+    def build(self) -> None:
+        """Build the blocks; what comes behind the loop goes on in the last one."""
+        b, carried, cmp = self.b, self.carried, arith.CmpIPredicate
+        # The round, when to ask the runtime, whether to go on; where values are, where the round puts them, and the place that is free.
+        state = [self.index, self.index, self.i1, *[self.index] * (3 * carried)]
+        head, ask, work, after, failed = b.new_block(*state), b.new_block(), b.new_block(self.index), b.new_block(), b.failed()
+        starting = [self.zero, self.one, self.first, *self.begin, *self.home, *self.spare]
+        if self.kept is None:
+            cf.BranchOp(starting, head)
+        else:
+            memref.StoreOp(_number(len(self.scratch.holders)), self.kept, [self.zero])
+            memref.StoreOp(_number(-1), self.kept, [self.one])
+            runtime.keep(b.module, b.table, as_i64(address_of(self.kept)), head, starting, failed)
+        at, due, goes, *addresses = head.arguments
+        now, next_, other = (addresses[i * carried : (i + 1) * carried] for i in range(3))
+        checked = b.new_block()
+        with ir.InsertionPoint(head):
+            more = arith.AndIOp(goes, _is(at, cmp.slt, self.limit)).result
+            cf.CondBranchOp(more, [], [], checked, after)
+        with ir.InsertionPoint(checked):
+            cf.CondBranchOp(_is(at, cmp.eq, due), [], [due], ask, work)
+        with ir.InsertionPoint(ask):
+            at_i64 = as_i64(at)
+            answer = runtime.poll(b.module, b.table, at_i64)
+            cf.CondBranchOp(_is(answer, cmp.ne, _number(0)), [arith.IndexCastOp(self.index, answer).result], [], work, failed)
+        with ir.InsertionPoint(work):
+            status = self._round(at, goes, now, next_)
+            again = memref.LoadOp(self.going_on, []).result
+            good = _is(status, cmp.ne, _number(0))
+            coming = [arith.AddIOp(at, self.one).result, work.arguments[0], again, *next_, *other, *next_]
+            self._go_on(work, good, coming, next_, head, failed)
+        with ir.InsertionPoint(after):
+            memref.StoreOp(as_i64(at), self.count, [self.zero])
+        b.block = after
+        self._bring_home(now)
+
+    def _round(self, at: ir.Value, goes: ir.Value, now: Sequence[ir.Value], next_: Sequence[ir.Value]) -> ir.Value:
+        """Call the function of the region: it reads carried values `now`, and writes the `next_` ones and its part of what is collected."""
+        b = self.b
+        memref.StoreOp(as_i64(at), self.number, [])
+        memref.StoreOp(goes, self.condition, [])
+        reads = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(now, self.inputs, strict=False)]
+        writes = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(next_, self.places, strict=False)]
         parts = []
-        for start, size, v in zip(whole, part_bytes, places[carried:-1], strict=True):
+        for start, size, v in zip(self.whole, self.part_bytes, self.places[self.carried : -1], strict=True):
             kind = as_memref(v.type)
             part = ir.MemRefType.get(list(kind.shape)[1:], kind.element_type)
             parts.append(b.at(arith.AddIOp(start, arith.MulIOp(at, size).result).result, part, b.shapes.shape(v)[1:]))
-        status = _call(b, name, [number, condition, *reads, *captured, going_on, *writes, *parts], inner)
-        again = memref.LoadOp(going_on, []).result
-        good = _is(status, cmp.ne, _number(0))
-        coming = [arith.AddIOp(at, one).result, work.arguments[0], again, *next_, *other, *next_]
-        if kept is None:
+        return _call(b, self.name, [self.number, self.condition, *reads, *self.captured, self.going_on, *writes, *parts], self.inner)
+
+    def _go_on(
+        self, work: ir.Block, good: ir.Value, coming: Sequence[ir.Value], next_: Sequence[ir.Value], head: ir.Block, failed: ir.Block
+    ) -> None:
+        """Go on with the next round; the runtime is told of boxes that the round wrote."""
+        b = self.b
+        if self.kept is None:
             cf.CondBranchOp(good, coming, [], head, failed)
-        else:
-            done = work.create_after()
-            cf.CondBranchOp(good, [], [], done, failed)
-            with ir.InsertionPoint(done):
-                for place, i in enumerate(scratch.holders):
-                    rows = product([*b.shapes.shape(places[i])[:-1]])
-                    for entry, value in enumerate((next_[i], b.size(rows))):
-                        memref.StoreOp(as_i64(value), kept, [constant(2 + 2 * place + entry)])
-                runtime.keep(b.module, b.table, as_i64(address_of(kept)), head, coming, failed)
-    with ir.InsertionPoint(after):
-        memref.StoreOp(as_i64(at), count, [zero])
-    b.block = after
-    for address, target, value in zip(now, home, places[:carried], strict=True):
-        with ir.InsertionPoint(b.block):
-            rest, copy = b.new_block(), b.new_block()
-            cf.CondBranchOp(_is(address, cmp.eq, target), [], [], rest, copy)
-        with ir.InsertionPoint(copy):
-            flat, length = b.flat(value)
-            kernel = b.program.copy_kernel(flat, b.function.location)
-            func.CallOp([], kernel, [b.at(address, flat, [length]), b.at(target, flat, [length])])
-            cf.BranchOp([], rest)
-        b.block = rest
+            return
+        done = work.create_after()
+        cf.CondBranchOp(good, [], [], done, failed)
+        with ir.InsertionPoint(done):
+            for place, i in enumerate(self.scratch.holders):
+                rows = product([*b.shapes.shape(self.places[i])[:-1]])
+                for entry, value in enumerate((next_[i], b.size(rows))):
+                    memref.StoreOp(as_i64(value), self.kept, [constant(2 + 2 * place + entry)])
+            runtime.keep(b.module, b.table, as_i64(address_of(self.kept)), head, coming, failed)
+
+    def _bring_home(self, now: Sequence[ir.Value]) -> None:
+        """Copy carried values to the results, where the last round has not written them there."""
+        b = self.b
+        for address, target, value in zip(now, self.home, self.places[: self.carried], strict=True):
+            with ir.InsertionPoint(b.block):
+                rest, copy = b.new_block(), b.new_block()
+                cf.CondBranchOp(_is(address, arith.CmpIPredicate.eq, target), [], [], rest, copy)
+            with ir.InsertionPoint(copy):
+                flat, length = b.flat(value)
+                kernel = b.program.copy_kernel(flat, b.function.location)
+                func.CallOp([], kernel, [b.at(address, flat, [length]), b.at(target, flat, [length])])
+                cf.BranchOp([], rest)
+            b.block = rest
 
 
 def _record_type(scratch: ControlMemory) -> ir.MemRefType:

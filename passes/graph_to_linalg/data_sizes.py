@@ -1,5 +1,7 @@
 """Lowerings of ops that choose elements by their values, into tensors of the largest size that there may be."""
 
+from dataclasses import dataclass
+
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.core.types import is_float
@@ -148,92 +150,114 @@ def lower_kept_boxes(op: graph.KeptBoxesOp, operands: Operands, b: LinalgBuilder
     That is one pass over the candidates for each box that is kept.
     """
     boxes, scores, most, iou, least = operands
-    kind = op.operand_types()[0].dtype
-    s, centred = Scalars(b, kind), op.attribute_values()["centred"]
+    s = Scalars(b, op.operand_types()[0].dtype)
     count = b.index_of(b.size(scores, 2))
     zero, one = b.index(0), b.index(1)
     largest = b.as_index(b.extract(most, []))
     overlap, threshold = (as_type(b, b.widen(b.extract(v, [])), s.dtype) for v in (iou, least))
+    choice = _Suppression(b, s, boxes, scores, count, zero, one, largest, overlap, threshold, is_centred=op.attribute_values()["centred"])
+    total = product_of(b, b.sizes(scores))
+    rows = b.empty("i64", [total, 3])
+    scratch = [b.empty("i64", [b.size(scores, 2)]), b.empty(s.dtype, [b.size(scores, 2)])]
+    rows, found, *_ = b.loops([b.size(scores, 0), b.size(scores, 1)], [rows, zero, *scratch], choice.of_class)
+    return [rows, one_number(b, found)]
 
-    def corner(image: ir.Value, box: ir.Value) -> list[ir.Value]:
+
+@dataclass
+class _Suppression:
+    """The steps of `lower_kept_boxes`; values are of type index, or floats of `s`."""
+
+    b: LinalgBuilder
+    s: Scalars
+    boxes: ir.Value
+    scores: ir.Value
+    count: ir.Value
+    """The number of boxes of an image."""
+    zero: ir.Value
+    one: ir.Value
+    largest: ir.Value
+    """The largest number of boxes to keep."""
+    overlap: ir.Value
+    """The overlap above which a box is taken out, as the ratio of areas."""
+    threshold: ir.Value
+    """The least score."""
+    is_centred: bool
+
+    def of_class(self, at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        """Go over the boxes of an image and a class. Carried are the rows that are kept, their number, and candidates with their scores."""
+        b, (image, number), (rows, found, candidates, values) = self.b, at, carried
+
+        def collect(box: ir.Value, kept: list[ir.Value]) -> list[ir.Value]:
+            chosen, own, so_far = kept
+            score = b.widen(b.extract(self.scores, [image, number, box]))
+            chosen = b.insert_element(b.from_index(box), chosen, [so_far])
+            own = b.insert_element(score, own, [so_far])
+            good = self.s.compare("gt", score, self.threshold)
+            return [chosen, own, arith.AddIOp(so_far, arith.IndexCastUIOp(ir.IndexType.get(), good).result).result]
+
+        candidates, values, left = b.loop(self.zero, self.count, [candidates, values, self.zero], collect)
+        rounds = arith.MaxSIOp(arith.MinSIOp(self.largest, left).result, self.zero).result
+
+        def keep(_: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+            return b.branch(arith.CmpIOp(_CMP.sgt, state[-1], self.zero).result, state, lambda: self._keep_best(image, number, state))
+
+        return b.loop(self.zero, rounds, [rows, found, candidates, values, left], keep)[:4]
+
+    def _keep_best(self, image: ir.Value, number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+        """Move the best candidate to the rows that are kept, and take out those that it overlaps."""
+        b, (rows, found, candidates, values, left) = self.b, state
+
+        def better(place: ir.Value, best: list[ir.Value]) -> list[ir.Value]:
+            value = b.extract(values, [place])
+            wins = self.s.compare("gt", value, best[1])
+            return [arith.SelectOp(wins, place, best[0]).result, arith.SelectOp(wins, value, best[1]).result]
+
+        best = b.loop(self.one, left, [self.zero, b.extract(values, [self.zero])], better)[0]
+        chosen = b.as_index(b.extract(candidates, [best]))
+        mine = self._corners(image, chosen)
+        for column, value in enumerate((image, number, chosen)):
+            rows = b.insert_element(b.from_index(value), rows, [found, b.index(column)])
+
+        def thin(place: ir.Value, kept: list[ir.Value]) -> list[ir.Value]:
+            inside, own, so_far = kept
+            box = b.extract(inside, [place])
+            value = b.extract(own, [place])
+            is_best = arith.CmpIOp(_CMP.eq, place, best).result
+            gone = arith.OrIOp(is_best, self._overlap(mine, self._corners(image, b.as_index(box)))).result
+            inside = b.insert_element(box, inside, [so_far])
+            own = b.insert_element(value, own, [so_far])
+            stays = arith.SubIOp(self.one, arith.IndexCastUIOp(ir.IndexType.get(), gone).result).result
+            return [inside, own, arith.AddIOp(so_far, stays).result]
+
+        rest = b.loop(self.zero, left, [candidates, values, self.zero], thin)
+        return [rows, arith.AddIOp(found, self.one).result, *rest]
+
+    def _corners(self, image: ir.Value, box: ir.Value) -> list[ir.Value]:
         """The lower and the upper corner of a box, and its area."""
-        a, c, d, e = (b.widen(b.extract(boxes, [image, box, b.index(i)])) for i in range(4))
-        if centred:
+        b, s = self.b, self.s
+        a, c, d, e = (b.widen(b.extract(self.boxes, [image, box, b.index(i)])) for i in range(4))
+        if self.is_centred:
             half = s.const(0.5)
             low, high = [s.sub(a, s.mul(d, half)), s.sub(c, s.mul(e, half))], [s.add(a, s.mul(d, half)), s.add(c, s.mul(e, half))]
         else:
             low, high = [s.minimum(a, d), s.minimum(c, e)], [s.maximum(a, d), s.maximum(c, e)]
         return [*low, *high, s.mul(s.sub(high[0], low[0]), s.sub(high[1], low[1]))]
 
-    def too_near(mine: list[ir.Value], other: list[ir.Value]) -> ir.Value:
+    def _overlap(self, mine: list[ir.Value], other: list[ir.Value]) -> ir.Value:
+        """Whether two boxes, each as corners and area, overlap by too much."""
+        s = self.s
         sides = [s.sub(s.minimum(mine[i + 2], other[i + 2]), s.maximum(mine[i], other[i])) for i in range(2)]
         nothing = s.const(0)
         common = s.mul(*(s.maximum(side, nothing) for side in sides))
         union = s.sub(s.add(mine[4], other[4]), common)
         real = [s.compare("gt", value, nothing) for value in (common, mine[4], other[4], union)]
-        above = s.compare("gt", s.div(common, union), overlap)
+        above = s.compare("gt", s.div(common, union), self.overlap)
         # The ratio of boxes without an area is 0, which only a threshold below that is less than.
-        always = s.compare("gt", nothing, overlap)
+        always = s.compare("gt", nothing, self.overlap)
         every = real[0]
         for flag in real[1:]:
             every = arith.AndIOp(every, flag).result
         return arith.SelectOp(every, above, always).result
-
-    def of_class(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        image, number = at
-        rows, found, candidates, values = carried
-
-        def collect(box: ir.Value, kept: list[ir.Value]) -> list[ir.Value]:
-            chosen, own, so_far = kept
-            score = b.widen(b.extract(scores, [image, number, box]))
-            chosen = b.insert_element(b.from_index(box), chosen, [so_far])
-            own = b.insert_element(score, own, [so_far])
-            good = s.compare("gt", score, threshold)
-            return [chosen, own, arith.AddIOp(so_far, arith.IndexCastUIOp(ir.IndexType.get(), good).result).result]
-
-        candidates, values, left = b.loop(zero, count, [candidates, values, zero], collect)
-        rounds = arith.MaxSIOp(arith.MinSIOp(largest, left).result, zero).result
-
-        def keep(_: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
-            rows, found, candidates, values, left = state
-
-            def take() -> list[ir.Value]:
-                def better(place: ir.Value, best: list[ir.Value]) -> list[ir.Value]:
-                    value = b.extract(values, [place])
-                    wins = s.compare("gt", value, best[1])
-                    return [arith.SelectOp(wins, place, best[0]).result, arith.SelectOp(wins, value, best[1]).result]
-
-                best = b.loop(one, left, [zero, b.extract(values, [zero])], better)[0]
-                chosen = b.as_index(b.extract(candidates, [best]))
-                mine = corner(image, chosen)
-                row = rows
-                for column, value in enumerate((image, number, chosen)):
-                    row = b.insert_element(b.from_index(value), row, [found, b.index(column)])
-
-                def thin(place: ir.Value, kept: list[ir.Value]) -> list[ir.Value]:
-                    inside, own, so_far = kept
-                    box = b.extract(inside, [place])
-                    value = b.extract(own, [place])
-                    gone = arith.OrIOp(
-                        arith.CmpIOp(_CMP.eq, place, best).result, too_near(mine, corner(image, b.as_index(box)))
-                    ).result
-                    inside = b.insert_element(box, inside, [so_far])
-                    own = b.insert_element(value, own, [so_far])
-                    stays = arith.SubIOp(one, arith.IndexCastUIOp(ir.IndexType.get(), gone).result).result
-                    return [inside, own, arith.AddIOp(so_far, stays).result]
-
-                rest = b.loop(zero, left, [candidates, values, zero], thin)
-                return [row, arith.AddIOp(found, one).result, *rest]
-
-            return b.branch(arith.CmpIOp(_CMP.sgt, left, zero).result, state, take)
-
-        return b.loop(zero, rounds, [rows, found, candidates, values, left], keep)[:4]
-
-    total = product_of(b, b.sizes(scores))
-    rows = b.empty("i64", [total, 3])
-    scratch = [b.empty("i64", [b.size(scores, 2)]), b.empty(s.dtype, [b.size(scores, 2)])]
-    rows, found, *_ = b.loops([b.size(scores, 0), b.size(scores, 1)], [rows, zero, *scratch], of_class)
-    return [rows, one_number(b, found)]
 
 
 def as_type(b: LinalgBuilder, value: ir.Value, dtype: str) -> ir.Value:

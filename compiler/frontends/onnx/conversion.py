@@ -306,23 +306,27 @@ class Conversion:
         except Exception as error:  # a bug in a rule may raise anything
             said = f"{type(error).__name__}: {error}{plugin_line(error)}"
             raise StepwellError(f"internal error while importing {_problem(node, frame, said)}") from error
+        self._bind_outputs(node, frame, values, is_tainted=tainted)
+
+    def _bind_outputs(self, node: NodeProto, frame: Frame, values: tuple[Binding, ...] | None, *, is_tainted: bool) -> None:
+        """Bind the outputs that are named: to placeholders without `values`; what a rule does not give is unavailable."""
         for i, name in enumerate(node.output):
-            if name:
-                if values is None:
-                    frame.values[name] = self._placeholder(name, frame.inferred(name))
-                elif i < len(values) and values[i] is not None:
-                    value = values[i]
-                    if isinstance(value, Unavailable) and value.problem and not value.about:  # a rule's, which does not know its node
-                        value = Unavailable(node.name, _problem(node, frame, value.problem))
-                    frame.values[name] = value
-                else:
-                    given = next((n for n, value in enumerate(values) if value is None), len(values))
-                    if given == 0 and (line := self._rules_line(node, frame)):
-                        raise StepwellError(_problem(node, frame, f"its importer rule must give a value for each output, it gave none{line}"))
-                    reason = f"output number {i} is used, which is not supported; supported: the first {given}"
-                    frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))
-                if tainted or values is None:
-                    frame.tainted.add(name)
+            if not name:
+                continue
+            if values is None:
+                frame.values[name] = self._placeholder(name, frame.inferred(name))
+            elif i < len(values) and (value := values[i]) is not None:
+                if isinstance(value, Unavailable) and value.problem and not value.about:  # a rule's, which does not know its node
+                    value = Unavailable(node.name, _problem(node, frame, value.problem))
+                frame.values[name] = value
+            else:
+                given = next((n for n, value in enumerate(values) if value is None), len(values))
+                if given == 0 and (line := self._rules_line(node, frame)):
+                    raise StepwellError(_problem(node, frame, f"its importer rule must give a value for each output, it gave none{line}"))
+                reason = f"output number {i} is used, which is not supported; supported: the first {given}"
+                frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))
+            if is_tainted or values is None:
+                frame.tainted.add(name)
 
     def _values(self, node: NodeProto, frame: Frame, index: int) -> tuple[Binding, ...]:
         """Build a node's outputs from a function of the model, a rule, or ONNX's definition of the operator."""
