@@ -109,7 +109,8 @@ def load_file(path: "str | os.PathLike[str]") -> None:
         _recorded(key, name, lambda: loader.exec_module(module))
     except Exception as error:  # a plugin may raise anything; say where
         del sys.modules[name]
-        raise InputError(f"plugin {path}{_where(error, key)}: {type(error).__name__}: {_message(error)}") from error
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise InputError(f"plugin {path}{_where(error, key)}: {type(error).__name__}: {said}") from error
 
 
 class _Source(SourceFileLoader):
@@ -234,7 +235,3 @@ def _where(error: Exception, file: str | None) -> str:
         return f", line {error.lineno}"
     own = [frame.lineno for frame in places if Path(frame.filename).resolve() == Path(file)]
     return f", line {own[-1]}" if own else ""
-
-
-def _message(error: Exception) -> str:
-    return str(error.msg if isinstance(error, SyntaxError) else error)

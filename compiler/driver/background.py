@@ -151,7 +151,7 @@ class Background:
 
     def forget(self) -> None:
         """In a forked child, which has neither the thread nor the process."""
-        self.__init__()  # type: ignore[misc]
+        self.__init__()  # type: ignore[misc]  # anew, as `__init__` left it
 
     def _work(self) -> None:
         while True:

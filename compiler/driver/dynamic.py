@@ -293,7 +293,8 @@ class DynamicModel:
         with self._lock:
             if self._last is None:
                 open_ones = [
-                    f"'{info.name}' {info}" for info in self.inputs if info.form or info.name in self.values or not all(map(_is_number, info.shape))
+                    f"'{info.name}' {info}" for info in self.inputs
+                    if info.form or info.name in self.values or not all(isinstance(size, int) for size in info.shape)
                 ]
                 reasons = [("free dimensions", True), ("values that code is made for", self.values), ("no fixed number", self._structured)]
                 what = ", or ".join(text for text, holds in reasons if holds)
@@ -499,10 +500,6 @@ def _weights_of(model: Made) -> Iterator[Weights]:
 def _cancel(jobs: Mapping[_Key, Job]) -> None:
     for job in list(jobs.values()):
         job.cancel()
-
-
-def _is_number(size: object) -> bool:
-    return isinstance(size, int)
 
 
 def _fit(info: TensorInfo, value: Any) -> Any:

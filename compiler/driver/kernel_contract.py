@@ -40,7 +40,7 @@ def summed_up(problems: list[str]) -> str:
     return "; ".join([*problems[:SHOWN], *more])
 
 
-def _problems(kernel: Any, level: Level) -> Iterator[str]:
+def _problems(kernel: ir.OpView, level: Level) -> Iterator[str]:
     blocks = list(kernel.regions[0].blocks)
     ends = [block.operations[len(block.operations) - 1].operation.name for block in blocks if len(block.operations)]
     if len(blocks) != 1 or ends != [_END]:
@@ -58,7 +58,7 @@ def _problems(kernel: Any, level: Level) -> Iterator[str]:
                 yield f": '{op.name}' of {nodes_text(op.location)} {problem}"
 
 
-def _tensor_signature(kernel: Any, level: Level) -> Iterator[str]:
+def _tensor_signature(kernel: ir.OpView, level: Level) -> Iterator[str]:
     """Problems with the types of a kernel in destination-passing style on tensors."""
     inputs, results = list(kernel.type.inputs), list(kernel.type.results)
     named = KernelInfo(kernel).sizes
@@ -87,7 +87,7 @@ def _is_named(kind: Any, number: int, named: Sequence[Sequence[Dim]]) -> bool:
     return number < len(named) and len(named[number]) == free and None not in named[number]
 
 
-def _memory_signature(kernel: Any) -> Iterator[str]:
+def _memory_signature(kernel: ir.OpView) -> Iterator[str]:
     """Problems with the types of a kernel on memory."""
     inputs, info = list(kernel.type.inputs), KernelInfo(kernel)
     if len(kernel.type.results):

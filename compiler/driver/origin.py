@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.dialects.support.processes import Lock
 from stepwell.frontends.base import Summary
@@ -52,10 +51,6 @@ class Origin:
         """The description of the model in its own terms. Raises ModelError if it cannot be read."""
         made = partial(self.front_end.summary, self.source)
         return made_by(self.front_end, "summary", made, "a Summary", lambda made: isinstance(made, Summary))
-
-    def digest_read(self, content: memoryview | None) -> bytes | None:
-        """The digest of what was just read, which is `content` unless that is None."""
-        return self.digest() if content is None else digest_of(content)
 
     def check(self, digest: bytes | None, files: Mapping[Path, bytes]) -> None:
         """Note the digests of what was read, of the model itself and of external data files. Raises ModelError if it was something else before."""

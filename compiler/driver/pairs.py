@@ -78,7 +78,7 @@ def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = 
                 if not size.isidentifier():
                     computed.append((info, size, came))
     for info, size, came in computed:
-        names = parse(size).symbols  # type: ignore[union-attr]
+        names = parse(size).symbols  # type: ignore[union-attr]  # its text was no number
         if not bound.keys() >= set(names):
             continue
         expected = evaluated(parse(size), {name: bound[name][0] for name in names})

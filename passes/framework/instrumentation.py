@@ -97,7 +97,7 @@ class PassTimings(Instrumentation):
         """A table of all passes, in order, with the part of each in the total."""
         total = sum(entry.seconds for entry in self.entries)
         lines = [f"{'seconds':>9}  share  pass"]
-        lines += [f"{e.seconds:9.4f}  {e.seconds / total if total else 0:5.1%}  {_levelled(e)}" for e in self.entries]
+        lines += [f"{e.seconds:9.4f}  {e.seconds / total if total else 0:5.1%}  {e.step}{f' ({e.level})' if e.level else ''}" for e in self.entries]
         return "\n".join([*lines, f"{total:9.4f}  total of {len(self.entries)} passes", ""])
 
 
@@ -126,10 +126,6 @@ class Statistics(Instrumentation):
 
     def begin(self, state: PassState) -> None:
         self.counts = state.statistics
-
-
-def _levelled(entry: Timing) -> str:
-    return f"{entry.step}" + (f" ({entry.level})" if entry.level else "")
 
 
 class PrintIR(Instrumentation):

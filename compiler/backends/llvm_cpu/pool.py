@@ -176,7 +176,7 @@ class Pool:
 
     def forget(self) -> None:
         """Leave the processes to the parent from which this process was forked."""
-        self.__init__()  # type: ignore[misc]
+        self.__init__()  # type: ignore[misc]  # anew, as `__init__` left it
 
     def _drop(self, workers: list[Worker]) -> None:
         for worker in workers:
@@ -247,7 +247,8 @@ def prestart(units: int) -> None:
 def _elsewhere(units: int) -> bool:
     """Whether so many units are compiled in other processes."""
     enough = units >= (_WORTH_A_FORK if _pool.warm or may_fork() else _WORTH_A_PROCESS)
-    return enough and not _alone and bool(sys.executable) and _jobs(None) > 1 and not _extended()
+    extended = extending_modules(code_generation=True) or of_code_generation()  # by plugins, which the processes do not have
+    return enough and not _alone and bool(sys.executable) and _jobs(None) > 1 and not extended
 
 
 def shut_down() -> None:
@@ -275,11 +276,6 @@ def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: P
     else:
         objects = _pool.compile(units, min(jobs, len(units)), libraries, progress, timeout)
     return dict(zip((unit.name for unit in units), objects, strict=True))
-
-
-def _extended() -> bool:
-    """Whether plugins may have a say in the last passes: the compiler processes do not have them."""
-    return bool(extending_modules(code_generation=True) or of_code_generation())
 
 
 def _jobs(jobs: int | None) -> int:

@@ -85,8 +85,9 @@ def _kept(rounds: Rounds) -> list[int]:
     needed = {number for number in range(carried) if is_used(op.results[number])}
     values = [end[0], *(end[1 + number] for number in needed), *(end[1 + i] for i in range(carried, len(op.results)) if is_used(op.results[i]))]
     seen: set[ir.Value] = set()
-    for inner in _effects(rounds.body):
-        values += inner.operands
+    for inner in rounds.body.operations:
+        if not inner.operation.results and inner.operation.name != "graph.yield":  # it is there for an effect
+            values += inner.operands
     while values:
         value = values.pop()
         if value in seen:
@@ -111,11 +112,6 @@ def _operands(op: ir.Operation) -> list[ir.Value]:
             for inner in block.operations:
                 found += _operands(inner.operation)
     return found
-
-
-def _effects(block: ir.Block) -> list[ir.Operation]:
-    """The ops of a body that something other than their results is for."""
-    return [o.operation for o in block.operations if not o.operation.results and o.operation.name != "graph.yield"]
 
 
 def _erase_dead(block: ir.Block) -> None:
