@@ -203,7 +203,7 @@ class KernelBench:
         with load if timed else nullcontext():
             for only, *both in timed:
                 turns = [None if one is None else time_alone(one) if only else time_in_place(one, chosen.name) for one in both]
-                timings[only] = take_turns(turns[0], turns[1], repeats)  # type: ignore[arg-type]
+                timings[only] = take_turns(turns[0], turns[1], repeats)  # type: ignore[arg-type]  # the kernel's own program is there
         of_kernel, of_model = timings.get(True, [SAME]), timings.get(False, [SAME, SAME])
         made = Evaluation(
             chosen, of_kernel[0] if alone else None, of_model[0] if in_place else None, of_model[1] if in_place else None, max(errors), taken,
@@ -391,7 +391,7 @@ def _fitting(info: TensorInfo, array: np.ndarray) -> np.ndarray:
 
 
 def _copy(memory: np.ndarray, info: TensorInfo) -> np.ndarray:
-    return memory.copy().view(info.dtype).reshape(info.shape)  # type: ignore[arg-type]
+    return memory.copy().view(info.dtype).reshape(info.shape)  # type: ignore[arg-type]  # its sizes are known
 
 
 def _error(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:

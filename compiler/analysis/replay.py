@@ -124,7 +124,7 @@ class Replay:
         def run() -> None:
             function(*addresses)
 
-        run.keep = arrays  # type: ignore[attr-defined]
+        run.keep = arrays  # type: ignore[attr-defined]  # kept alive by what reads them
         return run
 
 

@@ -98,7 +98,7 @@ def _channels(node: NodeProto, weights: np.ndarray) -> int:
     if node.op_type == "Conv":
         return weights.shape[0]
     if node.op_type == "ConvTranspose":
-        return weights.shape[1] * int(attribute(node, "group", 1))  # type: ignore[call-overload]
+        return weights.shape[1] * int(attribute(node, "group", 1))
     return weights.shape[0] if node.op_type == "Gemm" and attribute(node, "transB", 0) else weights.shape[-1]
 
 

@@ -22,7 +22,7 @@ class _Layer:
     def __init__(self, node: NodeProto, weights: np.ndarray) -> None:
         self.node, self.weights = node, weights
         size: tuple[int, ...] = weights.shape
-        group = int(attribute(node, "group", 1))  # type: ignore[call-overload]
+        group = int(attribute(node, "group", 1))
         indices = np.indices(size[:2])
         rows: np.ndarray = indices[0]
         columns: np.ndarray = indices[1]

@@ -74,7 +74,7 @@ class _Folder:
         if not is_standard(node, "Gemm"):
             return
         for name, place in (("alpha", 1), ("beta", 2)):
-            factor = float(attribute(node, name, 1.0))  # type: ignore[arg-type]
+            factor = float(attribute(node, name, 1.0))
             array = self.links.array(node.input[place]) if len(node.input) > place else None
             if factor != 1 and array is not None:
                 self._store(node, place, array * array.dtype.type(factor))
@@ -85,7 +85,7 @@ class _Folder:
         axis = None if weights is None else weight_axis(node, weights.ndim)
         if weights is None or axis is None or weights.dtype != np.float32:
             return False
-        groups = int(attribute(node, "group", 1)) if node.op_type == "ConvTranspose" else 1  # type: ignore[call-overload]
+        groups = int(attribute(node, "group", 1)) if node.op_type == "ConvTranspose" else 1
         channels = weights.shape[axis] * groups
         affine = self._affine(after, node.output[0], channels, node.op_type)
         bias = self._bias(node, channels)
@@ -157,5 +157,5 @@ class _Folder:
         if any(array is None for array in arrays):
             return None
         scale, shift, mean, variance = (np.asarray(array, np.float64) for array in arrays)
-        factor = scale / np.sqrt(variance + float(attribute(node, "epsilon", 1e-5)))  # type: ignore[arg-type]
+        factor = scale / np.sqrt(variance + float(attribute(node, "epsilon", 1e-5)))
         return _Affine(factor, shift - mean * factor)

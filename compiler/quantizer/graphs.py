@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx
@@ -50,8 +51,8 @@ def is_standard(node: NodeProto, *kinds: str) -> bool:
     return node.domain in STANDARD and node.op_type in kinds
 
 
-def attribute(node: NodeProto, name: str, default: object = None) -> object:
-    """The value of an attribute, or `default` where the node has none of that name."""
+def attribute(node: NodeProto, name: str, default: object = None) -> Any:
+    """The value of an attribute, whose type the operator's schema says, or `default` where the node has none of that name."""
     found = next((a for a in node.attribute if a.name == name), None)
     return default if found is None else onnx.helper.get_attribute_value(found)
 

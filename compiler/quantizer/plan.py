@@ -204,7 +204,7 @@ class _Planner:
         axes = attribute(node, "axes")
         if len(node.input) > 1 and node.input[1]:
             axes = self.links.array(node.input[1])
-        return self.ranks.get(node.input[0]) == 4 and axes is not None and {int(a) % 4 for a in np.atleast_1d(axes)} == {2, 3}  # type: ignore[call-overload]
+        return self.ranks.get(node.input[0]) == 4 and axes is not None and {int(a) % 4 for a in np.atleast_1d(axes)} == {2, 3}
 
     def _is_value(self, name: str) -> bool:
         return name in self.floats and name not in self.links.initializers

@@ -1,7 +1,8 @@
 """Prepares a network for quantisation: a late opset, stored constants, a name for every node, batch norms folded."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -104,11 +105,11 @@ def name_nodes(model: ModelProto) -> None:
         seen.add(node.name)
 
 
-def replace(field: Sequence, values: Sequence) -> None:  # type: ignore[type-arg]  # a repeated field of a protocol buffer
-    """Have a repeated field hold `values`, some of which may be its own."""
+def replace(field: MutableSequence[Any], values: Sequence[Any]) -> None:
+    """Have a repeated field of a protocol buffer hold `values`, some of which may be its own."""
     kept = [copy_without(value) for value in values]
-    del field[:]  # type: ignore[attr-defined]
-    field.extend(kept)  # type: ignore[attr-defined]
+    del field[:]
+    field.extend(kept)
 
 
 def drop_unused(graph: GraphProto) -> None:
@@ -148,8 +149,8 @@ def _store_constants(model: ModelProto) -> None:
     replace(graph.node, kept)
 
 
-_CONSTANTS: dict[str, Callable[[object], np.ndarray]] = {
-    "value": lambda value: numpy_helper.to_array(value),  # type: ignore[arg-type]
+_CONSTANTS: dict[str, Callable[[Any], np.ndarray]] = {  # of what an attribute of that name holds
+    "value": numpy_helper.to_array,
     "value_float": lambda value: np.array(value, np.float32), "value_floats": lambda value: np.array(value, np.float32),
     "value_int": lambda value: np.array(value, np.int64), "value_ints": lambda value: np.array(value, np.int64),
 }  # fmt: skip

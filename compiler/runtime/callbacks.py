@@ -17,7 +17,7 @@ def catching_all(function: F) -> F:
     """
     table = getattr(function.__code__, "co_exceptiontable", None)
     if table is not None:
-        first = next(iter(dis._parse_exception_table(function.__code__)))  # type: ignore[attr-defined]
+        first = next(iter(dis._parse_exception_table(function.__code__)))  # type: ignore[attr-defined]  # of the standard library, private
         entry = [_number(place) for place in (0, first.start // _UNIT, first.target // _UNIT, first.depth << 1 | first.lasti)]
         entry[0][0] |= _BEGINS
         function.__code__ = function.__code__.replace(co_exceptiontable=b"".join(map(bytes, entry)) + table)

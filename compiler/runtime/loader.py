@@ -52,7 +52,7 @@ class LoadedCode:
         It keeps this object alive.
         """
         function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(self.address(name))
-        function.keep = self  # type: ignore[attr-defined]
+        function.keep = self  # type: ignore[attr-defined]  # kept alive by what needs it
         return function
 
     def packed_function(self, name: str, arguments: int) -> Callable[..., None]:
@@ -63,7 +63,7 @@ class LoadedCode:
         def call(*addresses: int) -> None:
             function(pack(*addresses))
 
-        call.keep = self  # type: ignore[attr-defined]
+        call.keep = self  # type: ignore[attr-defined]  # kept alive by what needs it
         return call
 
     def status_function(self, name: str) -> Callable[[int], int]:

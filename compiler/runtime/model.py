@@ -263,7 +263,7 @@ class _Binding:
         return 0 if self.is_late else math.prod(cast(tuple[int, ...], self.shape)) * self.dtype.itemsize
 
     def empty(self) -> np.ndarray:
-        return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]
+        return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]  # none is unknown unless it is late
 
     def unknown(self) -> None:
         """What stands for the array until the run has made it."""

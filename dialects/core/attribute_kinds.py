@@ -155,7 +155,7 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
 
     Raises ValueError naming the field, called a `word` in the message, that is unknown, missing or of another type.
     """
-    known: Any = dataclasses.fields(cls)  # type: ignore[arg-type]
+    known: Any = dataclasses.fields(cls)  # type: ignore[arg-type]  # of a dataclass, which mypy has no bound for
     names = ", ".join([field.name for field in known])
     if not isinstance(attribute, ir.DictAttr):
         raise ValueError(f"expected a dictionary with the {word}s {names}")
@@ -178,10 +178,10 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
 
 def record(cls: type[T]) -> Kind[T]:
     """The kind of a dataclass, written as a dictionary of its fields; fields with their default may be left out."""
-    names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+    names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # of a dataclass, which mypy has no bound for
 
     def encode(value: T) -> ir.Attribute:
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]  # of a dataclass, which mypy has no bound for
         return to_attribute({name: str(entry) if isinstance(entry, Size) else entry for name, entry in fields.items()})
 
     return Kind(f"a dictionary with the fields {names}", lambda attribute: filled_in(cls, attribute), encode)

@@ -214,22 +214,22 @@ class ValueInfo(Carrier):
         return self._where
 
     @staticmethod
-    def arguments(function: Any) -> "list[ValueInfo]":
+    def arguments(function: ir.Operation | ir.OpView) -> "list[ValueInfo]":
         """One for each argument of a `func.func`."""
         return _values(function, _ARGUMENTS, "argument")
 
     @staticmethod
-    def results(function: Any) -> "list[ValueInfo]":
+    def results(function: ir.Operation | ir.OpView) -> "list[ValueInfo]":
         """One for each result of a `func.func`."""
         return _values(function, _RESULTS, "result")
 
     @staticmethod
-    def set_arguments(function: Any, values: "Sequence[ValueInfo]") -> None:
+    def set_arguments(function: ir.OpView, values: "Sequence[ValueInfo]") -> None:
         """Write these to the arguments of a function."""
         function.attributes[_ARGUMENTS] = ir.ArrayAttr.get([ir.DictAttr.get(value.attributes) for value in values])
 
     @staticmethod
-    def set_results(function: Any, values: "Sequence[ValueInfo]") -> None:
+    def set_results(function: ir.OpView, values: "Sequence[ValueInfo]") -> None:
         """Write these to the results of a function."""
         function.attributes[_RESULTS] = ir.ArrayAttr.get([ir.DictAttr.get(value.attributes) for value in values])
 
@@ -242,7 +242,7 @@ class ValueInfo(Carrier):
 _ARGUMENTS, _RESULTS = "arg_attrs", "res_attrs"  # MLIR's names for the attributes of a function's arguments and results
 
 
-def _values(function: Any, attribute: str, word: str) -> list[ValueInfo]:
+def _values(function: ir.Operation | ir.OpView, attribute: str, word: str) -> list[ValueInfo]:
     op = function.operation
     if attribute in op.attributes:
         entries = [{entry.name: entry.attr for entry in ir.DictAttr(values)} for values in op.attributes[attribute]]

@@ -90,7 +90,7 @@ class _TypeRuns:
     """
 
     @staticmethod
-    def verify_invariants(view: Any) -> bool:
+    def verify_invariants(view: ir.OpView) -> bool:
         op = view.operation
         for fields, values, sizes_name in _variadic_groups(view):
             runs: list[int] = []
@@ -106,13 +106,13 @@ class _TypeRuns:
         return True
 
     @staticmethod
-    def verify_region_invariants(view: Any) -> bool:
+    def verify_region_invariants(view: ir.OpView) -> bool:
         for _, _, sizes_name in _variadic_groups(view):
             del view.operation.attributes[sizes_name]
         return True
 
 
-def _variadic_groups(view: Any) -> list[tuple[Any, list[Any], str]]:
+def _variadic_groups(view: ir.OpView) -> list[tuple[Any, list[Any], str]]:
     op, cls = view.operation, type(view)
     groups = ((operand_fields(cls), list(op.operands), "operandSegmentSizes"), (result_fields(cls), list(op.results), "resultSegmentSizes"))
     return [g for g in groups if any(kind == "variadic" for _, kind in g[0])]

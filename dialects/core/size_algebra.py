@@ -9,9 +9,9 @@ from functools import lru_cache
 from math import prod
 from typing import Any, TypeAlias
 
-import sympy  # type: ignore[import-untyped]
-from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
-from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
+import sympy
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.str import StrPrinter
 
 Expr = Any  # sympy has no type hints
 Bounds: TypeAlias = tuple[Fraction | None, Fraction | None]
@@ -37,7 +37,7 @@ def _is_expanded(expr: Expr) -> bool:
     return all(map(_is_expanded, expr.args))
 
 
-class FloorDiv(sympy.Function):  # type: ignore[misc]
+class FloorDiv(sympy.Function):  # type: ignore[misc]  # sympy has no types
     """`p // q`, with what divides taken out: `(8*n + 3) // 8` is `n`, `(2*n + 3) // 2` is `n + (3 // 2)`, and a sum has a positive leading term."""
 
     nargs = 2
@@ -80,7 +80,7 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
         return _signs(self, False)[0] or None
 
 
-class _Extreme(sympy.Function):  # type: ignore[misc]
+class _Extreme(sympy.Function):  # type: ignore[misc]  # sympy has no types
     """A maximum or a minimum: of at least two sizes, none of which is known to be as far as another, in one order.
 
     sympy's own take minima of maxima apart, and leave the parts as they come, so that a text would not read back as the expression it is of.
@@ -327,7 +327,7 @@ def _is_surely_above(expr: Expr, strictly: bool, extremes: int = MOST_EXTREMES) 
     return all(cases) if each else any(cases)
 
 
-class _Printer(StrPrinter):  # type: ignore[misc]
+class _Printer(StrPrinter):  # type: ignore[misc]  # sympy has no types
     """Expressions as Python writes them."""
 
     def _print_FloorDiv(self, expr: Expr) -> str:

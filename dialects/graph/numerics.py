@@ -50,7 +50,7 @@ def loses_digits(rounded: Array, exact: Array) -> Array:
     Products of f64 are not known any better: there, each subnormal number counts.
     """
     wide = rounded.astype(np.float64)
-    least = float(ml_dtypes.finfo(rounded.dtype).smallest_normal)  # type: ignore[no-untyped-call]
+    least = float(ml_dtypes.finfo(rounded.dtype).smallest_normal)
     return (np.abs(wide) < least) & ((wide != 0) if rounded.dtype == np.float64 else (wide != exact))
 
 

@@ -266,7 +266,7 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
     def reference(x: np.ndarray, *, low: Sequence[int], high: Sequence[int], mode: str, value: float) -> np.ndarray:
         amounts = list(zip(low, high, strict=True))
         if mode != "constant":
-            return np.pad(x, amounts, mode=mode)  # type: ignore[call-overload]
+            return np.pad(x, amounts, mode=mode)  # type: ignore[call-overload]  # numpy lists the modes that there are, not str
         out = np.full([a + s + b for s, (a, b) in zip(x.shape, amounts, strict=True)], np.array(value).astype(x.dtype), dtype=x.dtype)
         out[tuple(slice(a, a + s) for s, (a, _) in zip(x.shape, amounts, strict=True))] = x
         return out

@@ -71,7 +71,7 @@ class Limits:
             if name in values:
                 raise InputError(f"limit '{name}' is given twice")
             values[name] = _number(name, number)
-        return Limits(**values)  # type: ignore[arg-type]
+        return Limits(**values)  # type: ignore[arg-type]  # each field takes its kind of number
 
 
 def _number(name: str, text: str) -> float:

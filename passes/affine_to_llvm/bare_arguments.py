@@ -56,7 +56,7 @@ class BareArguments(Pass):
         _retype(main)
 
 
-def _is_dynamic(mlir_type: Any) -> bool:
+def _is_dynamic(mlir_type: ir.Type) -> bool:
     return isinstance(mlir_type, ir.MemRefType) and not mlir_type.has_static_shape
 
 
@@ -64,7 +64,7 @@ Place = tuple[int, int]
 """An argument and its dimension."""
 
 
-def _take_sizes(kernel: Any) -> list[Place]:
+def _take_sizes(kernel: ir.OpView) -> list[Place]:
     """Make a kernel's dynamic arguments pointers to their first elements, with an argument for each of the sizes that differ.
 
     Returns where a caller finds these sizes, in order.
@@ -151,12 +151,12 @@ def _forget_size(argument: ir.Value) -> None:
             user.erase()
 
 
-def is_empty(mlir_type: Any) -> bool:
+def is_empty(mlir_type: ir.Type) -> bool:
     """Whether a memref has no elements."""
     return isinstance(mlir_type, ir.MemRefType) and 0 in mlir_type.shape
 
 
-def _drop_empty_arguments(function: Any) -> set[int]:
+def _drop_empty_arguments(function: ir.OpView) -> set[int]:
     """Remove a kernel's arguments without elements; returns their positions."""
     _remove_empty_views(function.operation)
     gone = [i for i, a in enumerate(function.arguments) if is_empty(a.type)]
@@ -182,7 +182,7 @@ def _remove_empty_views(op: ir.Operation) -> None:
             inner.erase()
 
 
-def _retype(function: Any) -> None:
+def _retype(function: ir.OpView) -> None:
     """Make a function's type that of its block's arguments."""
     types = [a.type for a in function.regions[0].blocks[0].arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, function.type.results))

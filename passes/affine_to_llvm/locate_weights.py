@@ -38,7 +38,7 @@ class LocateWeights(Pass):
         state.count("located weights", len(starts))
 
 
-def _locate(function: Any, starts: Sequence[int]) -> None:
+def _locate(function: ir.OpView, starts: Sequence[int]) -> None:
     """Have a function of the program find its weights, which begin at the offsets `starts`, by the table."""
     block = function.regions[0].blocks[0]
     weights = block.arguments[_weights_argument(function)]
@@ -83,7 +83,7 @@ def _locate_addresses(pointer: ir.Operation, place: Any) -> None:
                 user.operands[number] = arith.AddIOp(pointer.results[0], place(0)).result
 
 
-def _weights_argument(function: Any) -> int:
+def _weights_argument(function: ir.OpView) -> int:
     """Which argument of a function of the program leads to the weights."""
     if KernelInfo(function).is_region:
         return len(function.arguments) - REGION_MEMORY

@@ -1,7 +1,6 @@
 """The pass that takes a model from tensors to memory: kernels in place, @main as calls on one workspace and one weight arena."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
@@ -88,7 +87,7 @@ class Bufferize(Pass):
         state.count("copies", sum(len(c) for own in plans.values() for c in own.copies.values()))
 
     @staticmethod
-    def _shapes(function: Any, info: ModuleInfo) -> SymbolicShapes:
+    def _shapes(function: ir.OpView, info: ModuleInfo) -> SymbolicShapes:
         if KernelInfo(function).is_region:
             return shapes_around(function.operation)
         named = [kind.shape for _, kind in info.inputs] if info.has_signature else []
@@ -109,7 +108,7 @@ def _check_workspace(plan: Assignment, limits: Limits) -> None:
     raise over(what, "workspace_bytes", plan.workspace_bytes, limits)
 
 
-def _promise_no_alias(kernel: Any) -> None:
+def _promise_no_alias(kernel: ir.OpView) -> None:
     """No call of this kernel shares memory between its destinations, or between one of them and what it reads."""
     count = len(kernel.arguments)
     first = KernelInfo(kernel).first_destination(count)

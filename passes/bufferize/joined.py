@@ -16,7 +16,7 @@ from stepwell.passes.linalg.views import WHOLE_TENSOR_VIEWS
 
 
 def join(
-    plan: Assignment, main: Any, kernels: Mapping[str, Any], shapes: SymbolicShapes, symbols: Sequence[str]
+    plan: Assignment, main: ir.OpView, kernels: Mapping[str, Any], shapes: SymbolicShapes, symbols: Sequence[str]
 ) -> tuple[Joined | None, set[str]]:  # fmt: skip
     """Plan a second layout of the workspace, for runs in which a symbol (the number of images, say) is 1.
 

@@ -59,7 +59,7 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
             _match(named[version.of], few, version)
 
 
-def _match(kernel: Any, few: Any, version: Version) -> None:
+def _match(kernel: ir.OpView, few: Any, version: Version) -> None:
     """Give two versions of a kernel the same arguments: scratch for either. What may share memory in both may do so."""
     infos = KernelInfo(kernel), KernelInfo(few)
     needs = [info.scratch_bytes for info in infos]
@@ -89,14 +89,14 @@ def _bytes_type(size: int | Size) -> ir.MemRefType:
     return ir.MemRefType.get([size if isinstance(size, int) else ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
 
 
-def _protect_inputs(kernel: Any) -> None:
+def _protect_inputs(kernel: ir.OpView) -> None:
     """Only a kernel's destinations may be written: bufferisation copies rather than overwrite an input."""
     count, results = len(kernel.arguments), len(destinations(kernel.operation))
     flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i >= count - results)}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(flags)
 
 
-def _place_views(kernel: Any) -> None:
+def _place_views(kernel: ir.OpView) -> None:
     """Copy a result that is a view of an input (a slice, say), or the input that it is written over (by a scatter), which may be such a view, too,
     straight to its destination.
 
@@ -123,7 +123,7 @@ def _place_views(kernel: Any) -> None:
                 user.operands[place] = bufferization.MaterializeInDestinationOp(result.type, result, out).result
 
 
-def _drop_results(kernel: Any) -> None:
+def _drop_results(kernel: ir.OpView) -> None:
     """Make the kernel return nothing: a result that is not its destination, or a view of it, is copied there."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
@@ -139,7 +139,7 @@ def _drop_results(kernel: Any) -> None:
     set_signature(kernel)
 
 
-def _copies_to_generics(kernel: Any, state: PassState) -> None:
+def _copies_to_generics(kernel: ir.OpView, state: PassState) -> None:
     """rewrite: memref.copy -> linalg.generic (the runtime function of a strided copy is not in the bindings' libraries)."""
     for copy in ops_below(kernel.operation, "memref.copy"):
         source, target = copy.operands
@@ -189,7 +189,7 @@ class _Scratch:
         return 1 if self.owner is None else rounds_of(self.owner)
 
 
-def _take_scratch(kernel: Any) -> None:
+def _take_scratch(kernel: ir.OpView) -> None:
     """Replace the kernel's allocations by views of one scratch argument: packed by lifetime, or one behind the other if sizes are known only
     at run time."""
     stages = stages_on_memrefs(structured_ops(kernel.operation))
@@ -223,7 +223,7 @@ def _needed(allocation: ir.Operation, loops: FusedLoops, size: int | Size) -> _S
     return _Scratch(allocation, size, owner, kept)
 
 
-def _packed(kernel: Any, needs: list[_Scratch], loops: FusedLoops) -> tuple[list[tuple[int, Slice | None]], int]:
+def _packed(kernel: ir.OpView, needs: list[_Scratch], loops: FusedLoops) -> tuple[list[tuple[int, Slice | None]], int]:
     """For each buffer its offset and slice, and the size of all, where all sizes are numbers."""
     block = kernel.regions[0].blocks[0]
     position, lifetimes = _top_level_positions(block), []
@@ -280,7 +280,7 @@ def _pack_chunks(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple
     return [places[i] for i in range(len(lifetimes))], total
 
 
-def set_signature(function: Any) -> None:
+def set_signature(function: ir.OpView) -> None:
     """Make a function's type that of its entry block's arguments, without results."""
     block = function.regions[0].blocks[0]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], []))
@@ -325,7 +325,7 @@ def as_memref(tensor_type: Any) -> ir.MemRefType:
     return ir.MemRefType.get(list(tensor_type.shape), tensor_type.element_type)
 
 
-def memref_bytes(mlir_type: Any) -> int:
+def memref_bytes(mlir_type: ir.Type) -> int:
     """Bytes of a statically shaped, contiguous memref or tensor."""
     count = 1
     for size in mlir_type.shape:
@@ -333,7 +333,7 @@ def memref_bytes(mlir_type: Any) -> int:
     return count * element_bits(mlir_type.element_type) // 8
 
 
-def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
+def in_place_arguments(kernel: ir.OpView) -> list[tuple[int, int]]:
     """The arguments that may share memory with a destination, each with its result: an element is read just before it is overwritten.
 
     That holds if only element-wise ops of one nest read the argument, with the destination's type and map, if that nest does not keep

@@ -39,7 +39,7 @@ class Decisions:
 
     entries: list[Decision] = field(default_factory=list)
 
-    def add(self, run: str, by: str, op: Any, done: bool, what: str) -> None:
+    def add(self, run: str, by: str, op: ir.Operation | ir.OpView, done: bool, what: str) -> None:
         """Note a decision about `op` as it is now."""
         operation = op.operation
         self.entries.append(Decision(run or by, by, operation.name, operation.location, kernel_of(operation), done, what))

@@ -96,7 +96,7 @@ class _Names:
                 for name in re.findall(r"(%[\w$.]+):", line):
                     scopes[-1][name] = self._new(name)
             held: list[int] = []
-            self.templates.append(_TOKEN.sub(lambda found, held=held: self._taken(found.group(), scopes, held), line))  # type: ignore[misc]
+            self.templates.append(_TOKEN.sub(lambda found, held=held: self._taken(found.group(), scopes, held), line))  # type: ignore[misc]  # mypy does not infer a lambda with a default
             self.used.append(held)
 
     def _new(self, name: str) -> int:

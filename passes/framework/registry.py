@@ -49,7 +49,7 @@ class PassState:
         """Whether somebody looks at the candidates of a kind: a plan, a model of costs, or who asks for decisions. Else the default is taken."""
         return self.decisions is not None or self.choices.plan is not None or has_cost_model(kind)
 
-    def choose(self, kind: str, op: Any, candidates: "Callable[[], Sequence[Candidate]]", default: str) -> str:
+    def choose(self, kind: str, op: ir.Operation | ir.OpView, candidates: "Callable[[], Sequence[Candidate]]", default: str) -> str:
         """The name of the candidate to take for `op`, of those that are legal for it; see `Choices.choose`. Unless `asked`, `default` it is."""
         if not self.asked(kind):
             return default

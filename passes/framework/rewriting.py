@@ -132,13 +132,13 @@ class _Run:
         """
         rw = Rewriter(self.state)
 
-        def declared(op: Any, result: "list[ir.Value] | NoMatch") -> "list[ir.Value] | NoMatch":
+        def declared(op: ir.OpView, result: "list[ir.Value] | NoMatch") -> "list[ir.Value] | NoMatch":
             return result if isinstance(result, NoMatch) else of_types(as_declared(op, result, rw), [old.type for old in op.operation.results])
 
-        def call(op: Any, native: Any) -> bool:
+        def call(op: ir.OpView, native: Any) -> bool:
             with native.ip, op.location, through_driver(op.operation, native.erase_op):
                 for p in candidates:
-                    result = guarded(p, op, lambda p=p: declared(op, checked(op, p.rewrite(op, rw))))  # type: ignore[misc]
+                    result = guarded(p, op, lambda p=p: declared(op, checked(op, p.rewrite(op, rw))))  # type: ignore[misc]  # mypy does not infer a lambda with a default
                     if not isinstance(result, NoMatch):
                         break
                     self.state.decline(p.name, op, result)
@@ -204,7 +204,7 @@ def as_declared(op: Any, result: Sequence[ir.Value], b: GraphBuilder) -> list[ir
     return values
 
 
-def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:
+def guarded(p: Pattern, op: ir.OpView, action: Callable[[], Any]) -> Any:
     """Run a pattern's body; turn what it raises into one error that names pattern, op and node, and a plugin's line.
 
     A pattern that asks what only the run time can tell of a size does not match.
@@ -277,7 +277,7 @@ def convert(
     converter.add_conversion(type_callback)
     native = rewrite.RewritePatternSet()
 
-    def lowered(op: Any, made: Any) -> "list[ir.Value] | NoMatch":
+    def lowered(op: ir.OpView, made: Sequence[ir.Value]) -> "list[ir.Value] | NoMatch":
         result = checked(op, made)
         return result if isinstance(result, NoMatch) else of_types(result, [type_callback(old.type) for old in op.operation.results])
 
@@ -351,7 +351,7 @@ def innermost_first(found: Mapping[str, Any]) -> list[str]:
     return list(done)
 
 
-def retyped(function: Any) -> None:
+def retyped(function: ir.OpView) -> None:
     """Make a function's type that of its block's arguments and of what it returns."""
     block = function.regions[0].blocks[0]
     returned = [v.type for v in list(block.operations)[-1].operation.operands]

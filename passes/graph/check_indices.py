@@ -180,7 +180,7 @@ class _Checks:
     """Hidden results of a function, and what they are to be."""
 
     def __init__(
-        self, function: Any, b: GraphBuilder, checks: Sequence[IndexCheck], outside: Container[str], given: Container[str]
+        self, function: ir.OpView, b: GraphBuilder, checks: Sequence[IndexCheck], outside: Container[str], given: Container[str]
     ) -> None:
         """`checks` are there already; `outside` are the symbols that have one number in a run, `given` those of them that inputs give it."""
         self.function, self.b, self.outside, self.given = function, b, outside, given

@@ -44,7 +44,7 @@ class IntegerProductPass(Pass):
     done: ClassVar[str]
     """What to report of a product that was rewritten."""
 
-    def takes(self, view: Any) -> bool:
+    def takes(self, view: ir.OpView) -> bool:
         """Whether the pass is about an op."""
         return is_integer_product(view)
 
@@ -69,23 +69,23 @@ class IntegerProductPass(Pass):
             erase_unused(dict.fromkeys(rewriting.replaced))
 
 
-def sum_of_products(view: Any) -> SumOfProducts | None:
+def sum_of_products(view: ir.OpView) -> SumOfProducts | None:
     """How an op sums products of its two operands; None for any other op."""
     return view.sum_of_products() if isinstance(view, GraphOp) else None
 
 
-def multiplies_rows(view: Any) -> bool:
+def multiplies_rows(view: ir.OpView) -> bool:
     """Whether an op multiplies rows of its first operand by matrices."""
     products = sum_of_products(view)
     return products is not None and products.multiplies_rows
 
 
-def is_integer_product(view: Any) -> bool:
+def is_integer_product(view: ir.OpView) -> bool:
     """Whether an op sums products of integers."""
     return sum_of_products(view) is not None and is_integer(type_of(view.operation.results[0]).dtype)
 
 
-def multiplies_narrow(view: Any) -> bool:
+def multiplies_narrow(view: ir.OpView) -> bool:
     """Whether an op sums products of integers, or of bf16 in f32. Filters of a channel each, blocked, are multiplied in f32."""
     if sum_of_products(view) is None or view.has_trait(KeepsChannels):
         return False
@@ -97,13 +97,13 @@ def _of_half(value: ir.Value) -> bool:
     return cast is not None and type_of(cast.x).dtype == HALF
 
 
-def one_channel(view: Any) -> bool:
+def one_channel(view: ir.OpView) -> bool:
     """Whether each sum of an op takes elements of one channel, as a filter of a convolution by channel does."""
     found = sum_of_products(view)
     return found is not None and found.by_channel
 
 
-def sums_integers(view: Any) -> bool:
+def sums_integers(view: ir.OpView) -> bool:
     """Whether a convolution or product of floats reads narrow integers as floats: its weights are integers too, and its sums exact."""
     image = view.operation.operands[0]
     pad = producer(image, "pad")

@@ -165,7 +165,7 @@ def is_float_op(op: Any) -> bool:
     return is_float(type_of(op.operation.results[0]).dtype)
 
 
-def is_elementwise(op: Any) -> bool:
+def is_elementwise(op: ir.OpView) -> bool:
     """Whether the op view is an element-wise op: each element of the result from one element of each (broadcast) operand."""
     return isinstance(op, GraphOp) and op.has_trait(Elementwise)
 

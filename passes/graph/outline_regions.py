@@ -112,7 +112,7 @@ class _Outliner:
         parts = results[len(carried) : -1]
         if collected and not going_on:
             sizes = [kind.shape[0] for kind in collected]
-            bind(b, b.concat([results[-1]] * len(sizes), axis=0), sizes)  # type: ignore[arg-type]
+            bind(b, b.concat([results[-1]] * len(sizes), axis=0), sizes)  # type: ignore[arg-type]  # none of them is None
             parts = [first_along(b, part, 0, size) for part, size in zip(parts, sizes, strict=True) if size is not None]
         return [function], [*_open(b, results[: len(carried)], types, changing), *parts]
 
@@ -123,7 +123,7 @@ class _Outliner:
         if count is not None:
             number = max(int(count), 0)
             if whole and any(size != number for size in sizes):
-                bind(b, b.literal(np.full(len(sizes), number)), sizes)  # type: ignore[arg-type]
+                bind(b, b.literal(np.full(len(sizes), number)), sizes)  # type: ignore[arg-type]  # none of them is None
             return number
         if (size := rounds_of(op, self.state.weights)) is not None:
             return size  # the program's sizes say it
@@ -131,7 +131,7 @@ class _Outliner:
         size = sizes[0]
         assert isinstance(size, Size)
         if whole:
-            bind(b, b.concat([limit] * len(sizes), axis=0), sizes)  # type: ignore[arg-type]
+            bind(b, b.concat([limit] * len(sizes), axis=0), sizes)  # type: ignore[arg-type]  # none of them is None
             return size
         most = symbol(f"most_{size}")
         bind(b, limit, [most])

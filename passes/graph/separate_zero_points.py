@@ -101,7 +101,7 @@ class _Separating(ProductRewriting):
         return b.mul(moved, new_weight(b, weight, sums.astype(np.int32)))
 
 
-def _refused(op: Any, products: SumOfProducts, zero: "np.ndarray | ir.Value", pad: Any) -> NoMatch | None:
+def _refused(op: ir.Operation, products: SumOfProducts, zero: "np.ndarray | ir.Value", pad: Any) -> NoMatch | None:
     """Why a zero point cannot be taken out of a product; None if it can."""
     sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
     if changes_along_sum(sizes, products.lhs):

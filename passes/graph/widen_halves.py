@@ -110,7 +110,7 @@ class _Widening:
         self.replaced.append(op)
         return True
 
-    def follows(self, view: Any, halves: list[ir.Value]) -> bool:
+    def follows(self, view: ir.OpView, halves: list[ir.Value]) -> bool:
         """Whether an op computes in f32: a convolution, a product of many rows, or one all of whose halves are there in f32, or known."""
         if view.has_trait(Convolves) or view.operation in self.summed:
             return True

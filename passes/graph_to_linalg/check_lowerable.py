@@ -1,7 +1,6 @@
 """The pass that reports every op that cannot be lowered, before lowering begins."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir, ops_below, registered_dialects
@@ -51,7 +50,7 @@ class CheckLowerable(Pass):
             raise UnsupportedError("; ".join([*different[:SHOWN], *more]), details=different)
 
 
-def _reason(op: Any, known: set[str], symbols: set[str]) -> str | None:
+def _reason(op: ir.Operation, known: set[str], symbols: set[str]) -> str | None:
     dynamic = next((result.type for result in op.results if not all(_is_known(size, symbols) for size in type_of(result).shape)), None)
     why_not = ControlInfo(op).reason if op.name in ControlInfo.on else None
     if dynamic is not None and why_not is None:

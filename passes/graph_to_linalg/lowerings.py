@@ -58,7 +58,7 @@ def lowering_of(name: str) -> Any:
 
 
 def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
-    def lower(op: Any, operands: Sequence[ir.Value], state: PassState) -> Any:
+    def lower(op: ir.OpView, operands: Sequence[ir.Value], state: PassState) -> Any:
         types = op.result_types()
         b = LinalgBuilder(state)
         # Where there is nothing to compute; and linalg rejects some maps into no elements.
@@ -82,7 +82,7 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
     return lower
 
 
-def _present(op: Any, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
+def _present(op: ir.OpView, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
     """Whether the dimensions that an op's indices go along have elements, for the code to ask; None where they do, or are assumed to.
 
     An index out of range means some element of its dimension (`LinalgBuilder.place`): where there are indices there is to be one, or code made

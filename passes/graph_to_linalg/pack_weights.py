@@ -1,7 +1,6 @@
 """The pass that gives every weight its place in the arena."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from stepwell.dialects.core.attributes import to_python
 from stepwell.dialects.core.mlir import arith, bufferization, ir, memref
@@ -37,7 +36,7 @@ class PackWeights(Pass):
         state.count("weights", len(offsets))
         state.count("weight bytes", end)
 
-    def _pack(self, function: Any, offsets: dict[str, int], end: int, state: PassState) -> int:
+    def _pack(self, function: ir.OpView, offsets: dict[str, int], end: int, state: PassState) -> int:
         """Give the weights of a function that have none yet their `offsets` from `end` on; the new end."""
         block = function.regions[0].blocks[0]
         found = [o.operation for o in block.operations if o.operation.name in ("graph.parameter", "graph.constant")]
@@ -69,7 +68,7 @@ class PackWeights(Pass):
         return entry
 
 
-def _read(weights: ir.Value, offset: int, kind: Any) -> ir.Value:
+def _read(weights: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
     """The weight at `offset` bytes as a tensor of type `kind`."""
     plain = plain_type(kind)
     at = arith.ConstantOp(ir.IndexType.get(), offset).result
@@ -78,7 +77,7 @@ def _read(weights: ir.Value, offset: int, kind: Any) -> ir.Value:
     return value if plain == kind else reinterpreted(value, kind)
 
 
-def _add_argument(function: Any, kind: ir.Type) -> None:
+def _add_argument(function: ir.OpView, kind: ir.Type) -> None:
     """Append an argument of type `kind` to a function's signature (its block has it already)."""
     signature = function.type
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*signature.inputs, kind], signature.results))

@@ -28,7 +28,7 @@ def _has_graph_element(mlir_type: ir.Type) -> bool:
 _PLAIN = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type, ir.IndexType)
 
 
-def plain_type(mlir_type: Any) -> Any:
+def plain_type(mlir_type: ir.Type) -> Any:
     """A tensor or memref type with signless elements and sizes without names; any other type as it is."""
     if not is_graph_type(mlir_type):
         return mlir_type

@@ -1,7 +1,6 @@
 """A view of a linalg op (on tensors or memrefs) as an iteration space with accesses: what scheduling and lowering need to know."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, known_index, linalg, ops_below, use_count
 from stepwell.dialects.core.sizes import Dim, Size, always, product, sizes_text
@@ -33,7 +32,7 @@ CONVERSIONS = (
 class Structured:
     """A linalg.generic or linalg.fill seen as an iteration space."""
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: ir.Operation) -> None:
         self.operation: ir.Operation = op.operation
         if self.operation.name not in STRUCTURED:
             raise PassError(f"'{self.operation.name}' at {self.operation.location} is not a linalg.generic or linalg.fill")

@@ -40,7 +40,7 @@ def _kind(argument: ir.Value) -> str:
     return str(argument.type)
 
 
-def _merge(kernel: Any, few: Any, version: Version) -> None:
+def _merge(kernel: ir.OpView, few: Any, version: Version) -> None:
     block, own = kernel.regions[0].blocks[0], few.regions[0].blocks[0]
     for mine, theirs in zip(own.arguments, block.arguments, strict=True):
         mine.replace_all_uses_with(theirs)

@@ -43,7 +43,7 @@ class VersionKernels(Pass):
             if KernelInfo(kernel).version is None and kernel.sym_name.value not in done:
                 state.count(self.name, int(self._version(kernel, state)))
 
-    def _version(self, kernel: Any, state: PassState) -> bool:
+    def _version(self, kernel: ir.OpView, state: PassState) -> bool:
         usual = FusionGroup.of(kernel.operation)
         leader = leader_of(usual)
         choice = None if leader is None else FuseLoops().choose(usual, leader, state.machine)

@@ -29,7 +29,7 @@ def heads_together(b: ModelBuilder, x: Value) -> Value:
 def lowest_of(dtype: str) -> np.ndarray:
     """The least finite number of a float type, as a scalar: what forbids a key."""
     kind = to_numpy(dtype)
-    return np.array(ml_dtypes.finfo(kind).min, kind)  # type: ignore[no-untyped-call]
+    return np.array(ml_dtypes.finfo(kind).min, kind)
 
 
 def attend(

@@ -228,7 +228,7 @@ def _make_function(fused: ir.Operation, name: str, missing: Sequence[str], modul
         op.move_before(end)
 
 
-def _concat(op: Any, arguments: list[ir.Value]) -> Concat | None:
+def _concat(op: ir.OpView, arguments: list[ir.Value]) -> Concat | None:
     """What the kernel concatenates, if it consists of `op` alone, `op` takes each argument once, and the axis is behind a free dimension."""
     if not isinstance(op, ConcatOp):
         return None

@@ -26,7 +26,7 @@ def on_integers(op: Any, source: Quantized, rw: Rewriter) -> ir.Value:
 
 
 @pattern(MovesData)
-def sink_dequantize(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def sink_dequantize(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: move(dequantize(x, s, z)) -> dequantize(move(x), s, z)   exact; where s and z are one number each"""
     source = quantized(op.operation.operands[0])
     if source is None or not source.is_per_tensor or len(op.operation.results) != 1:
@@ -62,7 +62,7 @@ def meets_image(op: Any) -> bool:
 
 
 @pattern(ChoosesData)
-def choose_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def choose_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: max_pool(dequantize(x, s, z)) -> dequantize(max_pool(x), s, z)   exact, for s > 0; so maxima and minima"""
     source = quantized(op.operation.operands[0])
     if source is None or not source.is_per_tensor or not is_positive(source.op.scale, rw.weights):
@@ -91,7 +91,7 @@ def pad_integers(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @pattern(JoinsData)
-def join_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def join_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: concat(dequantize(x, s, z), dequantize(y, s, z)) -> dequantize(concat(x, y), s, z)   exact"""
     sources = [quantized(v) for v in op.operation.operands]
     found = [source for source in sources if source is not None and source.is_per_tensor]

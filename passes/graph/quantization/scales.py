@@ -59,7 +59,7 @@ def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
 
 
 @pattern("graph.mul")
-def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def merge_factors(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (x * a) * b -> x * (a * b)   one rounding less; relu(x * a) * b -> relu(x * (a * b)) for b > 0"""
     if not is_float_op(op):
         return NoMatch("integers wrap")

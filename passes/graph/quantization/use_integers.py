@@ -26,7 +26,7 @@ SAME_SCALE = 1e-5
 
 
 @pattern(SumsProducts)
-def multiply_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def multiply_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(dequantize(x, s, z), dequantize(y, t, u)) -> f(x - z, y - u) * (s * t)   in i32, without rounding before the scale
 
     For conv and matmul, as any op that sums products; where no scale or zero point changes along what is summed, or windows.

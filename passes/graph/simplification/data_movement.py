@@ -22,7 +22,7 @@ from stepwell.passes.graph.matching import (
 )
 
 
-def used_only_by(value: ir.Value, op: Any) -> bool:
+def used_only_by(value: ir.Value, op: ir.OpView) -> bool:
     """Whether `op` is the one user of `value`."""
     return all(user == op.operation for user in users(value))
 
@@ -33,7 +33,7 @@ def rebuilt(op: Any, operands: Sequence[ir.Value], rw: Rewriter) -> ir.Value:
     return value
 
 
-def movers(op: Any, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]] | NoMatch:
+def movers(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]] | NoMatch:
     """The operands of `op` as ([the op `graph.<mnemonic>` that makes it, or None], {index of the others: array}), if all are one or the other."""
     made, known = [], {}
     for i, v in enumerate(op.operation.operands):
@@ -55,7 +55,7 @@ def movers(op: Any, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, n
 
 
 @pattern(Elementwise)
-def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def sink_transposes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(transpose(x), transpose(y), c) -> transpose(f(x, y, c'))  for one order and constants c, permuted the other way   exact
 
     Pays because f can then fuse into what makes x, and the transposition meets the next one. Not for a cast to a wider type.
@@ -80,7 +80,7 @@ def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @pattern(Elementwise)
-def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def sink_reshapes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c'))  for x and y of one shape and constants c that x's shape suits too   exact
 
     Pays because f can then fuse into what makes x; a reshape is free wherever it is.
@@ -130,7 +130,7 @@ def before_reshape(array: np.ndarray, shape: Sequence[Dim], source: Sequence[Dim
 
 
 @pattern(Elementwise)
-def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def absorb_expansions(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(expand(x), y) -> f(x, y)  where y alone already gives the result its shape   exact"""
     sources = [e.x if (e := producer(v, "expand")) is not None else v for v in op.operation.operands]
     if sources == list(op.operation.operands):
@@ -144,7 +144,7 @@ def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @pattern(Elementwise)
-def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def sink_expansion(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(expand(x)) -> expand(f(x))  for an op of one operand: less arithmetic   exact"""
     if len(op.operation.operands) != 1:
         return NoMatch("it has several operands")
@@ -156,7 +156,7 @@ def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @pattern(Elementwise)
-def shrink_constants(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def shrink_constants(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(x, c) -> f(x, c')  for a constant c of one value, which a tensor without dimensions holds as well   exact"""
     operands = list(op.operation.operands)
     types = [type_of(v) for v in operands]

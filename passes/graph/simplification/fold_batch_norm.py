@@ -1,7 +1,6 @@
 """The pass that folds inference batch normalisations into multiplications and additions, and these into the weights around them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -72,7 +71,7 @@ def normalise_by_values(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-def scale_of(op: Any, rw: Rewriter) -> tuple[ir.Value, np.ndarray] | NoMatch:
+def scale_of(op: ir.OpView, rw: Rewriter) -> tuple[ir.Value, np.ndarray] | NoMatch:
     """For a multiplication or division by a known finite constant: the value that it scales, and the factor in f64."""
     if not is_float_op(op):
         return NoMatch("integers wrap")
@@ -95,7 +94,7 @@ def scaled_weights(lin: Linear, factor: np.ndarray, result: TensorType, rw: Rewr
 
 
 @for_each((MulOp, DivOp))
-def scale_outputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def scale_outputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: linear(x, w) * k -> linear(x, w * k)  for conv, conv_transpose, matmul with known weights and k for each output channel"""
     match = scale_of(op, rw)
     if isinstance(match, NoMatch):
@@ -111,7 +110,7 @@ def scale_outputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @for_each((MulOp, DivOp))
-def scale_outputs_and_bias(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def scale_outputs_and_bias(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (linear(x, w) + b) * k -> linear(x, w * k) + b * k  for k and b as above"""
     match = scale_of(op, rw)
     if isinstance(match, NoMatch):
@@ -142,7 +141,7 @@ def scale_outputs_and_bias(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @for_each((ConvOp, ConvTransposeOp, MatmulOp))
-def scale_inputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def scale_inputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: linear(x * k, w) -> linear(x, w * k)  for known weights and k for each input channel (zeros that pad x stay zeros)"""
     lin = linear(op.operation.results[0], rw, used_once=False)
     if isinstance(lin, NoMatch):
@@ -166,7 +165,7 @@ def scale_inputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @for_each((ConvOp, MatmulOp))
-def shift_inputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def shift_inputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: linear(x + b, w) -> linear(x, w) + linear(b, w)  for known weights, b for each input channel, and no padding (it is not shifted)"""
     lin = linear(op.operation.results[0], rw, used_once=False)
     if isinstance(lin, NoMatch):

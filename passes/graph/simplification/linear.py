@@ -58,7 +58,7 @@ class Linear:
 
     def _sinks_a_channel(self, scaled: np.ndarray) -> bool:
         """Whether all `scaled` weights of some input or output channel are subnormal, and those before were not."""
-        least = ml_dtypes.finfo(scaled.dtype).smallest_normal  # type: ignore[no-untyped-call]
+        least = ml_dtypes.finfo(scaled.dtype).smallest_normal
         if not ((scaled < least) & (scaled > -least) & (self.weights != 0)).any():
             return False
         for channels in (self.for_outputs(np.arange(self.outputs)), self.for_inputs(np.arange(self.inputs))):
@@ -92,7 +92,7 @@ def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
     if vanished.any():
         signs = [np.sign(np.broadcast_to(factor, product.shape)[vanished].astype(np.float64)) for factor in factors]
         sign = np.prod(signs, axis=0)  # 0 where a factor is, and NaN where one is
-        least = float(ml_dtypes.finfo(product.dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
+        least = float(ml_dtypes.finfo(product.dtype).smallest_subnormal)
         product[vanished] = np.where(np.abs(sign) == 1, sign * least, product[vanished].astype(np.float64)).astype(product.dtype)
     return product
 
@@ -133,7 +133,7 @@ def _matmul(op: Any, data: ir.Value, parameter: ir.Value, weights: np.ndarray) -
     return Linear(op, data, parameter, weights, column, outputs, of_data.index(None), inputs, True, for_outputs, for_inputs, kept)
 
 
-def _convolution(op: Any, weights: np.ndarray) -> Linear:
+def _convolution(op: ir.OpView, weights: np.ndarray) -> Linear:
     attributes = op.attribute_values()
     group, rank = attributes["group"], weights.ndim
     first, second = weights.shape[:2]

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import known
@@ -214,7 +213,7 @@ def drop_clamp(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @for_each((ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp))
-def reshape_for_reduction(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def reshape_for_reduction(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: reduce(x) -> reshape(x)  where every reduced dimension has size 1, or none is reduced   exact"""
     x = type_of(op.x)
     if any(x.shape[axis] != 1 for axis in op.attribute_values()["axes"]):
@@ -224,7 +223,7 @@ def reshape_for_reduction(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @for_each((MaxPoolOp, AvgPoolOp))
-def drop_pooling(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def drop_pooling(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: pool(x, 1x1 window, steps of 1, no padding) -> x   exact"""
     a = op.attribute_values()
     if set(a["kernel"]) | set(a["strides"]) != {1} or any(a["pads"]):

@@ -42,7 +42,7 @@ BROADCASTS = NoMatch("the other operand broadcasts it to another shape")
 def neutral_operand(cls: Any, name: str, neutral: Sequence[float], rule: str) -> Pattern:
     """The pattern that drops the operand on the right where all of it is one of the `neutral` values; `rule` is what it says of itself."""
 
-    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    def rewrite(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         value = splat_of(op.rhs, rw)
         if value is None or float(value) not in neutral:
             return NoMatch("no operand is known to be neutral everywhere")
@@ -119,7 +119,7 @@ def multiply_by_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("the divisor is not a power of two everywhere, so the quotients would be rounded twice")
     with np.errstate(over="ignore"):
         reciprocal = (1.0 / wide).astype(constant.dtype)
-    least = ml_dtypes.finfo(constant.dtype).smallest_normal  # type: ignore[no-untyped-call]
+    least = ml_dtypes.finfo(constant.dtype).smallest_normal
     if not bool(np.all(np.isfinite(reciprocal) & (np.abs(reciprocal) >= least))):
         return NoMatch("a reciprocal would leave the normal numbers")
     value: ir.Value = rw.mul(op.lhs, new_weight(rw, op.rhs, reciprocal))
@@ -195,7 +195,7 @@ def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @for_each((ReluOp, AbsOp))
-def drop_repeated(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def drop_repeated(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: relu(x) -> x, abs(x) -> x  where x is made by an op that never gives anything below 0   exact
 
     Of the least integer `abs` gives itself: that it gives twice, too, but `relu` makes 0 of it.
@@ -218,7 +218,7 @@ def drop_sign(op: AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
 def bound_by_constant(cls: Any, name: str, rule: str, bounds: Callable[[float], dict[str, float]]) -> Pattern:
     """The pattern that makes a clamp of a maximum or minimum with one known number; `rule` is what it says of itself."""
 
-    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    def rewrite(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         bound = splat_of(op.rhs, rw)
         if bound is None or not keeps_type(op, op.lhs):
             return NoMatch("its right operand is not one known number, or broadcasts the left one")
@@ -245,7 +245,7 @@ def bounds_of(op: Any) -> tuple[float, float] | None:
 
 
 @for_each((ClampOp, ReluOp))
-def merge_bounds(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+def merge_bounds(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: clamp(clamp(x, a, b), c, d) -> clamp(x, bounds a and b brought into c to d), relu being clamp(x, 0, inf)   exact"""
     inner = producer(op.x, "clamp", "relu")
     first, second = bounds_of(inner), bounds_of(op)

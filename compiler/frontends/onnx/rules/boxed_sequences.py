@@ -54,7 +54,7 @@ class BoxedSequence(SequenceValue):
     held = BOXES
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> str:  # type: ignore[override]  # a field there, computed here
         return self.kind.dtype
 
     @property

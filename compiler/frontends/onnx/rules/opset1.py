@@ -30,7 +30,7 @@ def with_consumed_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
 
     signature = inspect.signature(function)
     hint = inspect.Parameter("consumed_inputs", inspect.Parameter.KEYWORD_ONLY, default=())
-    rule.__signature__ = signature.replace(parameters=[*signature.parameters.values(), hint])  # type: ignore[attr-defined]
+    rule.__signature__ = signature.replace(parameters=[*signature.parameters.values(), hint])  # type: ignore[attr-defined]  # what `inspect.signature` reads
     return rule
 
 
