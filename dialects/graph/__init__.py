@@ -1,149 +1,132 @@
 """The `graph` dialect by op family; importing this registers every op."""
 
-from stepwell.dialects.graph.attention import AttentionOp
-from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
-from stepwell.dialects.graph.builder import GraphBuilder
-from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
-from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
-from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, RequireOp, YieldOp
-from stepwell.dialects.graph.data_sizes import BindSizesOp, FirstOp, KeepOp, KeptBoxesOp, NonZeroPlacesOp, OrderRowsOp
+from stepwell.dialects.graph.attention import AttentionOp as AttentionOp
+from stepwell.dialects.graph.base import Graph as Graph, GraphOp as GraphOp, op_class as op_class, op_classes as op_classes
+from stepwell.dialects.graph.builder import GraphBuilder as GraphBuilder
+from stepwell.dialects.graph.constants import ConstantOp as ConstantOp, ParameterOp as ParameterOp
+from stepwell.dialects.graph.contraction import Col2ImOp as Col2ImOp, ConvOp as ConvOp, ConvTransposeOp as ConvTransposeOp, MatmulOp as MatmulOp
+from stepwell.dialects.graph.control import FusedOp as FusedOp, IfOp as IfOp, LoopOp as LoopOp, RequireOp as RequireOp, YieldOp as YieldOp
+from stepwell.dialects.graph.data_sizes import (
+    BindSizesOp as BindSizesOp,
+    FirstOp as FirstOp,
+    KeepOp as KeepOp,
+    KeptBoxesOp as KeptBoxesOp,
+    NonZeroPlacesOp as NonZeroPlacesOp,
+    OrderRowsOp as OrderRowsOp,
+)
 from stepwell.dialects.graph.elementwise import (
-    AbsOp,
-    AddOp,
-    CeilOp,
-    ClampOp,
-    DivOp,
-    EluOp,
-    FloorOp,
-    LeakyReluOp,
-    MaximumOp,
-    MinimumOp,
-    ModOp,
-    MulOp,
-    NegOp,
-    PowOp,
-    ReciprocalOp,
-    ReluOp,
-    RoundOp,
-    SignOp,
-    SubOp,
+    AbsOp as AbsOp,
+    AddOp as AddOp,
+    CeilOp as CeilOp,
+    ClampOp as ClampOp,
+    DivOp as DivOp,
+    EluOp as EluOp,
+    FloorOp as FloorOp,
+    LeakyReluOp as LeakyReluOp,
+    MaximumOp as MaximumOp,
+    MinimumOp as MinimumOp,
+    ModOp as ModOp,
+    MulOp as MulOp,
+    NegOp as NegOp,
+    PowOp as PowOp,
+    ReciprocalOp as ReciprocalOp,
+    ReluOp as ReluOp,
+    RoundOp as RoundOp,
+    SignOp as SignOp,
+    SubOp as SubOp,
 )
 from stepwell.dialects.graph.indexing import (
-    AtRoundOp,
-    DynamicSliceOp,
-    GatherElementsOp,
-    GatherNdOp,
-    GatherOp,
-    NonZeroOp,
-    ScatterElementsOp,
-    ScatterNdOp,
-    SliceOp,
+    AtRoundOp as AtRoundOp,
+    DynamicSliceOp as DynamicSliceOp,
+    GatherElementsOp as GatherElementsOp,
+    GatherNdOp as GatherNdOp,
+    GatherOp as GatherOp,
+    NonZeroOp as NonZeroOp,
+    ScatterElementsOp as ScatterElementsOp,
+    ScatterNdOp as ScatterNdOp,
+    SliceOp as SliceOp,
 )
-from stepwell.dialects.graph.known import constant_value
-from stepwell.dialects.graph.linear_algebra import DetOp, PairwiseCouplingOp
+from stepwell.dialects.graph.known import constant_value as constant_value
+from stepwell.dialects.graph.linear_algebra import DetOp as DetOp, PairwiseCouplingOp as PairwiseCouplingOp
 from stepwell.dialects.graph.logic import (
-    AndOp,
-    BitCastOp,
-    BitwiseAndOp,
-    BitwiseNotOp,
-    BitwiseOrOp,
-    BitwiseXorOp,
-    CastOp,
-    EqualOp,
-    GreaterEqualOp,
-    GreaterOp,
-    IsInfOp,
-    IsNanOp,
-    LessEqualOp,
-    LessOp,
-    NotOp,
-    OrOp,
-    SelectOp,
-    ShiftLeftOp,
-    ShiftRightOp,
-    XorOp,
+    AndOp as AndOp,
+    BitCastOp as BitCastOp,
+    BitwiseAndOp as BitwiseAndOp,
+    BitwiseNotOp as BitwiseNotOp,
+    BitwiseOrOp as BitwiseOrOp,
+    BitwiseXorOp as BitwiseXorOp,
+    CastOp as CastOp,
+    EqualOp as EqualOp,
+    GreaterEqualOp as GreaterEqualOp,
+    GreaterOp as GreaterOp,
+    IsInfOp as IsInfOp,
+    IsNanOp as IsNanOp,
+    LessEqualOp as LessEqualOp,
+    LessOp as LessOp,
+    NotOp as NotOp,
+    OrOp as OrOp,
+    SelectOp as SelectOp,
+    ShiftLeftOp as ShiftLeftOp,
+    ShiftRightOp as ShiftRightOp,
+    XorOp as XorOp,
 )
-from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
-from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp
-from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
-from stepwell.dialects.graph.quantization import DequantizeOp, FakeQuantizeOp, QuantizeOp
-from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp
-from stepwell.dialects.graph.random_bits import RandomBitsOp
-from stepwell.dialects.graph.recurrence import GruOp, LstmOp, RnnOp
+from stepwell.dialects.graph.normalization import BatchNormOp as BatchNormOp, LrnOp as LrnOp
+from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp as PixelShuffleOp
+from stepwell.dialects.graph.pooling import AvgPoolOp as AvgPoolOp, MaxPoolOp as MaxPoolOp
+from stepwell.dialects.graph.quantization import DequantizeOp as DequantizeOp, FakeQuantizeOp as FakeQuantizeOp, QuantizeOp as QuantizeOp
+from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp as QuantizedLstmOp
+from stepwell.dialects.graph.random_bits import RandomBitsOp as RandomBitsOp
+from stepwell.dialects.graph.recurrence import GruOp as GruOp, LstmOp as LstmOp, RnnOp as RnnOp
 from stepwell.dialects.graph.reduction import (
-    ArgMaxOp,
-    ArgMinOp,
-    CumprodOp,
-    CumsumOp,
-    LogSoftmaxOp,
-    ReduceMaxOp,
-    ReduceMinOp,
-    ReduceProdOp,
-    ReduceSumOp,
-    SoftmaxOp,
-    TopKOp,
+    ArgMaxOp as ArgMaxOp,
+    ArgMinOp as ArgMinOp,
+    CumprodOp as CumprodOp,
+    CumsumOp as CumsumOp,
+    LogSoftmaxOp as LogSoftmaxOp,
+    ReduceMaxOp as ReduceMaxOp,
+    ReduceMinOp as ReduceMinOp,
+    ReduceProdOp as ReduceProdOp,
+    ReduceSumOp as ReduceSumOp,
+    SoftmaxOp as SoftmaxOp,
+    TopKOp as TopKOp,
 )
-from stepwell.dialects.graph.resize import ResizeOp
-from stepwell.dialects.graph.sampling import InterpolateOp, RoiAlignOp, RoiMaxPoolOp
-from stepwell.dialects.graph.selection import NonMaxSuppressionOp, UniqueOp
+from stepwell.dialects.graph.resize import ResizeOp as ResizeOp
+from stepwell.dialects.graph.sampling import InterpolateOp as InterpolateOp, RoiAlignOp as RoiAlignOp, RoiMaxPoolOp as RoiMaxPoolOp
+from stepwell.dialects.graph.selection import NonMaxSuppressionOp as NonMaxSuppressionOp, UniqueOp as UniqueOp
 from stepwell.dialects.graph.shape import (
-    ConcatOp,
-    DynamicExpandOp,
-    DynamicReshapeOp,
-    ExpandOp,
-    PadOp,
-    RangeOp,
-    ReshapeOp,
-    ShapeOfOp,
-    SizesOp,
-    TileOp,
-    TransposeOp,
+    ConcatOp as ConcatOp,
+    DynamicExpandOp as DynamicExpandOp,
+    DynamicReshapeOp as DynamicReshapeOp,
+    ExpandOp as ExpandOp,
+    PadOp as PadOp,
+    RangeOp as RangeOp,
+    ReshapeOp as ReshapeOp,
+    ShapeOfOp as ShapeOfOp,
+    SizesOp as SizesOp,
+    TileOp as TileOp,
+    TransposeOp as TransposeOp,
 )
-from stepwell.dialects.graph.state import OverwriteOp
-from stepwell.dialects.graph.text import CountNgramsOp
+from stepwell.dialects.graph.state import OverwriteOp as OverwriteOp
+from stepwell.dialects.graph.text import CountNgramsOp as CountNgramsOp
 from stepwell.dialects.graph.transcendental import (
-    AcoshOp,
-    AcosOp,
-    AsinhOp,
-    AsinOp,
-    AtanhOp,
-    AtanOp,
-    CoshOp,
-    CosOp,
-    ErfOp,
-    ExpOp,
-    LogOp,
-    RsqrtOp,
-    SigmoidOp,
-    SinhOp,
-    SinOp,
-    SoftplusOp,
-    SqrtOp,
-    TanhOp,
-    TanOp,
+    AcoshOp as AcoshOp,
+    AcosOp as AcosOp,
+    AsinhOp as AsinhOp,
+    AsinOp as AsinOp,
+    AtanhOp as AtanhOp,
+    AtanOp as AtanOp,
+    CoshOp as CoshOp,
+    CosOp as CosOp,
+    ErfOp as ErfOp,
+    ExpOp as ExpOp,
+    LogOp as LogOp,
+    RsqrtOp as RsqrtOp,
+    SigmoidOp as SigmoidOp,
+    SinhOp as SinhOp,
+    SinOp as SinOp,
+    SoftplusOp as SoftplusOp,
+    SqrtOp as SqrtOp,
+    TanhOp as TanhOp,
+    TanOp as TanOp,
 )
-from stepwell.dialects.graph.trees import TreeEnsembleOp
-
-__all__ = [  # noqa: RUF022 (by family)
-    "Graph", "GraphBuilder", "GraphOp", "constant_value", "op_class", "op_classes",
-    "AddOp", "SubOp", "MulOp", "DivOp", "ModOp", "PowOp", "MaximumOp", "MinimumOp", "NegOp", "AbsOp", "SignOp", "ReciprocalOp", "FloorOp",
-    "CeilOp", "RoundOp", "ReluOp", "LeakyReluOp", "EluOp", "ClampOp",
-    "SqrtOp", "RsqrtOp", "ExpOp", "LogOp", "SinOp", "CosOp", "TanOp", "AsinOp", "AcosOp", "AtanOp", "SinhOp", "CoshOp", "TanhOp",
-    "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",
-    "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
-    "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp", "BitCastOp",
-    "QuantizeOp", "DequantizeOp", "FakeQuantizeOp",
-    "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "CumprodOp", "SoftmaxOp",
-    "LogSoftmaxOp", "TopKOp",
-    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp", "DetOp", "PairwiseCouplingOp",
-    "LstmOp", "GruOp", "RnnOp", "QuantizedLstmOp",
-    "MaxPoolOp", "AvgPoolOp",
-    "BatchNormOp", "LrnOp",
-    "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "SizesOp", "RangeOp",
-    "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp", "AtRoundOp",
-    "ResizeOp", "InterpolateOp", "RoiAlignOp", "RoiMaxPoolOp", "TreeEnsembleOp",
-    "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
-    "BindSizesOp", "FirstOp", "KeepOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
-    "ConstantOp", "ParameterOp",
-    "PixelShuffleOp", "YieldOp", "FusedOp", "IfOp", "LoopOp", "RequireOp",
-]  # fmt: skip
+from stepwell.dialects.graph.trees import TreeEnsembleOp as TreeEnsembleOp

@@ -10,15 +10,10 @@ The passes of `passes/packed` make them; a backend whose pipeline has none of th
 behind the spatial ones along, and recurrent layers, whose weights lie in panels of any width.
 """
 
-from stepwell.dialects.packed.bordered_conv import BorderedConvOp
-from stepwell.dialects.packed.conv import PackedConvOp, PackedDepthwiseConvOp
-from stepwell.dialects.packed.dialect import Packed
-from stepwell.dialects.packed.images import MaskedOp, PackedLrnOp, RelayoutOp
-from stepwell.dialects.packed.integer_winograd import IntegerWinogradConvOp
-from stepwell.dialects.packed.matmul import LowBitMatmulOp, PackedMatmulOp
-from stepwell.dialects.packed.winograd import VersionedWinogradConvOp, WinogradConvOp
-
-__all__ = [
-    "BorderedConvOp", "IntegerWinogradConvOp", "LowBitMatmulOp", "MaskedOp", "Packed", "PackedConvOp", "PackedDepthwiseConvOp", "PackedLrnOp",
-    "PackedMatmulOp", "RelayoutOp", "VersionedWinogradConvOp", "WinogradConvOp",
-]  # fmt: skip
+from stepwell.dialects.packed.bordered_conv import BorderedConvOp as BorderedConvOp
+from stepwell.dialects.packed.conv import PackedConvOp as PackedConvOp, PackedDepthwiseConvOp as PackedDepthwiseConvOp
+from stepwell.dialects.packed.dialect import Packed as Packed
+from stepwell.dialects.packed.images import MaskedOp as MaskedOp, PackedLrnOp as PackedLrnOp, RelayoutOp as RelayoutOp
+from stepwell.dialects.packed.integer_winograd import IntegerWinogradConvOp as IntegerWinogradConvOp
+from stepwell.dialects.packed.matmul import LowBitMatmulOp as LowBitMatmulOp, PackedMatmulOp as PackedMatmulOp
+from stepwell.dialects.packed.winograd import VersionedWinogradConvOp as VersionedWinogradConvOp, WinogradConvOp as WinogradConvOp

@@ -124,6 +124,7 @@ def test_every_file_of_every_plugin_counts_and_kernels_stay(tmp_path: Path) -> N
     assert run()[:2] == ("graph", X)
 
 
+PROGRAM = "import sys; from stepwell.cli import common, main; common.is_program = True; sys.exit(main.main(sys.argv[1:]))"
 LAZY = """
 import sys
 from pathlib import Path
@@ -143,11 +144,11 @@ def test_commands_tell_of_files_that_are_read_and_not_declared(tmp_path: Path) -
     edit(plugin, LAZY + RULE.format(name="Lazy", slope=1).replace("float(SLOPE)", "SHIFT + float(HERE.with_name('slope.txt').read_text())"))
     edit(tmp_path / "shift_of.py", "SHIFT = 0")
     edit(tmp_path / "declared.txt", "")
-    command = [sys.executable, "-m", "stepwell.cli.main", "run", source, "--load", plugin, "--save", tmp_path / "out.npz"]
+    command = [sys.executable, "-c", PROGRAM, "run", str(source), "--load", str(plugin), "--save", str(tmp_path / "out.npz")]
     environment = {**os.environ, "STEPWELL_CACHE": "1", "STEPWELL_CACHE_DIR": str(tmp_path / "cache")}
 
     def least() -> float:
-        ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        ended = subprocess.run(started(command), capture_output=True, text=True, env=environment, timeout=300, check=False)
         assert ended.returncode == 0, ended.stderr
         (warning,) = (line for line in ended.stderr.splitlines() if "warning" in line)
         assert f"reads {slope} without declaring it: call stepwell.plugin.depends_on('slope.txt') before" in warning
