@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from stepwell.backends.registry import register_backend as register_backend
     from stepwell.cache.disk import Cache as Cache
     from stepwell.dialects import graph as graph, packed as packed
+    from stepwell.dialects.core.dtypes import (
+        ElementKind as ElementKind,
+        ElementType as ElementType,
+        register_element_type as register_element_type,
+    )
     from stepwell.dialects.core.kernel_info import KernelInfo as KernelInfo
     from stepwell.dialects.core.mlir import (
         Attribute as Attribute,

@@ -20,7 +20,7 @@ import numpy as np
 from stepwell.dialects.core.dtypes import from_numpy, to_numpy
 from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.support.digests import key_of
-from stepwell.dialects.support.errors import InputError, StepwellError, shown
+from stepwell.dialects.support.errors import ElementTypeError, InputError, StepwellError, shown
 from stepwell.signature import STRING, is_string
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _dtype_name(dtype: np.dtype) -> str:
 def _read_dtype(name: str) -> np.dtype:
     try:
         return STRING if name == "string" else to_numpy(name)
-    except KeyError:
+    except ElementTypeError:
         raise RecordError(f"expected an element type, got {shown(name)}") from None
 
 

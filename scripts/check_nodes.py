@@ -121,9 +121,9 @@ def page(found: "Iterable[Result]", before: str = "") -> str:
 
 def listed(dtypes: Sequence[str]) -> str:
     """Element types in their usual order."""
-    from stepwell.dialects.core.dtypes import STORED
+    from stepwell.dialects.core.dtypes import ELEMENT_TYPES
 
-    return " ".join(sorted(dtypes, key=STORED.index))
+    return " ".join(sorted(dtypes, key=[*ELEMENT_TYPES].index))
 
 
 if __name__ == "__main__":

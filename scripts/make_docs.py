@@ -15,6 +15,7 @@ from typing import Any
 import stepwell.passes  # noqa: F401  (registers the passes)
 from stepwell.border.lookup import all_operators
 from stepwell.dialects.core.attributes import Sizes
+from stepwell.dialects.core.dtypes import ELEMENT_TYPES
 from stepwell.dialects.core.mlir import operand_fields, result_fields
 from stepwell.dialects.graph import GraphOp, op_classes
 from stepwell.dialects.graph.base import attribute_names, field_type
@@ -128,6 +129,32 @@ def in_python() -> str:
     return f"\n## In Python\n\n{text}\n\n" + table(["operator", "domain", "since opset"], rows)
 
 
+ELEMENT_TYPES_TEXT = """\
+An element type is a value, an `ElementType` of [dtypes.py](../../dialects/core/dtypes.py), and everywhere else its name. **Storage** is what holds an
+element below the level `graph`, where ops say what is unsigned. **Arithmetic** is done in the compute type, from which each result is rounded once.
+For floats of 8 bits, [emulate-floats](../../passes/graph/emulate_floats.py) puts conversions around each op.
+Types without arithmetic are stored, moved and converted. The numbers of a small float, and how to round to it, follow from its numpy dtype.
+
+A float of at most 8 bits, or an integer of fewer, is added by one entry, here or in a plugin
+([own_element_type.py](../../examples/plugins/own_element_type.py)); if ONNX has the type, its number goes to
+[tensors.py](../../compiler/frontends/onnx/tensors.py). Wider ones need MLIR's types and arithmetic at every level: start from `bf16`, which
+[attributes.py](../../dialects/core/attributes.py), [casts.py](../../passes/graph_to_linalg/casts.py) and
+[compare.py](../../compiler/analysis/compare.py) mention too.
+
+"""
+
+
+def element_types() -> str:
+    """The table of element types."""
+    rows = []
+    for info in ELEMENT_TYPES.values():
+        low, high = (f"{limit:.6g}" if info.is_float else str(limit) for limit in info.limits)
+        facts = [info.kind.value, str(info.bits), f"`{info.storage}`", f"`{info.compute}`" if info.compute else "none", f"`{info.numpy}`"]
+        rows.append([f"`{info.name}`", *facts, str(info.precision), low, high])
+    header = ["name", "kind", "bits", "storage", "arithmetic", "numpy", "significant bits", "least", "greatest"]
+    return "# Element types\n\n" + NOTE + ELEMENT_TYPES_TEXT + table(header, rows)
+
+
 def limits() -> str:
     """What a model may cost: the limits with their defaults and the strings that explain them."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(Limits)).body if isinstance(node, ast.ClassDef))
@@ -182,6 +209,7 @@ def patterns() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "element-types.md": element_types,
     "patterns.md": patterns, "limits.md": limits, "options.md": options,
     "graph-dialect.md": partial(dialect_ops, "graph"), "packed-dialect.md": partial(dialect_ops, "packed"),
     "passes.md": pass_list, "onnx-operators.md": onnx_operators,

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from stepwell.dialects.core.types import FLOATS, from_numpy
+from stepwell.dialects.core.types import dtype_info, from_numpy, is_float
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import printable
 from stepwell.signature import is_string, tensors_of, type_name
@@ -20,6 +20,11 @@ Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 # Largest error in units of the output's largest magnitude that still counts as equal: rounding, over a network's worth of operations.
 # Integers and booleans have to be equal.
 TOLERANCES = {"f64": 1e-10, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
+
+
+def tolerance_of(dtype: str) -> float:
+    """The largest such error of a float type; where it is not listed, one step between neighbours, as types so coarse round to one or the other."""
+    return TOLERANCES.get(dtype, dtype_info(dtype).eps)
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,10 @@ def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance:
     expected = np.asarray(expected)
     if is_string(expected.dtype):
         return _compare_strings(name, got, expected)
-    dtype = got.dtype if f64 and got is not None and expected.dtype == np.float64 and from_numpy(got.dtype) in FLOATS else expected.dtype
+    dtype = got.dtype if f64 and got is not None and expected.dtype == np.float64 and is_float(from_numpy(got.dtype)) else expected.dtype
     kind = from_numpy(dtype)
-    inexact = kind in FLOATS
-    allowed = (TOLERANCES[kind] if tolerance is None else tolerance) if inexact else 0.0
+    inexact = is_float(kind)
+    allowed = (tolerance_of(kind) if tolerance is None else tolerance) if inexact else 0.0
     if got is None or got.shape != expected.shape or got.dtype != dtype:
         came = "nothing" if got is None else f"{got.dtype.name}{list(got.shape)}"
         problem = f"expected {expected.dtype.name}{list(expected.shape)}, got {came}"

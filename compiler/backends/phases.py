@@ -5,7 +5,7 @@ from stepwell.pipelines.phases import Phase
 SIMPLIFICATION = Phase(
     "simplification", "graph-opt",
     """
-    bind-sizes, widen-halves, use-integers,
+    bind-sizes, emulate-floats, widen-halves, use-integers,
     fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
     use-recurrences, hoist-from-loops, append-in-place, outline-regions, check-indices, use-sub-pixels,
     make-padding-explicit, fold-constants, remove-identities, use-products,

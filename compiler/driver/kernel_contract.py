@@ -7,7 +7,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir, ops_below, registered_dialects
 from stepwell.dialects.core.sizes import Dim
-from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.types import UNSIGNED, TensorType
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import InferenceError
@@ -72,7 +72,7 @@ def _tensor_signature(kernel: ir.OpView, level: Level) -> Iterator[str]:
             return
         if None in found.shape and not _is_named(kind, number, named):
             yield f": argument {number} must have a static shape, or one whose sizes have names, got {kind}"
-        if level.arena and found.dtype.startswith("ui"):
+        if level.arena and found.dtype in UNSIGNED:
             yield f": argument {number} must be signless, got {kind}: at level {level.name} ops say whether an integer has a sign, types do not"
     if not results:
         yield " must return at least one tensor"

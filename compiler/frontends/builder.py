@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Dim, Size, holds, known
-from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
+from stepwell.dialects.core.types import MAX_RANK, TensorType, is_compact, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups, takes_result_types
 from stepwell.dialects.graph.builder import GraphBuilder
@@ -258,8 +258,8 @@ class ModelBuilder(GraphBuilder):
         return self.literal(numbers.astype(to_numpy(type_of(like).dtype)))
 
     def convert(self, x: Value, dtype: str) -> Value:
-        """`x` cast to an element type, or `x` itself if it has that type."""
-        return x if type_of(x).dtype == dtype else self.cast(x, to=dtype, saturate=True)
+        """`x` cast to an element type, or `x` itself if it has that type; integers saturate, floats round as arithmetic does."""
+        return x if type_of(x).dtype == dtype else self.cast(x, to=dtype, saturate=not is_compact(dtype))
 
     def with_shape(self, x: Value, shape: Sequence[int | Size]) -> Value:
         """`x` reshaped, or `x` itself if it has that shape."""

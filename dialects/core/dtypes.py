@@ -1,70 +1,234 @@
-"""Element types by their MLIR spelling, and the numpy dtypes that hold them. Free of the bindings: a cached model runs without those."""
+"""Element types as values, looked up by their MLIR spelling. Free of the bindings: a cached model runs without those.
+
+IR, attributes and `TensorType` name an element type by its spelling; everything else about it is asked here. A type is one entry of the table.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.support.errors import ElementTypeError
+from stepwell.dialects.support.properties import cached_property
 
-FLOATS = ("f16", "bf16", "f32", "f64")
-HALVES = ("f16", "bf16")
-"""Floats of 16 bits: they are computed in f32, and rounded once."""
-SIGNED = ("i8", "i16", "i32", "i64")
-UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
-INTEGERS = SIGNED + UNSIGNED
-BYTES = ("i8", "ui8")
-NARROW = (*BYTES, "i16", "ui16")
-"""Integers that floats are quantised to, and that products read and sum in i32; smallest first."""
-NUMERIC = FLOATS + INTEGERS
+
+class ElementKind(enum.Enum):
+    """How the bits of an element are read."""
+
+    FLOAT = "a float"
+    SIGNED = "a signed integer"
+    UNSIGNED = "an unsigned integer"
+    BOOLEAN = "a boolean"
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """One element type: what its bits mean, how an element lies in memory, and in which type arithmetic on it is done."""
+
+    name: str
+    """As MLIR spells it."""
+    kind: ElementKind
+    bits: int
+    numpy: np.dtype
+    """Of arrays with such elements. Where an element has fewer bits than its byte, they are the lowest."""
+    compute: str | None
+    """The type of arithmetic: itself, or a wider float, from which results are rounded once. None: elements are only stored, moved and converted."""
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is ElementKind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in (ElementKind.SIGNED, ElementKind.UNSIGNED)
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether values are never negative: unsigned integers and booleans."""
+        return self.kind in (ElementKind.UNSIGNED, ElementKind.BOOLEAN)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether it is a float of 8 bits or an element of fewer: below the graph level it is a byte, which only a conversion reads as a number."""
+        return self.kind is not ElementKind.BOOLEAN and (self.bits < 8 or (self.is_float and self.bits == 8))
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether arithmetic on it needs a conversion in front and one behind, since no level below the graph level has the type."""
+        return self.is_compact and self.compute is not None
+
+    @cached_property
+    def is_small_float(self) -> bool:
+        """Whether it is a compact float of sign, exponent and digits, which casts convert from and to."""
+        return self.is_compact and self.is_float and self.limits[0] < 0
+
+    @property
+    def storage(self) -> str:
+        """The MLIR type below the graph level, where operations say what is unsigned."""
+        return f"i{8 * self.numpy.itemsize}" if self.is_integer or self.is_compact else self.name
+
+    @cached_property
+    def limits(self) -> tuple[Any, Any]:
+        """The least and the greatest value, as Python numbers; of floats the finite ones."""
+        if self.kind is ElementKind.BOOLEAN:
+            return 0, 1
+        if self.is_float:
+            return float(self._facts.min), float(self._facts.max)
+        limits: Any = ml_dtypes.iinfo(self.numpy)  # type: ignore[no-untyped-call]  # so are those below
+        return int(limits.min), int(limits.max)
+
+    @cached_property
+    def precision(self) -> int:
+        """The number of significant bits of a float, or of an integer's magnitude: every whole number up to 2 to that power is a value."""
+        return int(self._facts.nmant) + 1 if self.is_float else self.bits - (self.kind is ElementKind.SIGNED)
+
+    @cached_property
+    def eps(self) -> float:
+        """The distance from 1 to the next float."""
+        return float(self._facts.eps)
+
+    @cached_property
+    def has_infinity(self) -> bool:
+        """Whether the type is one of floats with infinities."""
+        return self.is_float and bool(np.isinf(np.array(np.inf, np.float32).astype(self.numpy).astype(np.float32)))
+
+    def holds(self, other: "ElementType") -> bool:
+        """Whether every value of another type is a value of this one."""
+        if self.kind is ElementKind.BOOLEAN or (other.is_float and not self.is_float):
+            return self == other
+        if other.precision > self.precision or other.limits[0] < self.limits[0] or other.limits[1] > self.limits[1]:
+            return False
+        if not other.is_float:
+            return True
+        return self._facts.smallest_subnormal <= other._facts.smallest_subnormal and self.has_infinity >= other.has_infinity
+
+    @property
+    def _facts(self) -> Any:
+        return ml_dtypes.finfo(self.numpy)  # type: ignore[no-untyped-call]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _integers(kind: ElementKind, prefix: str, *widths: int) -> list[ElementType]:
+    return [ElementType(f"{prefix}i{w}", kind, w, np.dtype(f"{prefix}int{w}"), f"{prefix}i{w}") for w in widths]
+
+
+def _float(name: str, bits: int, dtype: Any, compute: str | None) -> ElementType:
+    return ElementType(name, ElementKind.FLOAT, bits, np.dtype(dtype), compute)
+
+
+ELEMENT_TYPES = {
+    entry.name: entry
+    for entry in (
+        ElementType("i1", ElementKind.BOOLEAN, 1, np.dtype(np.bool_), "i1"),
+        *_integers(ElementKind.SIGNED, "", 8, 16, 32, 64),
+        *_integers(ElementKind.UNSIGNED, "u", 8, 16, 32, 64),
+        _float("f16", 16, np.float16, "f32"),
+        _float("bf16", 16, ml_dtypes.bfloat16, "f32"),
+        _float("f32", 32, np.float32, "f32"),
+        _float("f64", 64, np.float64, "f64"),
+        _float("f8E4M3FN", 8, ml_dtypes.float8_e4m3fn, "f32"),
+        _float("f8E4M3FNUZ", 8, ml_dtypes.float8_e4m3fnuz, "f32"),
+        _float("f8E5M2", 8, ml_dtypes.float8_e5m2, "f32"),
+        _float("f8E5M2FNUZ", 8, ml_dtypes.float8_e5m2fnuz, "f32"),
+        _float("f8E8M0FNU", 8, ml_dtypes.float8_e8m0fnu, None),  # powers of two, without 0: scales of blocks
+        _float("f4E2M1FN", 4, ml_dtypes.float4_e2m1fn, None),
+        ElementType("i4", ElementKind.SIGNED, 4, np.dtype(ml_dtypes.int4), None),
+        ElementType("ui4", ElementKind.UNSIGNED, 4, np.dtype(ml_dtypes.uint4), None),
+        ElementType("i2", ElementKind.SIGNED, 2, np.dtype(ml_dtypes.int2), None),
+        ElementType("ui2", ElementKind.UNSIGNED, 2, np.dtype(ml_dtypes.uint2), None),
+    )
+}
+"""All element types that tensors may have, by name."""
+_FROM_NUMPY = {entry.numpy: entry for entry in ELEMENT_TYPES.values()}
+
+
+def _native(*kinds: ElementKind) -> tuple[str, ...]:
+    return tuple(entry.name for entry in ELEMENT_TYPES.values() if entry.kind in kinds and not entry.is_compact)
+
+
 BOOL = "i1"
-COMPACT = ("f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN", "i4", "ui4", "i2", "ui2")
-"""Floats and integers of 8 bits and fewer that are only stored, a byte each, and moved: to compute with them, they are made other types.
+DTYPES = _native(*ElementKind)
+"""The types that code computes with, or converts when it loads and stores; an emulated type's arithmetic is done in one of these."""
+FLOATS = _native(ElementKind.FLOAT)
+SIGNED = _native(ElementKind.SIGNED)
+UNSIGNED = _native(ElementKind.UNSIGNED)
+INTEGERS = SIGNED + UNSIGNED
+NUMERIC = FLOATS + INTEGERS
+HALVES = tuple(name for name in FLOATS if ELEMENT_TYPES[name].compute != name)
+"""Floats that are computed in a wider one: those of 16 bits, in f32."""
+WIDE_FLOATS = tuple(name for name in FLOATS if name not in HALVES)
+NARROW = tuple(sorted((name for name in INTEGERS if ELEMENT_TYPES[name].bits <= 16), key=lambda name: ELEMENT_TYPES[name].bits))
+"""Integers that floats are quantised to, and that products read and sum in i32; smallest first."""
+BYTES = tuple(name for name in NARROW if ELEMENT_TYPES[name].bits == 8)
 
-The byte is that of `ml_dtypes`: the bits of the element are its lowest.
-"""
 
-_NUMPY: dict[str, np.dtype] = {
-    "i1": np.dtype(np.bool_),
-    "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
-    "ui8": np.dtype(np.uint8), "ui16": np.dtype(np.uint16), "ui32": np.dtype(np.uint32), "ui64": np.dtype(np.uint64),
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
-}  # fmt: skip
-DTYPES = tuple(_NUMPY)
-"""The element types that ops compute with."""
-_NUMPY.update(zip(COMPACT, map(np.dtype, (
-    ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu,
-    ml_dtypes.float4_e2m1fn, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2,
-)), strict=True))  # fmt: skip
-_FROM_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
-STORED = tuple(_NUMPY)
-"""All element types that tensors may have."""
+def register_element_type(entry: ElementType) -> ElementType:
+    """Add a type of at most 8 bits, with arithmetic in a wider one if `compute` says so. IR, arrays and code may have it from then on.
+
+    Raises ElementTypeError if its name or numpy dtype is another type's, or if the levels below cannot store or compute it.
+    """
+    for known in (ELEMENT_TYPES.get(entry.name), _FROM_NUMPY.get(entry.numpy)):
+        if known is not None and known != entry:
+            raise ElementTypeError(f"element type {entry.name} of numpy's {entry.numpy}: there is {known.name} already, of numpy's {known.numpy}")
+    if not entry.is_compact or entry.numpy.itemsize != 1:
+        raise ElementTypeError(f"element type {entry.name}: expected a float of at most 8 bits or an integer of fewer, in a byte; got {entry}")
+    fitting = [name for name in FLOATS if entry.is_small_float and ELEMENT_TYPES[name].holds(entry)]
+    if entry.compute not in (None, *fitting):
+        raise ElementTypeError(f"element type {entry.name}: compute must be None{''.join(f' or {name}' for name in fitting)}; got {entry.compute}")
+    ELEMENT_TYPES[entry.name] = _FROM_NUMPY[entry.numpy] = entry
+    return entry
+
+
+def dtype_info(dtype: str | np.dtype) -> ElementType:
+    """The element type of a name or a numpy dtype. Raises ElementTypeError if there is none (strings, complex numbers)."""
+    found = ELEMENT_TYPES.get(dtype) if isinstance(dtype, str) else _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
+    if found is None:
+        raise ElementTypeError(f"element type {dtype} is not supported; supported: {', '.join(ELEMENT_TYPES)}")
+    return found
 
 
 def to_numpy(dtype: str) -> np.dtype:
     """The numpy dtype of an element type spelled as in MLIR (`f32`, `ui8`, `i1`, …)."""
-    return _NUMPY[dtype]
+    return dtype_info(dtype).numpy
 
 
 def from_numpy(dtype: np.dtype) -> str:
     """The MLIR spelling of a numpy dtype. Raises ElementTypeError for one that has no tensor type here (strings, complex)."""
-    name = _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
-    if name is None:
-        raise ElementTypeError(f"element type {dtype} is not supported; supported: {', '.join(STORED)}")
-    return name
+    return dtype_info(np.dtype(dtype)).name
+
+
+def compute_dtype(dtype: str) -> str:
+    """The type in which elements of `dtype` are computed and summed: f32 for the narrow floats, else itself."""
+    return dtype_info(dtype).compute or dtype
 
 
 def is_float(dtype: str) -> bool:
-    """Whether it is a floating-point type."""
-    return dtype in FLOATS
+    """Whether it is a floating-point type with arithmetic."""
+    return dtype in FLOATS or (is_emulated(dtype) and ELEMENT_TYPES[dtype].is_float)
 
 
 def is_integer(dtype: str) -> bool:
-    """Whether it is an integer type, signed or not (booleans are not)."""
+    """Whether it is an integer type with arithmetic, signed or not (booleans are not)."""
     return dtype in INTEGERS
 
 
 def is_compact(dtype: str) -> bool:
-    """Whether it is a type of 8 bits or fewer that is only stored and moved."""
-    return dtype in COMPACT
+    """Whether it is a type that the levels below the graph level know as bytes only."""
+    return dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].is_compact
+
+
+def is_emulated(dtype: str) -> bool:
+    """Whether it is a compact type with arithmetic, which is done in its compute type."""
+    return dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].is_emulated
+
+
+def is_small_float(dtype: str) -> bool:
+    """Whether it is a float of 8 bits or fewer that casts convert from and to."""
+    return dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].is_small_float
 
 
 def is_unsigned(dtype: str) -> bool:

@@ -1,22 +1,24 @@
 """Tensor types as light Python values, and their translation to MLIR types."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import cast
 
 from stepwell.dialects.core.dtypes import (
     BOOL,
-    COMPACT,
     DTYPES,
     FLOATS,
     INTEGERS,
     NUMERIC,
     SIGNED,
-    STORED,
     UNSIGNED,
+    ElementKind,
+    compute_dtype,
+    dtype_info,
     from_numpy,
     is_compact,
+    is_emulated,
     is_float,
     is_integer,
     is_unsigned,
@@ -24,17 +26,18 @@ from stepwell.dialects.core.dtypes import (
 )
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, known, parse_all, product, size_text, sizes_text
-from stepwell.dialects.support.errors import ElementTypeError, InferenceError
+from stepwell.dialects.support.errors import InferenceError
 
 __all__ = [
-    "BOOL", "COMPACT", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "STORED", "UNSIGNED", "TensorType", "dtype_of",
-    "element_type", "from_numpy", "is_compact", "is_float", "is_integer", "is_unsigned", "size_text", "sizes_text", "to_numpy", "type_of",
+    "BOOL", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "compute_dtype", "dtype_info", "dtype_of",
+    "element_type", "from_numpy", "is_compact", "is_emulated", "is_float", "is_integer", "is_unsigned", "size_text", "sizes_text", "to_numpy",
+    "type_of",
 ]  # fmt: skip
 
 MAX_RANK = 64  # numpy's
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
-_FLOAT_CLASSES: dict[type, str] = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
-_FLOAT_TYPES: dict[str, Callable[[], ir.Type]] = {"f16": ir.F16Type.get, "bf16": ir.BF16Type.get, "f32": ir.F32Type.get, "f64": ir.F64Type.get}
+_FLOAT_CLASSES = {name: getattr(ir, f"{name.upper()}Type") for name in FLOATS}
+_FLOAT_NAMES = {kind: name for name, kind in _FLOAT_CLASSES.items()}
 
 
 @dataclass(frozen=True)
@@ -118,26 +121,22 @@ class TensorType:
 
 def element_type(dtype: str) -> ir.Type:
     """The MLIR element type spelled `dtype`, in the current context."""
-    if dtype not in STORED:
-        raise ElementTypeError(f"unknown element type '{dtype}'; known: {', '.join(STORED)}")
-    make = _FLOAT_TYPES.get(dtype)
-    if make is not None:
-        return make()
-    kind, width = dtype.rstrip("0123456789"), dtype.lstrip("ui")
-    if kind in ("i", "ui"):
-        return (ir.IntegerType.get_signless if kind == "i" else ir.IntegerType.get_unsigned)(int(width))
-    return ir.Type.parse(dtype)  # the compact types of floats
+    made = _FLOAT_CLASSES.get(dtype)
+    if made is not None:
+        found: ir.Type = made.get()
+        return found
+    info = dtype_info(dtype)
+    if info.is_float:
+        return ir.Type.parse(dtype)  # which takes longer
+    return (ir.IntegerType.get_unsigned if info.kind is ElementKind.UNSIGNED else ir.IntegerType.get_signless)(info.bits)
 
 
 def dtype_of(mlir_type: ir.Type) -> str:
     """The spelling of an MLIR element type. Raises ElementTypeError for one outside our set."""
-    text = _FLOAT_CLASSES.get(type(mlir_type))  # to print costs more than all else here
+    text = _FLOAT_NAMES.get(type(mlir_type))  # to print costs more than all else here
     if text is None and isinstance(mlir_type, ir.IntegerType) and not mlir_type.is_signed:
         text = f"{'i' if mlir_type.is_signless else 'ui'}{mlir_type.width}"
-    text = text or str(mlir_type)
-    if text not in STORED:
-        raise ElementTypeError(f"element type {text} is not supported; supported: {', '.join(STORED)}")
-    return text
+    return dtype_info(text or str(mlir_type)).name
 
 
 def type_of(value: ir.Value) -> TensorType:

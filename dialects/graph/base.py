@@ -31,9 +31,11 @@ from stepwell.dialects.core.mlir import (
     result_fields,
 )
 from stepwell.dialects.core.sizes import Dim, Size, differ, evaluated, holds
-from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.core.types import TensorType, from_numpy, is_emulated, to_numpy
 from stepwell.dialects.graph.callbacks import inferred_types, referred
+from stepwell.dialects.graph.emulation import emulated_in, needs_emulation
 from stepwell.dialects.graph.index_operand import IndexOperand
+from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.graph.products import SumOfProducts
 from stepwell.dialects.graph.traits import Elementwise, Fusion, JoinsData, KeepsChannels, KeepsFinite, MovesData, SumsProducts, Trait
 from stepwell.dialects.graph.value_range import ANY, Range, union
@@ -71,7 +73,7 @@ class GraphOp(Operation, dialect=Graph):
     position (None for an absent optional one, a list for a variadic one) and attributes by keyword as Python values:
 
     - `infer` gives the result type(s) from operand types, or raises InferenceError saying what was expected and what came. The
-      verifier, the importer's builder and the passes all use it.
+      verifier, the importer's builder and the passes all use it. If it takes elements of any type, the op only moves them.
     - `reference` gives the result array(s) from operand arrays: the op's meaning in numpy, used by folding, checks and tests.
       `result_types` may be asked for by keyword where the result depends on more than the operands (dynamic shapes).
 
@@ -218,14 +220,17 @@ class GraphOp(Operation, dialect=Graph):
         if function is None:
             raise StepwellError(f"{self.OPERATION_NAME} has no reference meaning")
         given = self.result_types() if types is None else tuple(types)
-        extra = {"result_types": given} if takes_result_types(function) else {}
+        computed: Sequence[TensorType] = given
+        if needs_emulation(self):
+            operands, computed = map_groups(_computed, operands), [emulated_in(kind) for kind in given]
+        extra = {"result_types": tuple(computed)} if takes_result_types(function) else {}
 
         def call() -> Any:
             attributes = {name: in_numbers(value, sizes) for name, value in self.attribute_values().items()}
             with np.errstate(all="ignore"):
                 return function(*operands, **attributes, **extra)
 
-        return tuple(r.astype(to_numpy(t.dtype), copy=False) for r, t in zip(referred(self, call), given, strict=True))
+        return tuple(narrow(r, to_numpy(t.dtype)) for r, t in zip(referred(self, call), given, strict=True))
 
     def verify_invariants(self) -> bool:
         """The verifier of every op with an `infer`: inferred and actual result types must agree."""
@@ -282,6 +287,10 @@ class GraphOp(Operation, dialect=Graph):
                 checked_type(f"operand '{name}'", value)
         for result in self.operation.results:
             checked_type("a result", result)
+
+
+def _computed(array: np.ndarray) -> np.ndarray:
+    return wide(array) if is_emulated(from_numpy(array.dtype)) else array
 
 
 @cache

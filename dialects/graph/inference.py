@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.sizes import Dim, Size, holds
-from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
+from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType, compute_dtype, is_emulated
 from stepwell.dialects.graph.base import broadcast
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError
 
@@ -20,8 +20,8 @@ def kind_of(dtypes: Sequence[str]) -> str:
 
 
 def expect_dtype(name: str, operand: TensorType, dtypes: Sequence[str]) -> None:
-    """The operand's element type is one of `dtypes`."""
-    if operand.dtype not in dtypes:
+    """The operand's element type is one of `dtypes`, or computed in one."""
+    if operand.dtype not in dtypes and not (is_emulated(operand.dtype) and compute_dtype(operand.dtype) in dtypes):
         raise ElementTypeError(f"the element type of operand '{name}' must be {kind_of(dtypes)}, got {operand}")
 
 

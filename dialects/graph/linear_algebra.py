@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import WIDE_FLOATS
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
@@ -67,7 +68,7 @@ class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
 
     @staticmethod
     def infer(x: TensorType) -> InferredTypes:
-        expect_dtype("x", x, ("f32", "f64"))
+        expect_dtype("x", x, WIDE_FLOATS)
         expect_rank("x", x, 3)
         rows, columns = x.shape[1:]
         if not holds(rows, "==", columns):

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.dtypes import HALVES
+from stepwell.dialects.core.dtypes import ELEMENT_TYPES, HALVES, compute_dtype, dtype_info, is_small_float
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy, type_of
+from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
@@ -177,6 +177,7 @@ class CastOp(Unary, name="cast", traits=[KeepsFinite, Exact, Converts]):
 
     Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`. Else they wrap too, with a limit:
     those that i32 (for `to` of 64 bits, i64) does not hold become its least value, where ui32 and ui64 begin from half their range again.
+    Beyond the greatest number of a float of 8 bits or fewer lies that one if `saturate`, else infinity, or NaN in a type without one.
     """
 
     to: ir.TypeAttr
@@ -184,14 +185,20 @@ class CastOp(Unary, name="cast", traits=[KeepsFinite, Exact, Converts]):
 
     @staticmethod
     def infer(x: TensorType, *, to: str, saturate: bool) -> InferredTypes:
-        expect_dtype("x", x, DTYPES)
-        if to not in DTYPES:
-            raise InferenceError(f"attribute 'to' must be one of {', '.join(DTYPES)}; got {to}")
+        fitting = [*DTYPES, *filter(is_small_float, ELEMENT_TYPES)]
+        expect_dtype("x", x, fitting)
+        if to not in fitting:
+            raise InferenceError(f"attribute 'to' must be one of {', '.join(fitting)}; got {to}")
         return x.with_dtype(to)
 
     @staticmethod
     def reference(x: np.ndarray, *, to: str, saturate: bool) -> np.ndarray:
-        dtype = to_numpy(to)
+        target, dtype = dtype_info(to), to_numpy(to)
+        if dtype_info(x.dtype).is_small_float:
+            x = x.astype(np.float32)
+        if target.is_small_float:
+            numbers = x.astype(np.float64) if is_floating(x.dtype) else exact(x)
+            return narrow(np.clip(numbers, *target.limits) if saturate else numbers, dtype)
         if is_floating(dtype):
             return narrow(x if is_floating(x.dtype) or dtype.itemsize > 2 else exact(x), dtype)
         if dtype.kind == "b":
@@ -201,14 +208,15 @@ class CastOp(Unary, name="cast", traits=[KeepsFinite, Exact, Converts]):
         return x.astype(dtype)
 
     def repeats_cheaply(self) -> bool:
-        """Halves as f32."""
-        return self.operand_types()[0].dtype in HALVES and self.result_types()[0].dtype == "f32"
+        """Halves in the type that they are computed in."""
+        source = self.operand_types()[0].dtype
+        return source in HALVES and self.result_types()[0].dtype == compute_dtype(source)
 
     def value_range(self, x: Range) -> Range:
-        """Truncated towards zero for integers; floats of every type hold integers up to 256. NaN becomes 0, or the least of wide integers."""
+        """Truncated towards zero for integers; floats hold small integers exactly. NaN becomes 0, or the least of wide integers."""
         (low, high), dtype = x, self.result_types()[0].dtype
-        if is_float(dtype):
-            return x if max(abs(low), abs(high)) <= 256 else ANY
+        if dtype_info(dtype).is_float:
+            return x if max(abs(low), abs(high)) <= min(256, 2 ** dtype_info(dtype).precision) else ANY
         if not (math.isfinite(low) and math.isfinite(high)):
             return ANY
         least, most = math.trunc(low), math.trunc(high)
@@ -227,8 +235,9 @@ class BitCastOp(Unary, name="bit_cast"):
 
     @staticmethod
     def infer(x: TensorType, *, to: str) -> InferredTypes:
-        expect_dtype("x", x, (*NUMERIC, *COMPACT))
-        fitting = [dtype for dtype in (*NUMERIC, *COMPACT) if to_numpy(dtype).itemsize == to_numpy(x.dtype).itemsize]
+        numeric = [dtype for dtype in ELEMENT_TYPES if dtype != BOOL]
+        expect_dtype("x", x, numeric)
+        fitting = [dtype for dtype in numeric if to_numpy(dtype).itemsize == to_numpy(x.dtype).itemsize]
         if to not in fitting:
             raise InferenceError(f"attribute 'to' must be one of {', '.join(fitting)} for {x}, got {to}")
         return x.with_dtype(to)
@@ -241,7 +250,8 @@ class BitCastOp(Unary, name="bit_cast"):
 def rounds_result(op: ir.Operation) -> bool:
     """Whether a cast to a half rounds the result of a node that computes in f32. A cast that is a node itself has a location of its own."""
     made = defining_op(op.operands[0])
-    narrows = type_of(op.operands[0]).dtype == "f32" and type_of(op.results[0]).dtype in HALVES
+    result = type_of(op.results[0]).dtype
+    narrows = result in HALVES and type_of(op.operands[0]).dtype == compute_dtype(result)
     return narrows and made is not None and made.location == op.location
 
 

@@ -7,22 +7,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.core.dtypes import HALVES, to_numpy
+from stepwell.dialects.core.dtypes import compute_dtype, dtype_info, from_numpy, is_float, to_numpy
 from stepwell.dialects.core.index_checks import out_of_range
 from stepwell.dialects.support.errors import IndexRangeError
 
 Array = np.ndarray
-_HALVES = tuple(map(to_numpy, HALVES))
 
 
 def is_floating(dtype: np.dtype) -> bool:
-    """Whether a numpy dtype is a float, bfloat16 included (whose `kind` does not say so)."""
-    return dtype.kind == "f" or dtype in _HALVES
+    """Whether a numpy dtype is a float with arithmetic; the `kind` of those of `ml_dtypes` does not say so."""
+    return dtype.kind in "fV" and is_float(from_numpy(dtype))
 
 
 def wide(x: Array) -> Array:
-    """`x` in the type it is computed in: f32 for f16 and bf16, else its own."""
-    return x.astype(np.float32) if x.dtype in _HALVES else x
+    """`x` in the type it is computed in: f32 for narrower floats, else its own."""
+    return x.astype(to_numpy(compute_dtype(from_numpy(x.dtype))), copy=False) if is_floating(x.dtype) else x
 
 
 def summing(x: Array) -> Array:
@@ -32,7 +31,7 @@ def summing(x: Array) -> Array:
 
 def narrow(x: Array, dtype: np.dtype) -> Array:
     """`x` rounded once to `dtype`."""
-    if dtype == _HALVES[1] and x.dtype == np.float64:
+    if dtype.isbuiltin != 1 and x.dtype == np.float64:
         # ml_dtypes goes through f32, which would round twice; rounding to odd first makes the second rounding the only one.
         with np.errstate(over="ignore", invalid="ignore"):
             single = x.astype(np.float32)
@@ -55,7 +54,7 @@ def loses_digits(rounded: Array, exact: Array) -> Array:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Array]:
-    """`function` of arrays, computing f16 and bf16 in f32 and rounding its result once to the first array's type.
+    """`function` of arrays, computing floats narrower than f32 in that and rounding its result once to the first array's type.
 
     An optional operand that is absent comes as None, a variadic one as a list.
     """
@@ -130,17 +129,9 @@ def first_out_of_range(indices: Array, size: int, *, from_start: bool = False) -
 
 def lowest(dtype: np.dtype) -> Any:
     """The least value of a dtype: minus infinity for floats."""
-    return _extreme(dtype, -np.inf, "min")
+    return dtype.type(-np.inf if is_floating(dtype) else dtype_info(dtype).limits[0])
 
 
 def highest(dtype: np.dtype) -> Any:
     """The greatest value of a dtype: infinity for floats."""
-    return _extreme(dtype, np.inf, "max")
-
-
-def _extreme(dtype: np.dtype, infinity: float, end: str) -> Any:
-    if is_floating(dtype):
-        return dtype.type(infinity)
-    if dtype.kind == "b":
-        return np.bool_(end == "max")
-    return dtype.type(getattr(np.iinfo(dtype), end))
+    return dtype.type(np.inf if is_floating(dtype) else dtype_info(dtype).limits[1])

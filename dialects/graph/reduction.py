@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim
-from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
+from stepwell.dialects.core.types import DTYPES, FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
@@ -75,6 +75,7 @@ class OrderReduction(Reduction):
 
     @staticmethod
     def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool) -> InferredTypes:
+        expect_dtype("x", x, DTYPES)
         expect_axes("axes", axes, x.rank)
         return x.with_shape(without_axes(x.shape, axes, keepdims))
 

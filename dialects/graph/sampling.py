@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.core.types import FLOATS, TensorType, compute_dtype
 from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -43,7 +43,7 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
         expect_dtype("x", x, FLOATS)
         expect_rank_at_least("x", x, 3)
         expect_rank_at_least("places", places, 2)
-        wanted = "f64" if x.dtype == "f64" else "f32"
+        wanted = compute_dtype(x.dtype)
         if places.dtype != wanted:
             raise ElementTypeError(f"the element type of operand 'places' must be {wanted} for operand 'x' of {x}, got {places}")
         expect_dim("places", places, 0, x.shape[0], f"the batch of operand 'x' ({x})")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.core.types import DTYPES, FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_axis, expect_dim, expect_dtype, expect_rank, expect_same_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import wide
@@ -28,6 +28,7 @@ class UniqueOp(GraphOp, name="unique", traits=[Pure]):
 
     @staticmethod
     def infer(x: TensorType, *, axis: int, sorted: bool) -> InferredTypes:
+        expect_dtype("x", x, DTYPES)
         expect_axis("axis", axis, x.rank)
         size = x.shape[axis]
         count = size if size in (0, 1) else None

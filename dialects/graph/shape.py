@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, divides, holds, known, known_sizes, product
-from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, is_compact
+from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, dtype_info
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, Sizes, VariadicOperand
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -258,7 +258,8 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
         for i, size in enumerate(x.shape):
             if mode != "constant" and size == 0 and low[i] + high[i] != 0:
                 raise InferenceError(f"mode '{mode}' has nothing to copy along dimension {i} of operand 'x' ({x})")
-        if mode == "constant" and is_compact(x.dtype) and (value != 0 or x.dtype == "f8E8M0FNU"):
+        info = dtype_info(x.dtype)
+        if mode == "constant" and info.is_compact and not info.is_emulated and (value != 0 or info.limits[0] > 0):
             raise InferenceError(f"constant padding of {x} must be by 0, which the type must have; got {value}")
         return x.with_shape(tuple(None if d is None else d + a + b for d, a, b in zip(x.shape, low, high, strict=True)))
 

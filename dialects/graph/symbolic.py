@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, UndecidedError, always, maximum, minimum
-from stepwell.dialects.core.types import INTEGERS, type_of
+from stepwell.dialects.core.types import INTEGERS, dtype_info, type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.known import KnownValues
 from stepwell.dialects.graph.traits import JoinsData, MovesData
@@ -17,7 +17,7 @@ from stepwell.dialects.support.errors import StepwellError
 MOST = 1024  # elements of a tensor that is taken for one of sizes
 
 def _wide(dtype: str) -> bool:
-    return dtype in INTEGERS and dtype.lstrip("u") in ("i32", "i64")
+    return dtype in INTEGERS and dtype_info(dtype).bits >= 32
 
 
 def _divided(a: Any, b: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import WIDE_FLOATS
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, OptionalOperand, Pure, Result
@@ -9,7 +10,6 @@ from stepwell.dialects.graph.inference import expect_at_least, expect_choice, ex
 from stepwell.dialects.graph.numerics import narrow, summing
 
 REDUCTIONS = {"add": np.add, "max": np.maximum, "min": np.minimum}
-WIDE_FLOATS = ("f32", "f64")
 
 
 class TreeEnsembleOp(GraphOp, name="tree_ensemble", traits=[Pure]):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.dtypes import FLOATS
-from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.core.types import TensorType, dtype_info, to_numpy
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.logic import BitCastOp, CastOp, rounds_result
 from stepwell.dialects.graph.numerics import is_floating, narrow
@@ -41,8 +41,7 @@ def _rounds(op: CastOp) -> bool:
     [source], [result] = op.operand_types(), op.result_types()
     if source.dtype not in FLOATS or result.dtype not in FLOATS:
         return True
-    widens = to_numpy(result.dtype).itemsize > to_numpy(source.dtype).itemsize or result.dtype == source.dtype
-    return not widens and not rounds_result(op.operation)
+    return not dtype_info(result.dtype).holds(dtype_info(source.dtype)) and not rounds_result(op.operation)
 
 
 def _in_type(array: np.ndarray, kind: TensorType) -> np.ndarray:

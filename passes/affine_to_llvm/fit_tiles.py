@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepwell.dialects.core.mlir import arith, ir, memref, ops_below, vector, x86
+from stepwell.dialects.core.types import dtype_info, dtype_of
 from stepwell.passes.affine_to_llvm.carry_tiles import is_tile
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
@@ -232,8 +233,7 @@ def _type(value: ir.Value, shape: Shape) -> ir.Type:
 
 
 def _bytes(element: ir.Type) -> int:
-    width: int = ir.IntegerType(element).width if isinstance(element, ir.IntegerType) else {"bf16": 2, "f16": 2, "f32": 4}[str(element)]
-    return width // 8 if isinstance(element, ir.IntegerType) else width
+    return dtype_info(dtype_of(element)).bits // 8
 
 
 def _index(number: int) -> ir.Value:

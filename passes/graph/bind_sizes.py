@@ -6,10 +6,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, product
-from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.core.types import compute_dtype, is_float, type_of
 from stepwell.dialects.graph import (
     BindSizesOp,
     DynamicExpandOp,
@@ -151,7 +150,7 @@ def steps_between(b: GraphBuilder, start: ir.Value, limit: ir.Value, step: ir.Va
     dtype = type_of(start).dtype
     zero = b.cast(b.literal(np.array(0)), to=dtype, saturate=True)
     if is_float(dtype):
-        wide = [b.cast(v, to="f32" if dtype in HALVES else dtype, saturate=True) for v in (start, limit, step)]
+        wide = [b.cast(v, to=compute_dtype(dtype), saturate=True) for v in (start, limit, step)]
         steps = b.ceil(b.div(b.sub(wide[1], wide[0]), wide[2]))
         count = b.cast(b.maximum(steps, b.sub(wide[0], wide[0])), to="i64", saturate=True)
     else:

@@ -3,12 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-
 from stepwell.dialects.core.dtypes import BYTES, NARROW
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below
-from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
+from stepwell.dialects.core.types import dtype_info, is_integer, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.products import SumOfProducts
 from stepwell.dialects.graph.traits import KeepsChannels
@@ -128,7 +126,7 @@ def kind_of(dtype: str) -> str:
     """A narrow type as intrinsics spell it."""
     if dtype == HALF:
         return "b16"
-    return f"u{dtype[2:]}" if is_unsigned(dtype) else f"s{dtype[1:]}"
+    return f"{'u' if is_unsigned(dtype) else 's'}{dtype_info(dtype).bits}"
 
 
 def summed_in(kind: str) -> str:
@@ -138,8 +136,8 @@ def summed_in(kind: str) -> str:
 
 def holds(dtype: str, low: float, high: float) -> bool:
     """Whether an integer type holds all numbers of a range."""
-    limits = np.iinfo(to_numpy(dtype))
-    return bool(limits.min <= low <= high <= limits.max)
+    least, most = dtype_info(dtype).limits
+    return bool(least <= low <= high <= most)
 
 
 def smallest(low: float, high: float) -> str | None:
@@ -149,7 +147,7 @@ def smallest(low: float, high: float) -> str | None:
 
 def fastest(left: str, right: str, target: Target | None, result: str | None = None) -> Intrinsic | None:
     """The intrinsic of the target that sums most products of two types in type `result`, by default as `summed_in` says; None if there is none."""
-    wanted = (result or summed_in(left)).removeprefix("u")
+    wanted = dtype_info(result or summed_in(left)).storage
     fitting = [i for i in dot_products(target or GENERIC) if i.result == wanted and i.takes(left, right) is not None]
     return max(fitting, key=speed, default=None)
 

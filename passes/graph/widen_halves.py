@@ -1,9 +1,9 @@
-"""The pass that keeps f16 and bf16 in f32 between ops that compute in f32: convolutions, large products, sums."""
+"""The pass that keeps narrow floats in their compute type between ops that gain by it: convolutions, large products, sums."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.dialects.core.dtypes import HALVES
+from stepwell.dialects.core.dtypes import HALVES, compute_dtype
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.sizes import product
@@ -16,7 +16,7 @@ from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.target.costs import Costs
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
-from stepwell.passes.graph.integer_products import SINGLE, sum_of_products
+from stepwell.passes.graph.integer_products import sum_of_products
 from stepwell.passes.graph.matching import erase_unused, is_elementwise, is_stored
 
 COMPUTING = (Fusion.REDUCTION, Fusion.COMPLEX)
@@ -85,7 +85,7 @@ class _Widening:
             if rounds_result(op):
                 self.wide[view.result] = view.x
                 return False
-            if type_of(view.result).dtype == SINGLE and view.x in self.wide:  # of what it would be rounded to in between, all is known
+            if view.x in self.wide and type_of(view.result) == type_of(self.wide[view.x]):  # of what it would be rounded to in between, all is known
                 view.result.replace_all_uses_with(self.wide[view.x])
                 self.replaced.append(op)
                 return True
@@ -127,19 +127,19 @@ class _Widening:
         if type_of(value).dtype not in HALVES:
             return value
         if value not in self.wide:
-            wide: ir.Value = self.b.cast(value, to=SINGLE, saturate=True)
+            wide: ir.Value = self.b.cast(value, to=compute_dtype(type_of(value).dtype), saturate=True)
             return wide
         return self.wide[value]
 
     @staticmethod
     def _expected(old: ir.Value) -> Any:
         kind = type_of(old)
-        return kind.with_dtype(SINGLE) if kind.dtype in HALVES else kind
+        return kind.with_dtype(compute_dtype(kind.dtype))
 
 
 def widens_operand(op: ir.Operation) -> bool:
-    """Whether an op is a cast to f32 that belongs to the node that reads it."""
-    if not isinstance(op.opview, CastOp) or type_of(op.results[0]).dtype != SINGLE:
+    """Whether an op is a cast to the compute type of a half that belongs to the node that reads it."""
+    if not isinstance(op.opview, CastOp) or type_of(op.results[0]).dtype != compute_dtype(type_of(op.operands[0]).dtype):
         return False
     readers = users(op.results[0])
     return bool(readers) and all(reader.location == op.location for reader in readers)

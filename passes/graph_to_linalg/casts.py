@@ -1,23 +1,26 @@
 """Conversion of one scalar between element types, with defined results for every input."""
 
-from stepwell.dialects.core.dtypes import HALVES
+from stepwell.dialects.core.dtypes import HALVES, compute_dtype, dtype_info, is_small_float
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.core.types import BOOL, is_float, is_unsigned
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element, highest, lowest
 from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.passes.graph_to_linalg.small_floats import from_single, to_single
 
 
 def cast(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
     """`x` of dtype `source` as one of dtype `target`, as graph.cast defines it."""
     if source == target:
         return x
+    if is_small_float(source):
+        return cast(b, to_single(b, x, dtype_info(source)), "f32", target, saturate)
     if target == BOOL:
         s = Scalars(b, source)
         return s.compare("ne", b.widen(x), s.const(0))
     if is_float(source):
         return _from_float(b, x, source, target, saturate)
-    if is_float(target):
-        return _integer_to_float(b, x, source, target)
+    if is_float(target) or is_small_float(target):
+        return _integer_to_float(b, x, source, target, saturate)
     return _resize_integer(x, source, target)
 
 
@@ -31,17 +34,24 @@ def _resize_integer(x: ir.Value, source: str, target: str) -> ir.Value:
     return (arith.ExtUIOp if is_unsigned(source) else arith.ExtSIOp)(kind, x).result
 
 
-def _integer_to_float(b: LinalgBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
+def _integer_to_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
     convert = arith.UIToFPOp if is_unsigned(source) else arith.SIToFPOp
     if source == BOOL:
+        if is_small_float(target):
+            return _narrowed(b, arith.SelectOp(x, b.scalar(1, "f32"), b.scalar(0, "f32")).result, target, saturate)
         return arith.SelectOp(x, b.scalar(1, target), b.scalar(0, target)).result
-    if target not in HALVES:
+    if target not in HALVES and not is_small_float(target):
         return convert(element(target), x).result
-    if target == "f16" and x.type.width <= 16:
-        return b.narrow(convert(element("f32"), x).result, target)
+    if target != "bf16" and x.type.width <= 16:
+        return _narrowed(b, convert(element("f32"), x).result, target, saturate)
     # Not via f32 and a truncation: canonicalisation merges the two into one conversion, which no hardware has for bf16.
     exact = _rounded_to_odd(b, x, source) if x.type.width == 64 else x
-    return _round_once(b, convert(element("f64"), exact).result, target)
+    return _round_once(b, convert(element("f64"), exact).result, target, saturate)
+
+
+def _narrowed(b: LinalgBuilder, x: ir.Value, target: str, saturate: bool) -> ir.Value:
+    """An f32 rounded to a float of 16 bits or fewer."""
+    return from_single(b, x, dtype_info(target), saturate) if is_small_float(target) else b.narrow(x, target)
 
 
 def _rounded_to_odd(b: LinalgBuilder, x: ir.Value, source: str) -> ir.Value:
@@ -57,9 +67,11 @@ def _rounded_to_odd(b: LinalgBuilder, x: ir.Value, source: str) -> ir.Value:
 
 
 def _from_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
+    if is_small_float(target):
+        return _round_once(b, x, target, saturate) if source == "f64" else from_single(b, b.widen(x), dtype_info(target), saturate)
     if is_float(target):
         if source == "f64" and target in HALVES:
-            return _round_once(b, x, target)
+            return _round_once(b, x, target, saturate)
         wide = b.widen(x)
         if target == "f64":
             return arith.ExtFOp(element("f64"), wide).result
@@ -67,7 +79,7 @@ def _from_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturat
             return arith.TruncFOp(element(target), wide).result
         return b.narrow(wide, target)
     wide = b.widen(x)
-    s = Scalars(b, "f64" if source == "f64" else "f32")
+    s = Scalars(b, compute_dtype(source))
     return _saturated(b, s, wide, target) if saturate else _truncated(b, s, wide, target)
 
 
@@ -143,8 +155,8 @@ def _guarded(b: LinalgBuilder, s: Scalars, x: ir.Value, through: str) -> ir.Valu
     return arith.FPToSIOp(element(through), s.select(inside, x, least)).result
 
 
-def _round_once(b: LinalgBuilder, x: ir.Value, target: str) -> ir.Value:
-    """An f64 as f16 or bf16, rounded once although it goes through f32: that step rounds to odd (Boldo and Melquiond, 2008)."""
+def _round_once(b: LinalgBuilder, x: ir.Value, target: str, saturate: bool) -> ir.Value:
+    """An f64 as a float of 16 bits or fewer, rounded once although it goes through f32: that step rounds to odd (Boldo and Melquiond, 2008)."""
     wide = Scalars(b, "f64")
     bits = Scalars(b, "i32")
     single = arith.TruncFOp(element("f32"), x).result
@@ -155,4 +167,4 @@ def _round_once(b: LinalgBuilder, x: ir.Value, target: str) -> ir.Value:
     toward = wide.select(away, bits.sub(pattern, bits.const(1)), pattern)
     odd = arith.OrIOp(toward, bits.const(1)).result
     chosen = wide.select(inexact, odd, pattern)
-    return b.narrow(arith.BitcastOp(element("f32"), chosen).result, target)
+    return _narrowed(b, arith.BitcastOp(element("f32"), chosen).result, target, saturate)

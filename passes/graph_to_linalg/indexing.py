@@ -5,7 +5,8 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype
+from stepwell.dialects.core.types import compute_dtype
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
 from stepwell.passes.graph_to_linalg.scalars import Scalars

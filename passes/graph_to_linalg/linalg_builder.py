@@ -6,13 +6,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stepwell.dialects.core.attributes import dense, dense_value
-from stepwell.dialects.core.dtypes import HALVES
+from stepwell.dialects.core.dtypes import FLOATS, dtype_info, is_small_float
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.slices import operands_of
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, elements_of
-from stepwell.dialects.core.types import is_compact, is_float, is_integer, type_of
+from stepwell.dialects.core.types import compute_dtype, dtype_of, is_float, type_of
 from stepwell.dialects.sched.dialect import BoundaryOp
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.passes.framework.registry import PassState
@@ -20,14 +20,9 @@ from stepwell.passes.framework.registry import PassState
 OpFoldResult: TypeAlias = "int | ir.Value"
 
 
-def compute_dtype(dtype: str) -> str:
-    """The type in which elements of `dtype` are computed and summed: f32 for the narrow floats, else itself."""
-    return "f32" if dtype in HALVES else dtype
-
-
 def element(dtype: str) -> ir.Type:
     """The signless MLIR type of elements of `dtype` (spelled as in the graph dialect); a byte for the compact ones."""
-    return ir.Type.parse("i8" if is_compact(dtype) else dtype.removeprefix("u"))
+    return ir.Type.parse(dtype_info(dtype).storage)
 
 
 def dims(*positions: int) -> list[Any]:
@@ -51,7 +46,9 @@ class LinalgBuilder:
     def scalar(self, value: Any, dtype: str) -> ir.Value:
         """A scalar constant, kept out of the body that is being built."""
         kind = element(dtype)
-        if is_float(dtype):
+        if is_small_float(dtype):  # the code of the number
+            value = np.array(value, np.float32).astype(dtype_info(dtype).numpy).view(np.uint8)
+        if dtype in FLOATS:
             attribute: ir.Attribute = ir.FloatAttr.get(kind, float(value))
         else:  # as the signed number with the same bits, which is what a signless attribute takes
             width = kind.width
@@ -461,9 +458,9 @@ class LinalgBuilder:
 
     def widen(self, value: ir.Value) -> ir.Value:
         """A scalar in the type it is computed in."""
-        if isinstance(value.type, (ir.F16Type, ir.BF16Type)):
-            return arith.ExtFOp(ir.F32Type.get(), value).result
-        return value
+        if not isinstance(value.type, ir.FloatType) or (dtype := dtype_of(value.type)) == compute_dtype(dtype):
+            return value
+        return arith.ExtFOp(element(compute_dtype(dtype)), value).result
 
     def narrow(self, value: ir.Value, dtype: str) -> ir.Value:
         """A scalar of the compute type of `dtype` as one of `dtype`."""
@@ -479,18 +476,9 @@ def _iterator(kind: str) -> ir.Attribute:
 
 def lowest(dtype: str) -> Any:
     """The least value of a dtype: minus infinity for floats."""
-    return _extreme(dtype, least=True)
+    return float("-inf") if is_float(dtype) else dtype_info(dtype).limits[0]
 
 
 def highest(dtype: str) -> Any:
     """The greatest value of a dtype: infinity for floats."""
-    return _extreme(dtype, least=False)
-
-
-def _extreme(dtype: str, least: bool) -> Any:
-    if is_float(dtype):
-        return float("-inf") if least else float("inf")
-    if not is_integer(dtype):
-        return 0 if least else 1
-    limits = np.iinfo(np.dtype(f"uint{dtype[2:]}" if dtype.startswith("u") else f"int{dtype[1:]}"))
-    return int(limits.min) if least else int(limits.max)
+    return float("inf") if is_float(dtype) else dtype_info(dtype).limits[1]

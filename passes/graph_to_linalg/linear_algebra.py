@@ -2,8 +2,9 @@
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
+from stepwell.dialects.core.types import compute_dtype
 from stepwell.dialects.graph.linear_algebra import LEAST_ROUNDS, NEAR_ENOUGH
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 

@@ -11,6 +11,7 @@ from stepwell.dialects.core.sizes import Size, always, has_elements
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
+from stepwell.dialects.graph.emulation import needs_emulation
 from stepwell.dialects.support.errors import PassError, shown
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.origins import line_of
@@ -60,6 +61,8 @@ def lowering_of(name: str) -> Any:
 def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
     def lower(op: ir.OpView, operands: Sequence[ir.Value], state: PassState) -> Any:
         types = op.result_types()
+        if needs_emulation(op):
+            return NoMatch("it computes with elements that are only bytes here; run emulate-floats before")
         b = LinalgBuilder(state)
         # Where there is nothing to compute; and linalg rejects some maps into no elements.
         if len(operands) and all(0 in t.shape and None not in t.shape for t in types):

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from stepwell.dialects.core.dtypes import COMPACT
+from stepwell.dialects.core.dtypes import ELEMENT_TYPES, is_compact
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.sizes import Dim
@@ -22,7 +22,7 @@ def _has_graph_element(mlir_type: ir.Type) -> bool:
     element = mlir_type.element_type
     if isinstance(element, ir.IntegerType):
         return bool(element.is_unsigned) or 1 < element.width < 8
-    return not isinstance(element, _PLAIN) and str(element) in COMPACT
+    return not isinstance(element, _PLAIN) and is_compact(str(element))
 
 
 _PLAIN = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type, ir.IndexType)
@@ -42,7 +42,8 @@ def plain_type(mlir_type: ir.Type) -> Any:
 
 def make_plain(module: ir.Operation) -> None:
     """Make every tensor type in a module plain, in signatures and bodies, and remove the casts that no longer do anything."""
-    if not re.search(rf"[x<](?:ui\d+|{'|'.join(COMPACT)})>|[x<]\w+, \"[^\"]*\">", str(module)):  # much quicker than a walk, which few models need
+    compact = "|".join(filter(is_compact, ELEMENT_TYPES))
+    if not re.search(rf"[x<](?:ui\d+|{compact})>|[x<]\w+, \"[^\"]*\">", str(module)):  # much quicker than a walk, which few models need
         return
     for function in functions(module):
         kind = function.type

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir, math
+from stepwell.dialects.core.types import compute_dtype
 from stepwell.dialects.graph import GraphOp
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype, dims, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 

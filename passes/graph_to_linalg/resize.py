@@ -7,11 +7,11 @@ import numpy as np
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
-from stepwell.dialects.core.types import is_float, to_numpy
+from stepwell.dialects.core.types import compute_dtype, is_float, to_numpy
 from stepwell.dialects.graph.resize import nearest, sampling_taps, source_places
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 

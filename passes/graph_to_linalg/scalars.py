@@ -3,8 +3,8 @@
 from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir, math
-from stepwell.dialects.core.types import is_float, is_unsigned
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype, element
+from stepwell.dialects.core.types import compute_dtype, is_float, is_unsigned
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element
 
 # op: (float, signed, unsigned)
 _BINARY: dict[str, tuple[Any, Any, Any]] = {

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stepwell.dialects.core.dtypes import NARROW
+from stepwell.dialects.core.dtypes import NARROW, SIGNED
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
@@ -305,7 +305,7 @@ class _PackedMatmuls(GraphBuilder):
         if numbers is None or not numbers.size:
             return NoMatch(f"its weights, {type_of(op.weights)}, are not a constant, or nothing is multiplied")
         directions, gates, panels, hidden, columns, depth = numbers.shape
-        stored = next(dtype for dtype in NARROW if dtype[0] == "i" and holds(dtype, numbers.min().item(), numbers.max().item()))
+        stored = next(dtype for dtype in NARROW if dtype in SIGNED and holds(dtype, numbers.min().item(), numbers.max().item()))
         chosen = fastest(kind_of(read_as(stored, self.target)[0]), kind_of(stored), self.target)
         if chosen is None:
             return NoMatch(f"the target has no instruction for products of bytes and {stored}")

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from stepwell.backends.artifact import Artifact
 from stepwell.border.border import Border
-from stepwell.dialects.core.dtypes import STORED, to_numpy
+from stepwell.dialects.core.dtypes import ELEMENT_TYPES, to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.driver.artifact import ExternalFiles, Signature
@@ -31,7 +31,7 @@ ARRAYS = [
 ]  # fmt: skip
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     type(None): st.none(), bool: st.booleans(), int: st.integers(), float: st.floats(), str: st.text(max_size=5),
-    np.dtype: st.sampled_from([STRING, *map(to_numpy, STORED)]), np.ndarray: st.sampled_from(ARRAYS),
+    np.dtype: st.sampled_from([STRING, *map(to_numpy, ELEMENT_TYPES)]), np.ndarray: st.sampled_from(ARRAYS),
     Size: st.sampled_from([N, 2 * N + 1, N // 4 * M]),
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from random_graphs.singles import ASIDE, POWERS, WRONG, Case, Combination, Kind,
 from watchdog import Watchdog
 
 import stepwell
-from stepwell.dialects.core.dtypes import STORED
+from stepwell.dialects.core.dtypes import ELEMENT_TYPES
 
 PARTS = 3
 
@@ -61,14 +61,14 @@ def test_nodes_are_right(dog: Watchdog, kind: Kind, part: int | None) -> None:
 def test_every_operator_version_and_type_is_asked() -> None:
     assert {(c.op, c.opset) for c in asked("tame")} == {(c.op, c.opset) for c in combinations()}
     assert {c.op for c in asked("special")} == {c.op for c in combinations()}
-    assert {c.dtype for c in asked("tame")} == {c.dtype for c in asked("special")} == set(STORED)
+    assert {c.dtype for c in asked("tame")} == {c.dtype for c in asked("special")} == set(ELEMENT_TYPES)
 
 
 def test_all_types_of_all_versions_are_there() -> None:
     there = set(combinations())
     assert len(there) > 3000
     assert {Combination("Add", version, "f32") for version in (1, 6, 7, 13, 14)} <= there
-    assert {c.dtype for c in there} == set(STORED)
+    assert {c.dtype for c in there} == set(ELEMENT_TYPES)
     assert {op for aside in ASIDE for op in aside.ops} <= {c.op for c in there}
 
 

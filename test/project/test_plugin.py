@@ -173,6 +173,7 @@ def test_there_is_an_example_of_each_thing_that_one_may_add() -> None:
     made_with = (
         "GraphOp", "onnx_rule", "lowering", "pattern", "register_pass", "register_dialect", "layout_rule", "schedule", "intrinsic",
         "register_target", "register_backend", "register_level", "register_tile_strategy", "register_frontend", "register_cost_model",
+        "register_element_type",
     )  # fmt: skip
     texts = [example.read_text() for example in EXAMPLES]
     assert [name for name in made_with if not any(f"@{name}" in text or f"{name}(" in text or f"({name}," in text for text in texts)] == []

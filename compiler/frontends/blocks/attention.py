@@ -23,11 +23,6 @@ class Place:
     lengths: Value | None
 
 
-def working_type(dtype: str) -> str:
-    """The element type that scores of queries of a type are computed in."""
-    return "f64" if dtype == "f64" else "f32"
-
-
 def in_heads(b: ModelBuilder, x: Value, heads: int | None, name: str, attribute: str) -> Value:
     """`x` as (batch, heads, sequence, head size). Raises ModelError if it has another rank or number of heads."""
     shape = dims_of(x)

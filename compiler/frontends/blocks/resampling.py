@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from stepwell.dialects.core.sizes import Size, holds, maximum, minimum
-from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.core.types import compute_dtype, is_float, type_of
 from stepwell.dialects.graph.resize import ROUNDING, nearest, source_places
 from stepwell.frontends.blocks.resampling_taps import Method, Taps, inside, weighted
 from stepwell.frontends.blocks.slicing import counting, size_scalar
@@ -72,7 +72,7 @@ def resampled(b: ModelBuilder, x: Value, plans: Sequence[Resampling | None], met
     """`x` with each dimension that has a plan resampled."""
     dtype = type_of(x).dtype
     if method.mode != "nearest":  # integers are rounded, and numbers of 16 bits narrowed, at the end
-        x = b.convert(x, {"f16": "f32", "bf16": "f32"}.get(dtype, dtype) if is_float(dtype) else "f64")
+        x = b.convert(x, compute_dtype(dtype) if is_float(dtype) else "f64")
     outside = []
     for dim, plan in enumerate(plans):
         if plan is None:

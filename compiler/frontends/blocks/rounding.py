@@ -4,18 +4,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from stepwell.dialects.core.dtypes import HALVES
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import compute_dtype, type_of
 from stepwell.frontends.builder import ModelBuilder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-WIDE = "f32"  # what halves are computed in
-
 
 def computed_wide(block: Function) -> Function:
-    """A function of a builder and values that computes f16 and bf16 in f32 and rounds its results to the narrow type, each once.
+    """A function of a builder and values that computes narrow floats in their compute type and rounds its results, each once.
 
     Each op of the graph dialect rounds its own result. Without this, a composition of several would round in between, where a sum or a square
     overflows although the result fits.
@@ -36,14 +33,20 @@ def computed_wide(block: Function) -> Function:
 
 def narrow_type(operands: Sequence[Any]) -> str | None:
     """The element type of the first operand that is a narrow float; None if none is."""
-    return next((type_of(v).dtype for v in operands if isinstance(v, ir.Value) and type_of(v).dtype in HALVES), None)
+    return next((type_of(v).dtype for v in operands if isinstance(v, ir.Value) and is_narrow(v)), None)
+
+
+def is_narrow(value: ir.Value) -> bool:
+    """Whether the elements of a value are computed in a wider type."""
+    dtype = type_of(value).dtype
+    return compute_dtype(dtype) != dtype
 
 
 def widened(b: ModelBuilder, operands: Sequence[Any]) -> list[Any]:
-    """The operands, those of narrow floats in f32."""
-    return [b.convert(v, WIDE) if isinstance(v, ir.Value) and type_of(v).dtype in HALVES else v for v in operands]
+    """The operands, those of narrow floats in the type that they are computed in."""
+    return [b.convert(v, compute_dtype(type_of(v).dtype)) if isinstance(v, ir.Value) and is_narrow(v) else v for v in operands]
 
 
 def narrowed(b: ModelBuilder, value: Any, dtype: str) -> Any:
-    """A result rounded to `dtype` if it is in f32; any other unchanged."""
-    return b.convert(value, dtype) if isinstance(value, ir.Value) and type_of(value).dtype == WIDE else value
+    """A result rounded to `dtype` if it is in the type that this is computed in; any other unchanged."""
+    return b.convert(value, dtype) if isinstance(value, ir.Value) and type_of(value).dtype == compute_dtype(dtype) else value

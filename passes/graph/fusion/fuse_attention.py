@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, product
-from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.core.types import compute_dtype, to_numpy, type_of
 from stepwell.dialects.graph import AttentionOp, MatmulOp
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
@@ -23,7 +23,7 @@ def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
     softmax = producer(op.lhs, "softmax")
     if softmax is None or softmax.attribute_values()["axis"] != type_of(softmax.x).rank - 1:
         return NoMatch("its left operand is not a softmax of rows")
-    if type_of(op.result).dtype not in ("f32", "f64"):
+    if compute_dtype(type_of(op.result).dtype) != type_of(op.result).dtype:
         return NoMatch(f"between its ops values are rounded to {type_of(op.result).dtype}")
     inside = [softmax]
     scores, mask = _with_mask(softmax.x, inside)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import compute_dtype, is_float, type_of
 from stepwell.dialects.graph.known import KnownValues
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.loops.rounds import Rounds
@@ -61,7 +61,7 @@ class Cells:
         """The cell whose hidden state is the carried value of a number; why there is none otherwise."""
         argument, after = self.rounds.arguments[number], self.rounds.yielded(number)
         kind = type_of(argument)
-        if kind.rank != 2 or kind.dtype not in ("f32", "f64") or not isinstance(kind.shape[1], int):
+        if kind.rank != 2 or not is_float(kind.dtype) or compute_dtype(kind.dtype) != kind.dtype or not isinstance(kind.shape[1], int):
             return NoMatch(f"a carried value is no state of a recurrent layer ({kind}): these are f32 or f64, batch x hidden size")
         if type_of(after).shape != kind.shape or type_of(self.rounds.initial[number]).shape != kind.shape:
             return NoMatch(f"a carried value changes its sizes ({kind})")

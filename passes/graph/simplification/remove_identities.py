@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import known
-from stepwell.dialects.core.types import FLOATS, SIGNED, TensorType, type_of
+from stepwell.dialects.core.types import TensorType, dtype_info, is_compact, type_of
 from stepwell.dialects.graph import (
     AvgPoolOp,
     CastOp,
@@ -29,20 +29,6 @@ from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.matching import for_each, keeps_type, producer, splat_of
 
-# The element types that hold every value of another one exactly.
-_WIDER = {
-    "i1": (*FLOATS, *SIGNED, "ui8", "ui16", "ui32", "ui64"),
-    "i8": ("i16", "i32", "i64", "f16", "bf16", "f32", "f64"),
-    "ui8": ("i16", "i32", "i64", "ui16", "ui32", "ui64", "f16", "bf16", "f32", "f64"),
-    "i16": ("i32", "i64", "f32", "f64"),
-    "ui16": ("i32", "i64", "ui32", "ui64", "f32", "f64"),
-    "i32": ("i64", "f64"),
-    "ui32": ("i64", "ui64", "f64"),
-    "f16": ("f32", "f64"),
-    "bf16": ("f32", "f64"),
-    "f32": ("f64",),
-}  # fmt: skip
-
 
 @pattern(CastOp)
 def drop_cast(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
@@ -58,8 +44,10 @@ def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its operand is not a cast")
     if inner.x.type != op.result.type:
         return NoMatch("the pair of casts does not come back to the first type")
-    if type_of(op.x).dtype not in _WIDER.get(type_of(inner.x).dtype, ()):
+    if not dtype_info(type_of(op.x).dtype).holds(dtype_info(type_of(inner.x).dtype)):
         return NoMatch("the first of the two casts may lose something")
+    if dtype_info(type_of(op.result).dtype).has_infinity and is_compact(type_of(op.result).dtype) and op.attribute_values()["saturate"]:
+        return NoMatch("the second of the two casts makes infinities finite")
     value: ir.Value = inner.x
     return value
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import is_float, is_unsigned, to_numpy, type_of
+from stepwell.dialects.core.types import compute_dtype, is_float, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import (
     AbsOp,
     AddOp,
@@ -176,7 +176,7 @@ def take_powers_of_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
     x = inner.x
     dtype = type_of(x).dtype
     with fused_location(inner, op):
-        wide = x if dtype in ("f32", "f64") else rw.cast(x, to="f32", saturate=True)
+        wide = x if dtype == compute_dtype(dtype) else rw.cast(x, to=compute_dtype(dtype), saturate=True)
         two = rw.literal(np.array(2, to_numpy(type_of(wide).dtype)))
         power = rw.exp(rw.clamp(wide, min=-math.inf, max=ALL_OF_TANH))
         n = rw.mul(power, rw.add(power, two))

@@ -124,7 +124,7 @@ func.func @f(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>) {
-  // expected-error @below {{'graph.bit_cast' attribute 'to' must be one of f32, i32, ui32 for tensor<2x3xf32>, got i64}}
+  // expected-error @below {{'graph.bit_cast' attribute 'to' must be one of i32, ui32, f32 for tensor<2x3xf32>, got i64}}
   "graph.bit_cast"(%x) {to = i64} : (tensor<2x3xf32>) -> tensor<2x3xi64>
   return
 }
@@ -132,7 +132,7 @@ func.func @f(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xi4>) {
-  // expected-error @below {{'graph.cast' the element type of operand 'x' must be one of i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64, got tensor<2x3xi4>}}
+  // expected-error @below {{'graph.cast' the element type of operand 'x' must be one of i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64, f8E4M3FN, f8E4M3FNUZ, f8E5M2, f8E5M2FNUZ, f4E2M1FN, got tensor<2x3xi4>}}
   "graph.cast"(%x) {saturate = false, to = i8} : (tensor<2x3xi4>) -> tensor<2x3xi8>
   return
 }

@@ -5,11 +5,16 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.dtypes import FLOATS, to_numpy
 
 SMALL_FLOATS = ("f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f4E2M1FN")
 EXPONENTS = "f8E8M0FNU"
 LARGEST = 500.0  # of floats in graphs that are tame
+
+
+def is_float(dtype: str) -> bool:
+    """Whether it is a float that ONNX's operators compute with."""
+    return dtype in FLOATS
 
 
 def numbers(generator: np.random.Generator, dtype: str, shape: Sequence[int], special: bool) -> np.ndarray:

@@ -14,8 +14,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx_ops import session
 from op_sweep import Row, Sweep
 from random_graphs import compact
+from random_graphs.compact import is_float
 
-from stepwell.dialects.core.dtypes import DTYPES, STORED as EVERY, from_numpy, is_compact, is_float
+from stepwell.dialects.core.dtypes import DTYPES, ELEMENT_TYPES as EVERY, from_numpy, is_compact
 from stepwell.dialects.graph.resize import stretched
 from stepwell.dialects.interpreter.evaluate import evaluate
 from stepwell.dialects.support.errors import StepwellError

@@ -14,8 +14,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from random_graphs.compact import is_float
 
-from stepwell.dialects.core.dtypes import from_numpy as dtype_of, is_compact, is_float
+from stepwell.dialects.core.dtypes import from_numpy as dtype_of, is_compact
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import map_groups

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 from onnx import helper
+from random_graphs.compact import is_float
 from random_graphs.net import TENSORS, Declined, Net, Value
 from random_graphs.operators import operator
 
-from stepwell.dialects.core.dtypes import is_float, to_numpy
-from stepwell.frontends.blocks.compact import bits_of
+from stepwell.dialects.core.dtypes import dtype_info, to_numpy
 
 UNARY = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity", "IsNaN",
@@ -178,7 +178,7 @@ def bit_cast(net: Net, op_type: str) -> None:
     dtype = net.dtype(op_type)
     x = net.pick(dtype)
     # Not to booleans: of their byte ONNX does not say enough.
-    same = [d for d in net.dtypes(op_type, 0, output=True) if d != "i1" and bits_of(d) == bits_of(dtype)]
+    same = [d for d in net.dtypes(op_type, 0, output=True) if d != "i1" and dtype_info(d).bits == (8 if dtype == "i1" else dtype_info(dtype).bits)]
     net.node(op_type, x, to=helper.np_dtype_to_tensor_dtype(to_numpy(net.r.choice(same))))
 
 

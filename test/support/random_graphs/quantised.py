@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 from onnx import helper
-from random_graphs.compact import EXPONENTS, SMALL_FLOATS
+from random_graphs.compact import EXPONENTS, SMALL_FLOATS, is_float
 from random_graphs.net import Declined, Net, Value
 from random_graphs.operators import operator
 from random_graphs.windows import window
 
-from stepwell.dialects.core.dtypes import is_compact, is_float, to_numpy
+from stepwell.dialects.core.dtypes import is_compact, to_numpy
 
 # --- operands
 

@@ -1,12 +1,11 @@
 """What folds elements: reductions, normalisations, products of matrices, orders, running sums."""
 
 import numpy as np
+from random_graphs.compact import is_float
 from random_graphs.movement import ints
 from random_graphs.net import Declined, Net, Value
 from random_graphs.operators import operator
 from random_graphs.pointwise import operand
-
-from stepwell.dialects.core.dtypes import is_float
 
 REDUCTIONS = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",

@@ -3,11 +3,12 @@
 from typing import Any
 
 import numpy as np
+from random_graphs.compact import is_float
 from random_graphs.movement import any_value
 from random_graphs.net import Declined, Net, Value
 from random_graphs.operators import operator
 
-from stepwell.dialects.core.dtypes import is_float, to_numpy
+from stepwell.dialects.core.dtypes import to_numpy
 
 
 def repeating(net: Net, dtype: str, low: int = 0) -> Value:

@@ -2,7 +2,7 @@
 
 
 
-from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.core.types import compute_dtype, is_float, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.attention import (
     Place,
@@ -15,7 +15,6 @@ from stepwell.frontends.blocks.attention import (
     rows_without_keys,
     scaled,
     ungrouped,
-    working_type,
 )
 from stepwell.frontends.blocks.heads import heads_together
 from stepwell.frontends.blocks.slicing import sizes_of
@@ -72,10 +71,10 @@ def attention(
         past = sizes_of(b, past_key, [2])
     place = Place(queries, keys, past, nonpad_kv_seqlen)
     groups = groups_of(queries, keys, values)
-    bias = bias_of(b, place, attn_mask, bool(is_causal), left_window_size, right_window_size, working_type(narrow))
+    bias = bias_of(b, place, attn_mask, bool(is_causal), left_window_size, right_window_size, compute_dtype(narrow))
 
     rows, columns, contents = (grouped(b, one, groups if one is queries else 1, groups > 1) for one in (queries, keys, values))
-    rows, columns = (b.convert(one, working_type(narrow)) for one in (rows, columns))
+    rows, columns = (b.convert(one, compute_dtype(narrow)) for one in (rows, columns))
     rank = type_of(columns).rank
     products = b.matmul(rows, b.transposed(columns, (*range(rank - 2), rank - 1, rank - 2)))
     forms = [scaled(b, products, scale, dims_of(queries)[3])]

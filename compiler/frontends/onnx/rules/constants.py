@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from stepwell.dialects.core.dtypes import HALVES
+from stepwell.dialects.core.dtypes import compute_dtype, dtype_info
 from stepwell.dialects.core.mlir import defining_op
 from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, from_numpy, is_float, to_numpy, type_of
@@ -21,9 +21,6 @@ from stepwell.frontends.onnx.rules.shape_operands import inferred_reshape
 from stepwell.frontends.onnx.tensors import our_dtype
 
 SPLAT_BYTES = 1 << 20  # a larger tensor of one repeated number is filled at run time
-
-
-WHOLE = {"f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24, "f64": 1 << 53}  # up to which a type has every whole number
 
 
 def constant_tensor(b: ImportBuilder, array: np.ndarray) -> Value:
@@ -98,7 +95,7 @@ def range_(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> Value:
 
 @onnx_rule("Range", since=27)
 def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
-    if stash_type != TensorProto.FLOAT and type_of(start).dtype in HALVES:
+    if stash_type != TensorProto.FLOAT and compute_dtype(type_of(start).dtype) != type_of(start).dtype:
         raise UnsupportedError(f"stash_type={stash_type} is not supported for {type_of(start).dtype}; supported: 1 (float)")
     bounds = [b.with_shape(v, ()) for v in (start, limit, delta)]
     if any(b.constant_value(v) is None for v in bounds):
@@ -115,7 +112,7 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
     b.check_size(tensor)
     if count > COUNTED:
         return b.range(*bounds, result_types=[tensor])
-    wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in HALVES else to_numpy(tensor.dtype)
+    wide = np.int64 if isinstance(step, int) else to_numpy(compute_dtype(tensor.dtype))
     return constant_tensor(b, (np.array(first, wide) + np.arange(count).astype(wide) * np.array(step, wide)).astype(to_numpy(tensor.dtype)))
 
 
@@ -126,7 +123,7 @@ def symbolic_count(b: ImportBuilder, start: Value, limit: Value, delta: Value) -
     if first is None or last is None or not isinstance(step, int) or step == 0:
         return None
     if is_float(type_of(start).dtype):  # which has all whole numbers up to here
-        most = WHOLE[type_of(start).dtype]
+        most = 1 << dtype_info(type_of(start).dtype).precision
         if not all(holds(size, ">=", 0) and holds(size, "<=", most) for size in (first, last)):
             return None
     apart = last - first if step > 0 else first - last

@@ -5,7 +5,7 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
-from stepwell.dialects.support.errors import ModelError
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.einsum import Term, contract, diagonal, parse_equation, summed
 from stepwell.frontends.blocks.slicing import with_new_axes, without_axes
 from stepwell.frontends.builder import Value
@@ -33,6 +33,8 @@ def matmul_integer(b: ImportBuilder, lhs: Value, rhs: Value, lhs_zero_point: Val
 
 def centred(b: ImportBuilder, x: Value, zero_point: Value | None, axis: int) -> Value:
     """`x`, of integers, minus its zero point, as i32: a scalar, or one per index of `axis`, or of a shape that broadcasts to `x`."""
+    if is_float(type_of(x).dtype):
+        raise UnsupportedError(f"quantised products of {type_of(x).dtype} are not supported; supported: of integers")
     wide = b.convert(x, "i32")
     if zero_point is None:
         return wide

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_compact, is_float, is_integer, to_numpy, type_of
+from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, dtype_info, is_compact, is_float, is_integer, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.compact import bits_of, compacted, number
+from stepwell.frontends.blocks.compact import compacted, number
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
@@ -104,8 +104,7 @@ def holds(dtype: str, other: str, known: np.ndarray | None) -> bool:
     """Whether a float type can represent every value of another type, or at least all elements of a known array."""
     if known is not None:
         return bool(np.array_equal(known.astype(to_numpy(dtype)).astype(np.float64), known.astype(np.float64), equal_nan=is_float(other)))
-    sizes = to_numpy(other).itemsize, to_numpy(dtype).itemsize
-    return sizes[0] < sizes[1] if is_float(other) else 2 * sizes[0] <= sizes[1]
+    return dtype_info(dtype).holds(dtype_info(other))
 
 
 def in_i64(b: ImportBuilder, x: Value) -> Value:
@@ -199,8 +198,9 @@ def is_exact(number: Any) -> bool:
 def bit_cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
     """A boolean is a byte that is 0 or 1; of a byte that is another it keeps only that it is not 0."""
     have, want = type_of(x).dtype, our_dtype(to)
-    if bits_of(have) != bits_of(want):
-        raise ModelError(f"it must keep the number of bits, got {bits_of(have)} of {have} and {bits_of(want)} of {want}")
+    bits = [8 if dtype == BOOL else dtype_info(dtype).bits for dtype in (have, want)]
+    if bits[0] != bits[1]:
+        raise ModelError(f"it must keep the number of bits, got {bits[0]} of {have} and {bits[1]} of {want}")
     if have == want:
         return x
     if have == BOOL:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stepwell.dialects.core.sizes import Size, maximum, same_sizes, sizes_text
-from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.core.types import compute_dtype, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.heads import attend, check_heads, heads_apart, heads_together
 from stepwell.frontends.blocks.kv_cache import allowed_keys, cached
@@ -14,7 +14,7 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
 from stepwell.frontends.onnx.rules.microsoft_attention import refuse
-from stepwell.frontends.onnx.rules.microsoft_normalizations import normalised_rows, wide_type
+from stepwell.frontends.onnx.rules.microsoft_normalizations import normalised_rows
 
 
 @onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT)
@@ -127,7 +127,7 @@ def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | 
 def normalised_heads(b: ImportBuilder, x: Value, weight: Value, epsilon: float) -> Value:
     """Each head of each token divided by the root of its mean square, times the weights."""
     dtype = type_of(x).dtype
-    wide = b.convert(x, wide_type(dtype))
+    wide = b.convert(x, compute_dtype(dtype))
     return normalised_rows(b, wide, weight, None, epsilon, dtype, simplified=True)[0]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import compute_dtype, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.slicing import slice_axis
 from stepwell.frontends.builder import Value, normalized_axis
@@ -31,14 +31,9 @@ def normalised_rows(
     return b.convert(y, dtype), mean, inverse
 
 
-def wide_type(dtype: str) -> str:
-    """The type in which sums of elements of `dtype` are taken."""
-    return "f64" if dtype == "f64" else "f32"
-
-
 def with_skip(b: ImportBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
     """`x + skip + bias` in the type that rows are summed in. The skip may lack the batch dimension, or have 1 there."""
-    wide = wide_type(type_of(x).dtype)
+    wide = compute_dtype(type_of(x).dtype)
     total = b.add(b.convert(x, wide), b.convert(skip, wide))
     if type_of(x).rank not in (2, 3) or not reaches(type_of(total), type_of(x)):
         raise ModelError(f"its input must be (batch, sequence, hidden) or (tokens, hidden), its skip fit it; got {type_of(x)} and {type_of(skip)}")
@@ -102,7 +97,7 @@ def embed_layer_normalization(
     dtype = type_of(word_embedding).dtype
 
     def table(rows: Value) -> Table:
-        return Table(rows, lambda found: b.convert(found, wide_type(dtype)))
+        return Table(rows, lambda found: b.convert(found, compute_dtype(dtype)))
 
     segments = None if segment_embedding is None else table(segment_embedding)
     tables = table(word_embedding), table(position_embedding), segments

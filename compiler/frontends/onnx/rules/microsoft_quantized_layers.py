@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.sizes import same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.recurrence import DIRECTIONS
@@ -17,8 +18,6 @@ from stepwell.frontends.onnx.rules.microsoft_normalizations import Table, embedd
 from stepwell.frontends.onnx.rules.microsoft_quantization import dynamic_quantize_matmul, matmul_integer_to_float, number, real
 from stepwell.frontends.onnx.rules.quantization import is_zero
 from stepwell.frontends.onnx.rules.recurrence import ImportedLayer
-
-WEIGHTS = ("i8", "ui8")
 
 
 @onnx_rule("DynamicQuantizeLSTM", since=1, domain=MICROSOFT)
@@ -73,8 +72,8 @@ class QuantizedLayer(ImportedLayer):
             if type_of(value).rank != 3:
                 raise ModelError(f"its input {name} must have rank 3, got {type_of(value)}")
         for name, value in (("W", w), ("R", r)):
-            if type_of(value).dtype not in WEIGHTS:
-                raise UnsupportedError(f"weights {name} of {type_of(value)} are not supported; supported: {', '.join(WEIGHTS)}")
+            if type_of(value).dtype not in BYTES:
+                raise UnsupportedError(f"weights {name} of {type_of(value)} are not supported; supported: {', '.join(BYTES)}")
         directions, hidden = len(DIRECTIONS.get(direction, [direction])), dims_of(r)[1]
         for name, value, inputs in (("W", w, type_of(x).shape[2]), ("R", r, hidden)):
             self.expect(name, value, (directions, inputs, 4 * hidden))

@@ -6,18 +6,18 @@ added, as the operators' texts say. ONNX's evaluator adds the zero point first i
 
 import numpy as np
 
-from stepwell.dialects.core.dtypes import FLOATS, NARROW
+from stepwell.dialects.core.dtypes import ELEMENT_TYPES, FLOATS, NARROW, dtype_info, is_small_float
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.compact import FORMATS, WIDTHS, clipped, compacted, number
+from stepwell.frontends.blocks.compact import clipped, compacted, number
 from stepwell.frontends.blocks.slicing import reshaped_like
 from stepwell.frontends.builder import Value, dims_of, normalized_axis, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.tensors import our_dtype
 
-QUANTISED = (*NARROW, *WIDTHS, *FORMATS)
+QUANTISED = (*NARROW, *(name for name, info in ELEMENT_TYPES.items() if info.is_small_float or (info.is_compact and info.is_integer)))
 PRECISIONS = (*FLOATS, "i32")
 
 
@@ -92,17 +92,19 @@ def quantized(
     if dtype in NARROW and type_of(x).dtype == type_of(scale).dtype == divided == "f32":
         return b.quantize(x, scale, zero_of(b, dtype) if zero_point is None else zero_point)
     quotient = b.div(b.convert(x, divided), b.convert(scale, divided))
-    if dtype in FORMATS:
+    if is_small_float(dtype):
         shifted = quotient if zero_point is None or is_zero(b, zero_point) else b.add(b.convert(quotient, "f32"), b.convert(zero_point, "f32"))
         return compacted(b, shifted, dtype, saturate=saturate)
     return saturated(b, b.convert(b.round(quotient), "f64" if divided == "f64" else "f32"), zero_point, dtype)
 
 
 def saturated(b: ImportBuilder, whole: Value, zero_point: Value | None, dtype: str) -> Value:
-    """Whole numbers (as floats that hold all of type `dtype`) plus a zero point, the nearest of type `dtype`."""
+    """Whole numbers (as floats that hold all of type `dtype`) plus a zero point, the nearest of type `dtype`, one of integers."""
+    if is_float(dtype):
+        raise UnsupportedError(f"a result of {dtype} is not supported; supported: integers")
     if zero_point is not None and not is_zero(b, zero_point):
         whole = b.add(whole, b.convert(zero_point, type_of(whole).dtype))
-    return clipped(b, whole, dtype) if dtype in WIDTHS else b.cast(whole, to=dtype, saturate=True)
+    return clipped(b, whole, dtype) if dtype_info(dtype).is_compact else b.cast(whole, to=dtype, saturate=True)
 
 
 def dequantized(b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None = None) -> Value:

@@ -12,7 +12,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, holds
-from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.core.types import compute_dtype, dtype_info, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.slicing import slice_axis
 from stepwell.frontends.builder import Value, dims_of
@@ -31,10 +31,10 @@ def stream(b: ImportBuilder, seed: float | None) -> int:
 
 def uniform(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str) -> Value:
     """Numbers from 0 below 1, in f32 or f64: multiples of 2^-24 or 2^-53, all equally likely."""
-    digits = 53 if dtype == "f64" else 24
+    digits = dtype_info(dtype).precision
     bits = b.random_bits(seed=seed, shape=tuple(shape))
     upper = b.convert(b.shift_right(bits, b.scalar(64 - digits, like=bits)), "i64")
-    return b.mul(b.convert(upper, dtype), b.literal(np.array(2.0**-digits, np.float64 if dtype == "f64" else np.float32)))
+    return b.mul(b.convert(upper, dtype), b.literal(np.array(2.0**-digits, to_numpy(dtype))))
 
 
 def normal(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str) -> Value:
@@ -45,18 +45,13 @@ def normal(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str)
     return b.mul(radius, b.cos(b.mul(second, b.scalar(2 * math.pi, like=second))))
 
 
-def computed(dtype: str) -> str:
-    """The type in which values of a float type are drawn."""
-    return "f64" if dtype == "f64" else "f32"
-
-
 def uniform_between(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, low: float, high: float) -> Value:
-    drawn = uniform(b, stream(b, seed), shape, computed(dtype))
+    drawn = uniform(b, stream(b, seed), shape, compute_dtype(dtype))
     return b.convert(b.add(b.mul(drawn, b.scalar(high - low, like=drawn)), b.scalar(low, like=drawn)), dtype)
 
 
 def normal_around(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, mean: float, scale: float) -> Value:
-    drawn = normal(b, stream(b, seed), shape, computed(dtype))
+    drawn = normal(b, stream(b, seed), shape, compute_dtype(dtype))
     return b.convert(b.add(b.mul(drawn, b.scalar(scale, like=drawn)), b.scalar(mean, like=drawn)), dtype)
 
 
@@ -99,7 +94,7 @@ def random_normal_like(
 @onnx_rule("Bernoulli", since=15)
 def bernoulli(b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
     """1 with the probability that is given, else 0."""
-    kind = computed(type_of(x).dtype)
+    kind = compute_dtype(type_of(x).dtype)
     drawn = uniform(b, stream(b, seed), dims_of(x), kind)
     return b.convert(b.less(drawn, b.convert(x, kind)), type_of(x).dtype if dtype is None else our_dtype(dtype))
 
@@ -129,7 +124,7 @@ def dropout_with_inputs(
     if never or (constant_rate is not None and not constant_rate.any()):
         return (x, truth(b, x)) if b.node.output_count > 1 else (x,)
     rate = b.literal(np.array(0.5, np.float32)) if ratio is None else b.with_shape(ratio, ())
-    kind = computed(type_of(x).dtype)
+    kind = compute_dtype(type_of(x).dtype)
     rate = b.convert(rate, kind)
     drawn = uniform(b, stream(b, seed), dims_of(x), kind)
     kept = b.greater_equal(drawn, rate)
