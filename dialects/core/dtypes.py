@@ -76,7 +76,7 @@ class ElementType:
             return 0, 1
         if self.is_float:
             return float(self._facts.min), float(self._facts.max)
-        limits: Any = ml_dtypes.iinfo(self.numpy)  # type: ignore[no-untyped-call]  # so are those below
+        limits: Any = ml_dtypes.iinfo(self.numpy)
         return int(limits.min), int(limits.max)
 
     @cached_property
@@ -106,7 +106,7 @@ class ElementType:
 
     @property
     def _facts(self) -> Any:
-        return ml_dtypes.finfo(self.numpy)  # type: ignore[no-untyped-call]
+        return ml_dtypes.finfo(self.numpy)
 
     def __str__(self) -> str:
         return self.name
