@@ -1,12 +1,16 @@
 """Layouts of blocked channels: what convolutions give, what groups find, and how one becomes another."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.packed import RelayoutOp
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.packed.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
+from stepwell.passes.packed.channel_readers import readers
 
 RNG = np.random.default_rng(5)
 
@@ -105,3 +109,19 @@ def test_stretches_lead_from_one_layout_to_another(data):
     starts, sizes = stretches(sources, target)
     got = RelayoutOp.reference(blocked, starts=starts, sizes=sizes, block=target.shape[1])
     np.testing.assert_array_equal(got, np.moveaxis(take(np.concatenate(images, axis=1), 1, target), 2, -1))
+
+
+def test_who_reads_channels_is_followed_through_what_joins_them() -> None:
+    text = """
+    func.func @main(%a: tensor<1x2x4x4xf32>, %b: tensor<1x4x4x4xf32>, %w: tensor<6x3x1x1xf32>) -> tensor<1x6x4x4xf32> {
+      %0 = "graph.relu"(%a) : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+      %1 = "graph.relu"(%b) : (tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
+      %2 = "graph.concat"(%0, %1) {axis = 1 : i64} : (tensor<1x2x4x4xf32>, tensor<1x4x4x4xf32>) -> tensor<1x6x4x4xf32>
+      %3 = "graph.conv"(%2, %w) {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 2 : i64}
+        : (tensor<1x6x4x4xf32>, tensor<6x3x1x1xf32>) -> tensor<1x6x4x4xf32>
+      return %3 : tensor<1x6x4x4xf32>
+    }"""
+    module = parse_module(text, make_context())
+    main: Any = module.body.operations[0]
+    found = readers([op.operation for op in main.regions[0].blocks[0].operations])
+    assert [None if groups is None else groups.tolist() for groups in found] == [[0, 0], [0, 1, 1, 1], [0, 0, 0, 1, 1, 1], None, None]
