@@ -19,17 +19,15 @@ class BareArguments(Pass):
 
     rewrite: @main(…, %a: memref<?xi8> {stepwell.bytes = N})  ->  @main(…, %a: memref<Nxi8>)
     rewrite: call @kernel(…, %empty: memref<2x0xf32>, …)      ->  call @kernel(…)
-
     rewrite: call @kernel(%x: memref<?x4xf32>)                ->  call @kernel(%x: memref<1xf32>, %n: index)
 
-    A memref of dynamic size would be passed as a descriptor: kernels take the sizes by themselves, each of those that
-    differ once. Upstream cannot convert a memref without elements; nothing reads it, so kernels drop it. In @main, whose caller still passes
-    a pointer, it becomes a memref<1xi8>.
+    A memref of dynamic size would be passed as a descriptor; instead, kernels receive each distinct size as an argument of its own. Upstream cannot
+    convert a memref without elements; nothing reads it, so kernels drop it. In @main, whose caller still passes a pointer, it becomes a memref<1xi8>.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = main_function(op)
-        others = [f for f in functions(op) if f.sym_name.value != "main" and len(f.regions[0].blocks)]  # declarations are of the runtime
+        others = [f for f in functions(op) if f.sym_name.value != "main" and len(f.regions[0].blocks)]  # declarations belong to the run time
         sized = {f.sym_name.value: f for f in others if any(_is_dynamic(a.type) for a in f.arguments)}
         taken = {name: _take_sizes(function) for name, function in sized.items()}
         for call in ops_below(op, "func.call") if taken else ():
@@ -61,13 +59,13 @@ def _is_dynamic(mlir_type: ir.Type) -> bool:
 
 
 Place = tuple[int, int]
-"""An argument and its dimension."""
+"""An argument and one of its dimensions."""
 
 
 def _take_sizes(kernel: ir.OpView) -> list[Place]:
     """Make a kernel's dynamic arguments pointers to their first elements, with an argument for each of the sizes that differ.
 
-    Returns where a caller finds these sizes, in order.
+    Returns, in order, the argument and dimension from which a caller reads each size.
     """
     block = kernel.regions[0].blocks[0]
     shapes = shapes_around(kernel.operation)
@@ -79,7 +77,7 @@ def _take_sizes(kernel: ir.OpView) -> list[Place]:
             continue
         kind, own = argument.type, []
         for dim, size in enumerate(shapes.shape(argument)):
-            key = size if size is not None else (number, dim)  # of which nothing is known, by itself
+            key = size if size is not None else (number, dim)  # a size without a name is an argument of its own
             if not isinstance(size, int) and key not in values:
                 values[key] = block.add_argument(ir.IndexType.get(), argument.location)
                 places.append((number, dim))
@@ -95,7 +93,7 @@ def _take_sizes(kernel: ir.OpView) -> list[Place]:
             seen = reshaped_pointer(argument, kind, own)
         made = defining_op(seen)
         assert made is not None
-        # What reads its bytes needs only where it begins, and a cast from a memref of another rank is no cast of pointers.
+        # A view of its bytes needs only the start address, and a cast from a memref of another rank is not a cast of pointers.
         as_pointer = [use.owner.operation for use in argument.uses if use.owner.operation.name == CAST]
         argument.replace_all_uses_except(seen, [made, *as_pointer])
     if attributes is not None:
@@ -105,7 +103,7 @@ def _take_sizes(kernel: ir.OpView) -> list[Place]:
 
 
 def _pass_sizes(call: ir.Operation, places: Sequence[Place]) -> None:
-    """Call a kernel whose sizes are arguments of their own."""
+    """Call a kernel whose sizes are separate arguments."""
     with ir.InsertionPoint(call), call.location:
         sizes = [_size_of(call.operands[number], dim) for number, dim in places]
         _replace(call, [*map(_pointer, call.operands), *sizes])
@@ -120,9 +118,9 @@ def _replace(call: ir.Operation, operands: Sequence[ir.Value]) -> None:
 
 
 def _size_of(operand: ir.Value, dim: int) -> ir.Value:
-    """The size of a dynamic dimension of what is passed to a kernel, a view that says its sizes."""
+    """The size of a dynamic dimension of a kernel operand, which is a view that states its sizes."""
     view, dynamic = defining_op(operand), ir.ShapedType.get_dynamic_size()
-    assert view is not None  # bufferize passes no argument of @main itself
+    assert view is not None  # bufferize passes no argument of @main directly
     if view.name == "memref.cast" and view.operands[0].type.is_dynamic_dim(dim):
         return _size_of(view.operands[0], dim)
     if view.name == "memref.cast":
@@ -134,14 +132,14 @@ def _size_of(operand: ir.Value, dim: int) -> ir.Value:
 
 
 def _pointer(operand: ir.Value) -> ir.Value:
-    """An operand of dynamic size as one that converts to a pointer to its first element."""
+    """Cast an operand of dynamic size to one that converts to a pointer to its first element."""
     if not _is_dynamic(operand.type):
         return operand
     return memref.ReinterpretCastOp(ir.MemRefType.get([1], operand.type.element_type), operand, [], [], [], [0], [1], [1]).result
 
 
 def _forget_size(argument: ir.Value) -> None:
-    """Make an argument of @main whose sizes nobody asks for a pointer to its first element."""
+    """Make an argument of @main whose sizes are never read a pointer to its first element."""
     kind = argument.type
     argument.set_type(ir.MemRefType.get([1], kind.element_type))
     for use in list(argument.uses):

@@ -1,4 +1,4 @@
-"""The pass that reads and writes numbers of bf16 as integers of 16 bits: LLVM cannot select all moves of them."""
+"""The pass that loads and stores bf16 as 16-bit integers, because LLVM cannot select all moves of bf16."""
 
 from dataclasses import dataclass
 
@@ -37,25 +37,25 @@ def store_bits(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
 
 
 def is_bf16(buffer: ir.Value) -> bool:
-    """Whether a buffer holds numbers of bf16."""
+    """Whether a buffer has elements of type bf16."""
     return isinstance(ir.MemRefType(buffer.type).element_type, ir.BF16Type)
 
 
 def sixteen_bits() -> ir.Type:
-    """The integer of that many bits."""
+    """The type of 16-bit integers."""
     return ir.IntegerType.get_signless(16)
 
 
 @register_pass("bf16-as-integers", level="affine")
 @dataclass
 class Bf16AsIntegers(PatternPass):
-    """Read and write numbers of bf16 as integers of 16 bits.
+    """Load and store bf16 as 16-bit integers.
 
-    rewrite: memref.load %m : memref<8xbf16>  ->  bitcast (memref.load %bits : memref<8xi16>)    and a store of a bitcast, for %bits that is %m
+    rewrite: memref.load %m : memref<8xbf16>  ->  bitcast (memref.load %bits : memref<8xi16>)    and stores likewise; %bits is %m as integers
 
-    Arithmetic has these bits anyway (arith-expand), and what is only moved needs no other type. Where LLVM for x86 merges loads and stores of
-    bf16 it makes scalar ones of a type that its instruction selection has given up before: "Cannot select". Runs once affine accesses are
-    those of `memref` and `vector`.
+    Arithmetic works on these bits anyway (arith-expand), and a value that is only moved needs no other type. If LLVM for x86 merges loads and stores
+    of bf16, it makes scalar ones of a type that instruction selection no longer handles: "Cannot select". Runs once affine accesses are those of
+    `memref` and `vector`.
     """
 
     patterns = (
@@ -64,5 +64,5 @@ class Bf16AsIntegers(PatternPass):
     )  # fmt: skip
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if "bf16" in op.get_asm(large_elements_limit=8, assume_verified=True):  # printing is much cheaper than looking at each access
+        if "bf16" in op.get_asm(large_elements_limit=8, assume_verified=True):  # searching the text is much cheaper than looking at each access
             super().run(op, state)

@@ -1,4 +1,4 @@
-"""The pass that reads and writes vectors of booleans as bytes, which booleans are in memory; stock vectors of i1 are bits there."""
+"""The pass that loads and stores vectors of booleans as bytes, their format in memory; upstream's vectors of i1 are bits there."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ def with_elements(buffer: ir.Value, element: ir.Type) -> ir.Value:
 
 
 def byte() -> ir.Type:
-    """The integer of eight bits."""
+    """The type of 8-bit integers."""
     return ir.IntegerType.get_signless(8)
 
 
@@ -49,11 +49,11 @@ def is_boolean(element: ir.Type) -> bool:
 @register_pass("boolean-vectors", level="affine")
 @dataclass
 class BooleanVectors(PatternPass):
-    """Read and write vectors of booleans as vectors of bytes.
+    """Load and store vectors of booleans as vectors of bytes.
 
-    rewrite: vector.load %m : vector<8xi1>  ->  cmpi ne, (vector.load %bytes : vector<8xi8>), 0    and a store of extui, for %bytes that is %m
+    rewrite: vector.load %m : vector<8xi1>  ->  cmpi ne, (vector.load %bytes : vector<8xi8>), 0    and stores by extui; %bytes is %m as bytes
 
-    A byte other than 0 is true, and 1 is what true is written as. Runs once affine accesses are those of `vector`.
+    Any byte other than 0 is true; true is written as 1. Runs once affine accesses are those of `vector`.
     """
 
     patterns = (Pattern("load-bytes", "vector.load", load_bytes), Pattern("store-bytes", "vector.store", store_bytes))

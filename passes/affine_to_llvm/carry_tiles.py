@@ -1,4 +1,4 @@
-"""The pass that lets blocks take registers of two dimensions in the type that LLVM has for them."""
+"""The pass that gives block arguments that are tile registers the type that LLVM has for them."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ CAST = "builtin.unrealized_conversion_cast"
 @register_pass("carry-tiles", level="affine")
 @dataclass
 class CarryTiles(Pass):
-    """Carry registers of two dimensions from block to block as `!llvm.x86_amx`, the type that they have after `convert-vector-to-llvm`.
+    """Pass tile registers from block to block as `!llvm.x86_amx`, their type after `convert-vector-to-llvm`.
 
-    rewrite: cf.br ^next(%cast : !x86.amx.tile<16x16xf32>)  ->  cf.br ^next(%r : !llvm.x86_amx)    for %cast that is %r
+    rewrite: cf.br ^next(%cast : !x86.amx.tile<16x16xf32>)  ->  cf.br ^next(%r : !llvm.x86_amx)    where %cast is a cast of %r
 
-    The stock conversions of branches know nothing of these registers.
+    Upstream's conversions of branches do not handle these registers.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -35,5 +35,5 @@ class CarryTiles(Pass):
 
 
 def is_tile(kind: ir.Type) -> bool:
-    """Whether a type is that of registers of two dimensions."""
+    """Whether a type is that of a tile register."""
     return str(kind).startswith("!x86.amx.tile<")

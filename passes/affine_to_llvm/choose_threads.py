@@ -1,4 +1,4 @@
-"""The pass that has the parallel loops of a `sched.threaded` run on one thread where a run has little to do."""
+"""The pass that runs the parallel loops of a `sched.threaded` on one thread if there is little to do at run time."""
 
 from dataclasses import dataclass
 
@@ -6,18 +6,18 @@ from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.affine_to_llvm.openmp_operands import with_operand
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
-_CONDITION = 2  # of the groups of operands of omp.parallel
+_CONDITION = 2  # index among the operand groups of omp.parallel
 
 
 @register_pass("choose-threads", level="affine")
 @dataclass
 class ChooseThreads(Pass):
-    """Make the condition of `sched.threaded` that of the OpenMP regions in it.
+    """Make the condition of `sched.threaded` the condition of the OpenMP regions in it.
 
     rewrite: sched.threaded(%enough) { … omp.parallel { … } … }  ->  … omp.parallel if(%enough) { … } …
 
-    The runtime enters a region whose condition is false on the calling thread, in a tenth of a microsecond. Without OpenMP nothing but the
-    loops is left.
+    The OpenMP run time enters a region whose condition is false on the calling thread, within a tenth of a microsecond. Without OpenMP, only the
+    loops remain.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,4 +1,4 @@
-"""The pass that computes functions of the math dialect by polynomials on vectors; the stock lowering calls libm for each element."""
+"""The pass that computes functions of the math dialect by polynomials on vectors; upstream's lowering calls libm for each element."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def expand_rsqrt(op: Any, rw: Rewriter) -> ir.Value:
 
 
 def splat_constant(value: ir.Value) -> float | None:
-    """The one number that all lanes of `value` are known to hold, or None."""
+    """The number that all lanes of `value` hold, if it is a constant; otherwise None."""
     op = defining_op(value)
     while op is not None and op.name == "vector.broadcast":
         op = defining_op(op.operands[0])
@@ -118,20 +118,21 @@ def _patterns(expansions: tuple[Expansion, ...], capabilities: Capabilities, *, 
 @register_pass("expand-math", level="affine", switches={"expand-math": "libm=true"})
 @dataclass
 class ExpandMath(PatternPass):
-    """Compute exp, log, tanh, erf, sin, pow and the like by polynomials on f32 vectors and scalars, both bit by bit the same.
+    """Compute exp, log, tanh, erf, sin, pow and similar functions by polynomials on f32 vectors and scalars, with bit-identical results.
 
-    Narrower floats go through f32; f64 is left to libm. docs/vector-math.md says how each is computed and how large its error can be.
+    Narrower floats are computed in f32; f64 is left to libm. docs/vector-math.md explains how each function is computed and how large its error can
+    be.
     """
 
     libm: bool = False  # leave f32 to the system's libm too, one element at a time
 
     @classmethod
     def all_patterns(cls) -> tuple[Pattern, ...]:
-        """Those that use polynomials and those that call libm, plugins' included."""
+        """The patterns with polynomials and those that call libm, including the expansions of plugins."""
         by_polynomials, by_libm = (_patterns(tuple(EXPANSIONS.values()), PLAIN, libm=libm) for libm in (False, True))
         return tuple({p.name: p for p in (*by_polynomials, *by_libm)}.values())
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         libm = self.libm or not state.machine.vector_maths
-        patterns = _patterns(tuple(EXPANSIONS.values()), state.machine.capabilities, libm=libm)  # with those of plugins
+        patterns = _patterns(tuple(EXPANSIONS.values()), state.machine.capabilities, libm=libm)  # includes those of plugins
         state.count(self.name, apply_patterns(op, patterns, state))

@@ -1,4 +1,4 @@
-"""The pass that keeps the shapes of tile registers in a function within what LLVM's allocator can give them."""
+"""The pass that keeps the shapes of tile registers in a function within the limits of LLVM's register allocator."""
 
 import re
 from collections import Counter
@@ -13,15 +13,15 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 
 ROWS, BYTES = 16, 64
-"""What a whole tile register holds."""
+"""Rows, and bytes per row, of a whole tile register."""
 GROUP = 4
-"""Bytes of the left operand that meet one row of the right operand."""
+"""Bytes of the left operand that are multiplied by one row of the right operand."""
 _PRODUCTS = ("x86.amx.tile_muli", "x86.amx.tile_mulf")
 _TYPE = re.compile(r"!x86\.amx\.tile<(\d+)x(\d+)x(\w+)>")
 
 
 class Shape(NamedTuple):
-    """What a register is configured to."""
+    """The configured shape of a tile register."""
 
     rows: int
     bytes: int
@@ -30,15 +30,15 @@ class Shape(NamedTuple):
 @register_pass("fit-tiles", level="affine")
 @dataclass
 class FitTiles(Pass):
-    """Make tiles whole, by way of memory, where a function has tiles of more shapes than LLVM's register allocator has registers for.
+    """Make tiles whole, by way of memory, in functions with more shapes of tiles than LLVM's register allocator can handle.
 
     rewrite: tile_load %x : tile<3x64xi8>         ->  three rows copied to a buffer; tile_load %buffer : tile<16x64xi8>
     rewrite: tile_store %t, %x : tile<3x16xi32>   ->  tile_store %t, %buffer : tile<16x16xi32>; three rows copied to %x
 
-    LLVM configures each tile register once in a function, so that all values that it ever holds have one shape. A function that needs more of
-    them, such as a product of rows that only the run counts, with a tile for each number of rows that may be left over, gets wrong registers:
-    operands that share one, which the processor refuses (#UD). Of each shape as many registers are needed as values of it are live at once.
-    While that is more than there are, the tiles of the fewest rows become whole, then those that sum the fewest products.
+    LLVM configures each tile register once per function, so all values in a register have one shape. A function that needs more registers than that
+    allows (such as a product with a dynamic number of rows, which has a tile for each possible remainder) gets wrong registers: operands that share
+    one, which the processor refuses (#UD). Each shape needs as many registers as values of it are live at once. While the sum exceeds the number of
+    registers, the tiles with the fewest rows become whole, then those that sum the fewest products.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -62,20 +62,20 @@ class Tiles:
     left: set[ir.Value]
     right: set[ir.Value]
     few_rows: set[int] = field(default_factory=set)
-    """The numbers of rows of sums, and of left operands, that become `ROWS`."""
+    """Row counts of sums and left operands that become `ROWS`."""
     few_steps: set[int] = field(default_factory=set)
-    """The numbers of rows of right operands that become `ROWS`."""
+    """Row counts of right operands that become `ROWS`."""
 
     @staticmethod
     def of_function(function: ir.Operation) -> "Tiles | None":
-        """Those of a function; None if it has none."""
+        """The tiles of a function; None if it has none."""
         products = [op for name in _PRODUCTS for op in ops_below(function, name)]
         left, right = ({op.operands[side] for op in products} for side in (0, 1))
         values = {value for region in function.regions for block in region.blocks for value in _inside(block) if is_tile(value.type)}
         return Tiles(function, values - left - right, left, right) if products else None
 
     def fit(self, registers: int) -> bool:
-        """Choose which tiles become whole, so that these registers suffice; whether there are any."""
+        """Choose the tiles that become whole, so that `registers` suffice. Returns whether there are any."""
         rows = sorted({_given(value).rows for value in self.sums} - {ROWS})
         steps = sorted({_given(value).rows for value in self.right} - {ROWS})
         while sum(self.needed().values()) > registers and (rows or steps):
@@ -83,7 +83,7 @@ class Tiles:
         return bool(self.few_rows or self.few_steps)
 
     def shape(self, value: ir.Value) -> Shape:
-        """The shape that a value is to have."""
+        """The shape that a value gets."""
         given = _given(value)
         if value in self.right:
             return Shape(ROWS if given.rows in self.few_steps else given.rows, given.bytes)
@@ -91,20 +91,20 @@ class Tiles:
         return Shape(ROWS if given.rows in self.few_rows else given.rows, BYTES if is_short else given.bytes)
 
     def needed(self) -> Counter[Shape]:
-        """For each shape, how many values of it are live at once somewhere."""
+        """For each shape, the largest number of its values that are live at once."""
         most: Counter[Shape] = Counter()
         for block in _blocks(self.function):
             last = _last_uses(block)
-            around = last.keys() - {*_inside(block)}  # in the rounds of a loop to the end of each
+            around = last.keys() - {*_inside(block)}  # live in all iterations of a loop, to the end of each
             alive: set[ir.Value] = {value for value in block.arguments if value in last}
             for place, op in enumerate(block.operations):
                 most |= Counter(map(self.shape, alive | around))
-                alive = {value for value in alive if last.get(value, -1) > place}  # a product leaves its sums in the register that it had them in
+                alive = {value for value in alive if last.get(value, -1) > place}  # a product leaves its sums in the same register
                 alive |= {result for result in op.operation.results if result in last}
         return most
 
     def rewrite(self) -> None:
-        """Give all values their shapes."""
+        """Give all values their new shapes."""
         changed = {value for value in self.sums | self.left | self.right if self.shape(value) != _given(value)}
         loads = [(op, _given(op.results[0])) for op in ops_below(self.function, "x86.amx.tile_load") if op.results[0] in changed]
         stores = [(op, _given(op.opview.val)) for op in ops_below(self.function, "x86.amx.tile_store") if op.opview.val in changed]
@@ -123,7 +123,7 @@ class Tiles:
 
 
 def _around(op: ir.Operation) -> ir.Block:
-    """The block of the function, or of the innermost parallel loop, that an op is in: what is allocated there is freed behind it."""
+    """The block of the function, or of the innermost parallel loop, around an op: buffers allocated there are freed at its end."""
     block = op.block
     while block.owner.operation.name not in ("func.func", "scf.parallel"):
         block = block.owner.operation.block
@@ -131,7 +131,7 @@ def _around(op: ir.Operation) -> ir.Block:
 
 
 def _filled_room(block: ir.Block, tile: ir.Value) -> ir.Value:
-    """A buffer for a tile, filled with zeros where a block begins."""
+    """A buffer for a tile, filled with zeros at the beginning of a block."""
     with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
         room, element = _room(tile)
         rows, columns = ir.MemRefType(room.type).shape
@@ -144,7 +144,7 @@ def _filled_room(block: ir.Block, tile: ir.Value) -> ir.Value:
 
 
 def _load(op: ir.Operation, given: Shape, room: ir.Value) -> None:
-    """Load a tile, of which `given` is there, by way of a buffer that holds zeros beside it."""
+    """Load a tile of shape `given` by way of a buffer that is zero everywhere else."""
     memory = ir.MemRefType(room.type)
     kind = ir.VectorType.get([given.bytes // _bytes(memory.element_type)], memory.element_type)
     for row, (source, place) in enumerate(_rows(op.opview, memory.element_type, given)):
@@ -155,7 +155,7 @@ def _load(op: ir.Operation, given: Shape, room: ir.Value) -> None:
 
 
 def _store(op: ir.Operation, given: Shape) -> None:
-    """Store what is `given` of a tile, by way of a buffer in the scope around all stores of the sums of a register tile."""
+    """Store the part `given` of a tile, by way of a buffer in the scope around all stores of a register tile's sums."""
     tile = op.opview.val
     room, element = _room(tile)
     x86.amx_tile_store(room, [_index(0), _index(0)], tile, stride=_index(ir.MemRefType(room.type).shape[1]))
@@ -173,7 +173,7 @@ def _room(tile: ir.Value) -> tuple[ir.Value, ir.Type]:
 
 
 def _rows(view: x86.TileLoadOp | x86.TileStoreOp, element: ir.Type, given: Shape) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """Where each row of a tile lies in the memory that an op names: a buffer of one dimension, and the place in it."""
+    """The address of each row of the memory that an op accesses: a one-dimensional buffer, and the index in it."""
     source = ir.MemRefType(view.base.type)
     metadata = memref.ExtractStridedMetadataOp(view.base)
     strides = list(metadata.results)[2 + source.rank :]
@@ -197,7 +197,7 @@ def _blocks(function: ir.Operation) -> Iterator[ir.Block]:
 
 
 def _inside(block: ir.Block) -> Iterator[ir.Value]:
-    """The values that are defined in a block, and in the regions of its ops."""
+    """The values defined in a block and in the regions of its ops."""
     yield from block.arguments
     for op in block.operations:
         yield from op.operation.results
@@ -207,7 +207,7 @@ def _inside(block: ir.Block) -> Iterator[ir.Value]:
 
 
 def _last_uses(block: ir.Block) -> dict[ir.Value, int]:
-    """For each tile that is defined in a block or above it, the place of the last op in the block that uses it, itself or inside."""
+    """Maps each tile that is live into or defined in a block to the position of the last op in the block that uses it, directly or in a region."""
     last: dict[ir.Value, int] = {}
     for place, op in enumerate(block.operations):
         for inner in (op.operation, *ops_below(op.operation)):
@@ -222,7 +222,7 @@ def _parsed(kind: ir.Type) -> tuple[int, int, str]:
 
 
 def _given(value: ir.Value) -> Shape:
-    """The shape that a value's type says."""
+    """The shape given by a value's type."""
     rows, columns, name = _parsed(value.type)
     return Shape(rows, columns * _bytes(ir.Type.parse(name)))
 

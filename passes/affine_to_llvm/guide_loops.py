@@ -1,4 +1,4 @@
-"""The pass that deals large loops out to threads in chunks."""
+"""The pass that distributes the iterations of large loops to threads in chunks."""
 
 from dataclasses import dataclass
 from math import prod
@@ -9,32 +9,32 @@ from stepwell.passes.affine_to_llvm.openmp_operands import groups_of_operands, w
 from stepwell.passes.affine_to_llvm.trip_counts import trip_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
-_REDUCTIONS = 5  # of the groups of operands of omp.wsloop
+_REDUCTIONS = 5  # index among the operand groups of omp.wsloop
 _CHUNK = 6
 _REGISTER = 256
-"""Bits of the registers that operations are counted in."""
+"""Bits of a register, the unit in which operations are counted."""
 _FEW = 4
-"""Iterations below which each is one thread's, with a part of the workspace of its own."""
+"""The smallest number of iterations of a loop that may be chunked; below it, each iteration is one thread's, with its own part of the workspace."""
 _ARITHMETIC = ("arith.", "math.", "vector.", "x86vector.", "memref.load", "memref.store")
 
 
 @register_pass("guide-loops", level="affine", optional=True)
 @dataclass
 class GuideLoops(Pass):
-    """Have threads take the iterations of large parallel loops chunk by chunk, in place of an equal share each.
+    """Let threads take the iterations of large parallel loops chunk by chunk, instead of an equal share each.
 
     rewrite: omp.wsloop { … }  ->  omp.wsloop schedule(guided = iterations / pieces) { … }
 
-    Cores are seldom equally fast: they share a physical core, its clock or a power budget with others, or are large and small ones. With equal
-    shares all wait for the slowest. A chunk is a part of what is left, so there are few of them, and the last ones are small (guided
-    self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers 36, 1987). A loop with less than `work` operations on a
-    register, as far as constant bounds tell (some 0.2 ms on two cores), keeps equal shares: taking a chunk costs some tenths of a microsecond,
-    and in the cache of a core lies what its share of the loop before has written, which the small loops behind a large one miss, too. So
-    does one with a reduction, whose order of summation would be left to chance.
+    Cores are seldom equally fast: they share a physical core, its clock or a power budget with others, or come in large and small. With equal shares
+    all wait for the slowest. A chunk is a fraction of the remaining iterations, so there are few chunks, and the last ones are small (guided
+    self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers 36, 1987). A loop with less than `work` operations on a register, as
+    far as constant bounds tell (about 0.2 ms on two cores), keeps equal shares: taking a chunk costs a few tenths of a microsecond, and each core's
+    cache holds the data that its share of the previous loop wrote, which small loops behind a large one would miss as well. A loop with a reduction
+    also keeps equal shares, because its order of summation would be nondeterministic.
     """
 
     work: int = 4_000_000
-    pieces: int = 64  # as many chunks as there are at most, but for the first ones
+    pieces: int = 64  # upper bound on the number of chunks, not counting the first ones
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for loop in ops_below(op, "omp.wsloop"):
@@ -53,7 +53,7 @@ class GuideLoops(Pass):
             state.count(self.name)
 
     def _chunk(self, bounds: list[list[ir.Value]]) -> ir.Value:
-        """How many iterations a chunk has at least; constant bounds are folded by the canonicalisation that follows."""
+        """The smallest number of iterations of a chunk; the following canonicalisation folds constant bounds."""
         iterations = _number(1)
         for low, high, step in bounds:
             iterations = arith.MulIOp(iterations, arith.CeilDivSIOp(arith.SubIOp(high, low).result, step).result).result
@@ -67,14 +67,14 @@ def _number(value: int) -> ir.Value:
 
 
 def _bounds(nest: ir.Operation) -> list[list[ir.Value]]:
-    """First bound, second bound and step of each dimension of an `omp.loop_nest`."""
+    """Lower bound, upper bound and step of each dimension of an `omp.loop_nest`."""
     operands = list(nest.operands)
     dimensions = len(operands) // 3
     return [operands[at::dimensions] for at in range(dimensions)]
 
 
 def _work(block: ir.Block) -> float:
-    """Operations on registers when a block is run once. A loop that goes round as often as only a run knows counts as one that does once."""
+    """Operations on registers in one execution of the block. A loop with a dynamic trip count counts as a single iteration."""
     total = 0.0
     for operation in [o.operation for o in block.operations]:
         inside = sum(_work(inner) for region in operation.regions for inner in region.blocks)
@@ -91,6 +91,6 @@ def _at_least(count: int | None) -> int:
 
 
 def _registers(operation: ir.Operation) -> float:
-    """How many registers the largest value is that an operation makes or stores."""
+    """The number of registers of the largest value that an operation defines or stores."""
     vectors = [value.type for value in (*operation.results, *operation.operands) if isinstance(value.type, ir.VectorType)]
     return max((prod(vector.shape) * element_bits(vector.element_type) / _REGISTER for vector in vectors), default=1.0)

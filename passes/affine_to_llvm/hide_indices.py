@@ -1,4 +1,4 @@
-"""The pass that keeps LLVM from looking through the indices of parallel loops."""
+"""The pass that keeps LLVM from analysing the indices of parallel loops."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -7,20 +7,20 @@ from stepwell.dialects.core.llvm_ops import inline_asm
 from stepwell.dialects.core.mlir import ir, ops_below, use_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
-SAME = "=r,0"  # a value in some register, which is the one that it was in before
+SAME = "=r,0"  # the same register as input and output
 
 
 @register_pass("hide-indices", level="llvm", optional=True)
 @dataclass
 class HideIndices(Pass):
-    """Give parallel loops of several dimensions indices that LLVM knows nothing of.
+    """Hide the indices of multi-dimensional parallel loops from LLVM.
 
     rewrite: omp.loop_nest (%i, %j) { f(%i, %j) }  ->  omp.loop_nest (%i, %j) { f(asm "" (%i), asm "" (%j)) }
 
-    A nest becomes one loop whose number is divided into the indices. Where tiles lie along a loop inside, an address is then a sum of quotients
-    and of sequences along loops, and LLVM's reduction of strength no longer sees that the addresses in a tile are a few bytes apart: each gets
-    a register of its own, and where there are more of them than registers, they are loaded from the stack in the innermost loop. The
-    empty assembly, which is no instruction, makes an index a number like any other.
+    A nest becomes one loop whose induction variable is divided into the indices. If tiles lie along an inner loop, an address is then a sum of
+    quotients and of loop sequences, and LLVM's strength reduction no longer sees that the addresses in a tile are a few bytes apart: each gets a
+    register of its own, and if there are not enough registers, they are reloaded from the stack in the innermost loop. The empty assembly, which
+    emits no instruction, makes an index an opaque number.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,4 +1,4 @@
-"""The pass that leaves the unrolling of large nests to schedules."""
+"""The pass that keeps LLVM from unrolling large nests, because schedules decide that."""
 
 from dataclasses import dataclass
 from math import inf
@@ -7,28 +7,28 @@ from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 from stepwell.passes.affine_to_llvm.trip_counts import trip_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
-ANNOTATION = "loop_annotation"  # as the llvm dialect spells it; the conversions carry it from the loop to its last branch
+ANNOTATION = "loop_annotation"  # the llvm dialect's name; the conversions carry it from the loop to its last branch
 ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 
 
 @register_pass("limit-unrolling", level="affine", optional=True)
 @dataclass
 class LimitUnrolling(Pass):
-    """Keep LLVM from unrolling whole nests; it may unroll innermost loops, and nests of few iterations.
+    """Keep LLVM from unrolling whole nests; it may unroll innermost loops, and nests with few iterations.
 
-    rewrite: scf.for around more than `iterations` iterations of loops, or around loops whose iterations only a run knows, or its own
-             ->  the same with `loop_annotation` = unrolling disabled
+    rewrite: scf.for around more than `iterations` iterations of loops, or around loops with a dynamic trip count, or with such a trip count itself
+    ->  the same with `loop_annotation` = unrolling disabled
 
-    LLVM would turn nests like 15 × 15 into straight-line code. Its passes that compare every access with every other then take
-    seconds. The schedule has already unrolled what is worth unrolling in a register tile.
+    LLVM would turn nests like 15 × 15 into straight-line code. Its passes that compare every access with every other then take seconds. The schedule
+    has already unrolled, in a register tile, everything that is worth unrolling.
     """
 
     iterations: int = 64
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        inside: dict[ir.Operation, float] = {}  # iterations of the nest in one iteration of a loop, infinite where that is unknown
+        inside: dict[ir.Operation, float] = {}  # iterations of the nest inside one iteration of a loop; infinite if unknown
         loops = ops_below(op, "scf.for")
-        for loop in reversed(loops):  # from the inside out
+        for loop in reversed(loops):  # innermost first
             parent = _enclosing(loop)
             if parent is not None and not _is_chunk(loop):
                 inside[parent] = max(inside.get(parent, 1), _trips(loop) * inside.get(loop, 1))
@@ -42,7 +42,7 @@ class LimitUnrolling(Pass):
 
 
 def _is_chunk(loop: ir.Operation) -> bool:
-    """Whether a loop is over a thread's share, which begins anywhere: it is outermost, and LLVM leaves it alone."""
+    """Whether a loop walks one thread's share, with an arbitrary start: it is outermost, and LLVM leaves it alone."""
     first = defining_op(loop.operands[0])
     return first is None or first.name != "arith.constant"
 
@@ -53,7 +53,7 @@ def _trips(loop: ir.Operation) -> float:
 
 
 def _enclosing(loop: ir.Operation) -> ir.Operation | None:
-    """The loop that a loop is in."""
+    """The loop around a loop."""
     parent = loop.parent
     while parent is not None and parent.operation.name != "scf.for":
         parent = parent.parent

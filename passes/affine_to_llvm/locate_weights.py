@@ -1,4 +1,4 @@
-"""The pass that lets each weight lie anywhere in memory."""
+"""The pass that allows each weight its own address."""
 
 import bisect
 from collections.abc import Sequence
@@ -13,18 +13,19 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions
 
-_PASSED_ON = ("func.call", "memref.cast", "memref.reinterpret_cast")  # to functions of regions, which look into the same table
+_PASSED_ON = ("func.call", "memref.cast", "memref.reinterpret_cast")  # to outlined functions, which use the same table
 
 
 @register_pass("locate-weights", level="affine")
 @dataclass
 class LocateWeights(Pass):
-    """Read from a table where each weight lies, so that the programs of a model can share the weights that they have in common.
+    """Read the address of each weight from a table, so that the programs of a model can share their common weights.
 
     rewrite: memref.view %weights[c]  ->  memref.view %weights[d + (c - offset)]     with d the entry of the weight in the table at %weights
 
-    Until here all weights lie in one arena, at the offsets of `stepwell.arena`. From here on `%weights` leads to a table of i64: for each of these
-    offsets, in ascending order, how far from the table its weight lies. The module gets `stepwell.located`; one without weights is left as it is.
+    Before this pass all weights lie in one arena, at the offsets of `stepwell.arena`. After it, `%weights` points to a table of i64: for each of
+    these offsets, in ascending order, the distance from the table to the weight, in bytes. The module gets `stepwell.located`; one without weights is
+    left unchanged.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -49,7 +50,7 @@ def _locate(function: ir.OpView, starts: Sequence[int]) -> None:
         table = memref.ViewOp(ir.MemRefType.get([len(starts)], ir.IntegerType.get_signless(64)), weights, constant(0), []).result
 
     def place(offset: int) -> ir.Value:
-        """How far from the table the byte lies that is at an offset of the arena, built at the insertion point."""
+        """The distance from the table to the byte at an offset of the arena, built at the insertion point."""
         number = bisect.bisect_right(starts, offset) - 1
         if number < 0:
             where = f"@{function.sym_name.value} at {function.location} reads byte {offset} of the weights"
@@ -72,7 +73,7 @@ def _locate(function: ir.OpView, starts: Sequence[int]) -> None:
 
 
 def _locate_addresses(pointer: ir.Operation, place: Any) -> None:
-    """Give users of the address of the arena, to which they may add an offset, that of the weight there."""
+    """Replace the arena's address, plus an optional offset, by the address of the weight there."""
     for use in list(pointer.results[0].uses):
         user, number = use.owner.operation, use.operand_number
         other = known_index(user.operands[1 - number]) if user.name == "arith.addi" else None

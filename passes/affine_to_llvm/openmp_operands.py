@@ -1,4 +1,4 @@
-"""Operands that ops of OpenMP are given after they were made."""
+"""Adds operands to ops of OpenMP after their creation."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,12 @@ _SEGMENTS = "operandSegmentSizes"
 
 
 def groups_of_operands(op: ir.Operation) -> list[int]:
-    """How many operands each group has, in the order in which the dialect declares them."""
+    """The number of operands in each group, in the order in which the dialect declares them."""
     return list(op.attributes[_SEGMENTS])
 
 
 def with_operand(op: ir.Operation, group: int, value: ir.Value, more: Mapping[str, ir.Attribute] | None = None) -> None:
-    """Make an op, which has one region and no results, anew with `value` as the one operand of an empty group, and with `more` attributes."""
+    """Recreate an op, which has one region and no results, with `value` as the only operand of an empty group, and with `more` attributes."""
     attributes = {name: op.attributes[name] for name in op.attributes}
     sizes, operands = groups_of_operands(op), list(op.operands)
     at = sum(sizes[:group])

@@ -10,13 +10,13 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 @register_pass("pack-arguments", level="llvm")
 @dataclass
 class PackArguments(Pass):
-    """Make `@main` take one pointer to an array of its arguments; each is loaded from there where it is used.
+    """Make `@main` take one pointer to an array of its arguments; each argument is loaded from there at its uses.
 
     rewrite: llvm.func @main(%a: !llvm.ptr, …) { use(%a) }  ->  llvm.func @main(%arguments: !llvm.ptr) { use(load %arguments[0]) }
 
-    A model may have thousands of inputs and outputs. Callers cannot call a C function with so many arguments, and LLVM takes quadratic
-    time to keep them all live from the first instruction on. The pass runs after descriptors are gone, since these would load all
-    arguments at the start. A `@main` that takes one pointer already is left as it is.
+    A model may have thousands of inputs and outputs. Callers cannot call a C function with so many arguments, and LLVM needs quadratic time to keep
+    them all live from the first instruction on. The pass runs after descriptors are gone, since these would load all arguments at the start. A
+    `@main` that already takes one pointer is left unchanged.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -26,12 +26,12 @@ def round_in_conversion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 @register_pass("round-in-conversion", level="affine", optional=True)
 @dataclass
 class RoundInConversion(PatternPass):
-    """Round to even by the conversion to an integer, which does so anyway.
+    """Let the conversion to an integer do the rounding to even, which it does anyway.
 
     rewrite: fptosi(roundeven(x))  ->  llvm.lrint(x)
 
-    `cvtps2dq` of x86 rounds as the mode says that a program starts with and Stepwell leaves as it is: to even. Apart, the two are three
-    operations of Intel's processors. On other machines LLVM has patterns of its own for the two.
+    `cvtps2dq` of x86 rounds by the current mode, which is round-to-even at program start and which Stepwell does not change. Separately, the two ops
+    take three micro-operations on Intel's processors. For other machines LLVM has its own patterns for the pair.
     """
 
     patterns = (round_in_conversion,)

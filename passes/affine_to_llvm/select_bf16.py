@@ -1,4 +1,4 @@
-"""The pass that rounds vectors to bf16 by the instruction that a target has for it."""
+"""The pass that rounds vectors to bf16 by the target's instruction."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,13 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 @register_pass("select-bf16", level="affine")
 @dataclass
 class SelectBf16(Pass):
-    """Round vectors to bf16 by `vcvtneps2bf16`, where the target has it, and subnormal numbers may become zero.
+    """Round vectors to bf16 by `vcvtneps2bf16`, if the target has it and subnormal numbers may become zero.
 
     rewrite: arith.truncf %v : vector<16xf32> to vector<16xbf16>  ->  llvm.call_intrinsic "llvm.x86.avx512bf16.cvtneps2bf16.512"(%v)    if `flush`
 
-    It rounds to the nearest, even where two are, and gives zero for subnormal numbers. What is left, `arith-expand` spells out in integers, exactly:
-    all of a network whose own numbers are bf16. `precision="bf16"` sets `flush`, as what it rounds were numbers of f32.
+    The instruction rounds to nearest, ties to even, and returns zero for subnormal numbers. `arith-expand` expands all other conversions into exact
+    integer arithmetic, including all those of a network whose own numbers are bf16. `precision="bf16"` sets `flush`, since the values it rounds were
+    f32.
     """
 
     flush: bool = False  # subnormal numbers may become zero

@@ -1,4 +1,4 @@
-"""The pass that takes maxima with few instructions: one where a bound is known, three elsewhere; the stock lowering of `maximumf` takes four."""
+"""The pass that computes maxima and minima in few instructions: one if a bound is constant, otherwise three; upstream's `maximumf` takes four."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +57,7 @@ def greatest_so_far() -> Pattern:
 
 
 def is_number(value: ir.Value, assumed: tuple[ir.Value, ...] = ()) -> bool:
-    """Whether no lane can be NaN, if those of `assumed` are not: a constant, or a maximum that begins with one, in loops too."""
+    """Whether no lane can be NaN, provided `assumed` are not: a constant, or a maximum that starts with one, also through loops."""
     if value in assumed:
         return True
     made = defining_op(value)
@@ -75,7 +75,7 @@ def is_number(value: ir.Value, assumed: tuple[ir.Value, ...] = ()) -> bool:
 
 
 def _carries_number(loop: ir.Operation, place: int, assumed: tuple[ir.Value, ...]) -> bool:
-    """Whether a value that a loop carries starts as a number and stays one."""
+    """Whether a loop-carried value starts as a number and stays one."""
     count, body = len(loop.results), loop.regions[0].blocks[0]
     start, carried = loop.operands[len(loop.operands) - count + place], body.arguments[1 + place]
     yielded = body.operations[len(body.operations) - 1].operands[place]
@@ -83,7 +83,7 @@ def _carries_number(loop: ir.Operation, place: int, assumed: tuple[ir.Value, ...
 
 
 def _is_greater(op: ir.Operation) -> bool:
-    """select(y > x, y, x): x, unless y is a number above it."""
+    """Whether this is select(y > x, y, x): x, unless y is a larger number."""
     if op.name != "arith.select":
         return False
     compared = defining_op(op.operands[0])
@@ -93,7 +93,7 @@ def _is_greater(op: ir.Operation) -> bool:
 
 
 def known(value: ir.Value) -> float | None:
-    """The number that a constant holds in every lane; None for anything else."""
+    """The number that a constant holds in every lane; None for any other value."""
     made = defining_op(value)
     if made is None or made.name != "arith.constant":
         return None
@@ -108,15 +108,16 @@ def known(value: ir.Value) -> float | None:
 @register_pass("select-bounds", level="affine", optional=True)
 @dataclass
 class SelectBounds(PatternPass):
-    """Write maxima and minima as what x86's `maxps` and `minps` compute.
+    """Write maxima and minima in the form that x86's `maxps` and `minps` compute.
 
     rewrite: maximumf(x, c)  ->  select(c > x, c, x)    and minimumf(x, c) -> select(c < x, c, x), for c that is not NaN
     rewrite: maximumf(x, y)  ->  maximumf(y, x) nsz     and the like for minimumf and maxnumf
-    rewrite: maxnumf(x, y)   ->  select(y > x, y, x)    for x that is not NaN, such as the greatest number found so far
+    rewrite: maxnumf(x, y)   ->  select(y > x, y, x)    for x that is not NaN, such as the running maximum
 
     A NaN in x fails the comparison with a constant and is kept, as `maximumf` requires; of two zeros with different signs, x keeps its own.
-    `maxps` gives the second operand if either is NaN, so LLVM has to ask only whether the first is. In a reduction x is what was found so far:
-    put second, the question is about the new element and does not wait for the one before it; which of two zeros is found is left open. On
+
+    `maxps` returns the second operand if either is NaN, so LLVM only has to test whether the first is. In a reduction x is the running maximum: as
+    the second operand, the test concerns the new element and does not wait for the previous one; which of two zeros is the result is unspecified. On
     other machines, whose instructions do all that `maximumf` requires, nothing changes.
     """
 

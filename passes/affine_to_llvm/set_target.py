@@ -12,14 +12,14 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 @register_pass("set-target", level="llvm")
 @dataclass
 class SetTarget(Pass):
-    """Compile functions for a target that has fewer instructions than this machine, or others that they use.
+    """Compile functions for a target with fewer instructions than this machine, or functions that use instructions only the target has.
 
     rewrite: llvm.func {...}  ->  llvm.func {target_cpu = "x86-64-v3", target_features = #llvm.target_features<["+avx", …]>, ...}
 
-    Without these attributes, code is made for the machine that compiles it. That is right if this machine is the target. It is also done
-    for targets whose code this machine could not run: of these it takes the schedules alone, but for functions with instructions that only
-    the target has. Their objects say so by a symbol, by which a machine without these refuses them; where even the family is another one, the module
-    gets its triple, and only an emitter for that family takes it.
+    Without these attributes, code is made for the compiling machine. That is right if this machine is the target. It is also done for targets whose
+    code this machine could not run: only their schedules are used, except in functions with instructions that only the target has. The objects of
+    such functions contain a symbol, because of which machines without these instructions refuse them. If even the family differs, the module gets the
+    target's triple, and only an emitter for that family accepts it.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -39,14 +39,14 @@ class SetTarget(Pass):
 
 
 def confine(function: ir.Operation, target: Target) -> None:
-    """Have LLVM use the target's instructions in a function, and no others."""
+    """Restrict a function to the target's instructions."""
     features = ", ".join(f'"+{name}"' for name in sorted(target.features))
     function.attributes["target_cpu"] = ir.StringAttr.get(target.cpu)
     function.attributes["target_features"] = ir.Attribute.parse(f"#llvm.target_features<[{features}]>")
 
 
 def confine_all(module: ir.Operation, target: Target) -> None:
-    """Confine all functions to a target of this machine's family, for code that is to run there and not here."""
+    """Restrict all functions to a target of this machine's family, for code that will run there and not here."""
     with module.context:
         for function in ops_below(module, "llvm.func"):
             if len(function.regions[0].blocks) > 0:
@@ -54,13 +54,13 @@ def confine_all(module: ir.Operation, target: Target) -> None:
 
 
 def lacks(function: ir.Operation) -> bool:
-    """Whether a function calls intrinsics that this machine has no instruction for."""
+    """Whether a function calls intrinsics for which this machine has no instruction."""
     names = [ir.StringAttr(call.attributes["intrin"]).value for call in ops_below(function, "llvm.call_intrinsic")]
     return any(not any(feature in host().features for feature in features) for name in names if (features := features_of_intrinsic(name)))
 
 
 def mark(function: ir.Operation, features: frozenset[str]) -> None:
-    """Add the symbol that says what a function needs beyond this machine's instructions."""
+    """Add the symbol that names the features a function needs beyond this machine's instructions."""
     name = ir.StringAttr(function.attributes["sym_name"]).value
     missing = ",".join(sorted(features - host().features))
     byte, number = (ir.IntegerType.get_signless(bits) for bits in (8, 32))

@@ -1,4 +1,4 @@
-"""The pass that makes functions of the parts of a long @main."""
+"""The pass that splits a long @main into functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
-# What a part may do once more: compute addresses, and read the arguments, which nobody changes while @main runs.
+# Ops that each part may repeat: address computations, and loads of the arguments, which do not change while @main runs.
 _REPEATED = frozenset({"llvm.getelementptr", "llvm.load", "llvm.mlir.constant", "llvm.mlir.addressof"})
 
 
 @register_pass("split-main", level="llvm")
 @dataclass
 class SplitMain(Pass):
-    """Make functions of the parts of a `@main` of more than `calls` calls, which it calls one after the other.
+    """Split a `@main` of more than `calls` calls into functions that it calls one after the other.
 
     rewrite: llvm.func @main(%arguments) { A; B }  ->  llvm.func @main(%arguments) { call @main.0(%arguments); call @main.1(%arguments) }
 
-    LLVM takes quadratic time for one function. Each part reads the arguments and computes the addresses that it needs; no part ends
-    where anything else would have to go on to the next. The pass runs after `pack-arguments`: a `@main` of other arguments than
-    one pointer is left as it is, and so is one of several blocks.
+    LLVM takes quadratic time for one function. Each part reads the arguments and computes the addresses that it needs; a part ends only where no
+    other value is live. The pass runs after `pack-arguments`: a `@main` with arguments other than one pointer is left unchanged, and so is one with
+    several blocks.
     """
 
     calls: int = 1000
@@ -35,7 +35,7 @@ class SplitMain(Pass):
 
 
 def _parts(ops: Sequence[ir.Operation], calls: int) -> list[list[ir.Operation]]:
-    """The ops in order, in runs of at least so many calls that need nothing of one another but what can be repeated."""
+    """The ops in order, in runs of at least `calls` calls that share no values except ones that can be recomputed."""
     position = {current: index for index, current in enumerate(ops)}
     parts: list[list[ir.Operation]] = [[]]
     only_here: set[ir.Value] = set()
@@ -54,7 +54,7 @@ def _parts(ops: Sequence[ir.Operation], calls: int) -> list[list[ir.Operation]]:
 
 
 def _outline(main: ir.Operation, part: Sequence[ir.Operation], name: str) -> None:
-    """Move `part` to a private function, and call that in its place."""
+    """Move `part` to a private function, and call it instead."""
     packed = main.regions[0].blocks[0].arguments[0]
     with ir.InsertionPoint(main), main.location:
         kept = {key: main.attributes[key] for key in ("function_type", "CConv", "passthrough") if key in main.attributes}
@@ -74,7 +74,7 @@ def _outline(main: ir.Operation, part: Sequence[ir.Operation], name: str) -> Non
 
 
 def _adopt(moved: ir.Operation, here: dict[ir.Value, ir.Value], argument: ir.Value) -> None:
-    """Give an op that is new to a function operands from there: `here` knows what stands for what, and of the rest it gets copies."""
+    """Give an op that moved to a function operands from that function: `here` maps old values to new ones; other operands are cloned."""
     for index, operand in enumerate(moved.operands):
         if operand not in here:
             if isinstance(operand.owner, ir.Block):

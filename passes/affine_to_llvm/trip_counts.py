@@ -1,4 +1,4 @@
-"""How often loops go round, where their bounds are constants."""
+"""Trip counts of loops with constant bounds."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ __all__ = ["trip_count"]
 
 
 def trip_count(bounds: Sequence[ir.Value]) -> int | None:
-    """The number of iterations of a loop from a first bound up to a second by a third; None if one of them is no constant."""
+    """The trip count of a loop from its lower bound, upper bound and step; None if one of them is not a constant."""
     low, high, step = map(known_index, bounds)
     if low is None or high is None or step is None:
         return None

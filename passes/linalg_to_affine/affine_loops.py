@@ -1,4 +1,4 @@
-"""Loops and branches over segments of a dimension: what they are in the affine and scf dialects."""
+"""Loops and branches over segments of a dimension, in the affine and scf dialects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from stepwell.passes.linalg_to_affine.position import Position, value_of
 from stepwell.passes.schedule.segments import Segment
 
 Body = Callable[[Position, list[ir.Value]], list[ir.Value]]
-"""Emits a round of a loop at a position: from the values that the loop carries to those that it hands to the next round."""
+"""Emits one iteration of a loop at a position: maps the loop-carried values to those for the next iteration."""
 
 
 def loop(at: Position, dim: int, segment: Segment, carried: list[ir.Value], body: Body, *, written_out: bool = False) -> list[ir.Value]:
-    """One loop over `segment`, or its body alone where there is a single round, under a condition where there may be none.
+    """One loop over `segment`, or only its body if there is a single iteration, under a condition if there may be none.
 
-    `written_out`, for a segment of known ends, has the rounds follow each other without a loop.
+    With `written_out`, the iterations of a segment with static bounds follow each other without a loop.
     """
     if segment.rounds == 1:
         return body(at.moved(dim, segment.low), carried)
@@ -35,7 +35,7 @@ def loop(at: Position, dim: int, segment: Segment, carried: list[ir.Value], body
 
 
 def _if_any(at: Position, segment: Segment, carried: list[ir.Value], once: Callable[[], list[ir.Value]]) -> list[ir.Value]:
-    """The round of a segment if there is one: a loop would be unrolled, in vain."""
+    """The single iteration of a segment, if it has one: a loop would be unrolled for nothing."""
     some = arith.cmpi(arith.CmpIPredicate.slt, at.value(segment.low), at.value(segment.high))
     choice = scf.IfOp(some, [value.type for value in carried], has_else=bool(carried))
     with ir.InsertionPoint(choice.then_block):
@@ -47,7 +47,7 @@ def _if_any(at: Position, segment: Segment, carried: list[ir.Value], once: Calla
 
 
 def switch(value: ir.Value, cases: Sequence[int], otherwise: Callable[[], None] = lambda: None) -> list[ir.Block]:
-    """An scf.index_switch of these cases; gives their blocks, which want an scf.yield at the end. `otherwise` emits what is done in any other."""
+    """An scf.index_switch with these cases. Returns their blocks, each of which still needs an scf.yield; `otherwise` emits the default case."""
 
     def default(_: ir.Block) -> None:
         otherwise()
@@ -58,14 +58,14 @@ def switch(value: ir.Value, cases: Sequence[int], otherwise: Callable[[], None] 
 
 
 def bound_of(shapes: SymbolicShapes, size: int | Size) -> tuple[Any, list[ir.Value]]:
-    """A loop's bound as a number, or as a map with its operand."""
+    """A loop's bound as a number, or as a map and its operands."""
     if isinstance(size, int):
         return size, []
     return ir.AffineMap.get(0, 1, [ir.AffineSymbolExpr.get(0)]), [value_of(shapes, size)]
 
 
 def parallel_loop(cut: Sequence[Segment], shapes: SymbolicShapes | None = None) -> Any:
-    """An affine.parallel over the segments, its body block still empty; `shapes` are those of its function if there are symbols in these."""
+    """An affine.parallel over the segments, with an empty body block; `shapes` are those of its function if the segments have symbols."""
     index = ir.IndexType.get()
     i32 = ir.IntegerType.get_signless(32)
     operands: list[ir.Value] = []

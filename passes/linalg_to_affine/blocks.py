@@ -1,4 +1,4 @@
-"""Emission of the innermost block of a contraction by an intrinsic: operands gathered as it wants them, its calls."""
+"""Emission of the innermost block of a contraction by an intrinsic: the rearrangement of its operands, and its calls."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from stepwell.passes.schedule.intrinsics import Use
 
 
 def emit_block(use: Use, acc: ir.Value, sides: Sequence[Sequence[ir.Value]]) -> ir.Value:
-    """The sums `acc` (a vector of a multiple of the lanes) with one block of products added.
+    """The accumulators `acc` (a vector of a multiple of the intrinsic's lanes) plus one block of products.
 
-    A side is what `operand` gives: one vector for each call of the intrinsic, or one for all of them.
+    Each side is a list of vectors: one for each call of the intrinsic, or one for all calls.
     """
     lanes = use.intrinsic.lanes
     count = acc.type.shape[0] // lanes
@@ -21,7 +21,7 @@ def emit_block(use: Use, acc: ir.Value, sides: Sequence[Sequence[ir.Value]]) -> 
 
 
 def neighbours(use: Use, side: int, values: Sequence[ir.Value]) -> list[ir.Value]:
-    """An operand whose lanes lie along a parallel dimension, from what it is at `depth` neighbouring iterations of the summed one.
+    """An operand whose lanes lie along a parallel dimension, from its values at `depth` neighbouring iterations of the reduction dimension.
 
     Vectors are interleaved, so that each lane has its neighbours side by side. Scalars are the same for all lanes.
     """
@@ -34,7 +34,7 @@ def neighbours(use: Use, side: int, values: Sequence[ir.Value]) -> list[ir.Value
 
 
 def everywhere(use: Use, side: int, group: ir.Value) -> list[ir.Value]:
-    """An operand that is the same for all lanes: a vector of its `depth` neighbours, in every lane."""
+    """An operand that is the same for all lanes: a vector of its `depth` neighbours, repeated in every lane."""
     chosen = use.intrinsic
     bits = int(chosen.operands[side][1:])
     together = ir.IntegerType.get_signless(bits * chosen.depth)
@@ -44,31 +44,31 @@ def everywhere(use: Use, side: int, group: ir.Value) -> list[ir.Value]:
 
 
 def along(use: Use, side: int, value: ir.Value, width: int) -> list[ir.Value]:
-    """An operand whose elements lie along the summed dimension itself: `width` successive ones, or one that is the same for all."""
+    """An operand whose elements lie along the reduction dimension itself: `width` successive ones, or one that is the same for all lanes."""
     step = use.intrinsic.lanes * use.intrinsic.depth
     whole = as_bits(use, side, as_vector(value, width))
     return [widened(use, side, part(whole, i, step)) for i in range(width // step)]
 
 
 def as_bits(use: Use, side: int, value: ir.Value) -> ir.Value:
-    """A vector of integers as it is; of floats their bits, before anything moves them: LLVM has shuffles of bf16 that it then cannot lower."""
+    """A vector of integers unchanged; floats as their bits, before any shuffle: LLVM has shuffles of bf16 that it cannot lower."""
     if isinstance(value.type.element_type, ir.IntegerType):
         return value
     return vector.bitcast(ir.VectorType.get(value.type.shape, operand_element(use, side)), value)
 
 
 def operand_element(use: Use, side: int) -> ir.Type:
-    """What the elements of an operand are."""
+    """The element type of an operand."""
     return ir.IntegerType.get_signless(int(use.intrinsic.operands[side][1:]))
 
 
 def widened(use: Use, side: int, value: ir.Value) -> ir.Value:
-    """A vector in the element type of an operand; of floats their bits."""
+    """A vector converted to the element type of an operand; floats as their bits."""
     return extended(as_bits(use, side, value), operand_element(use, side), use.signed[side])
 
 
 def interleaved(values: Sequence[ir.Value]) -> ir.Value:
-    """Vectors of one length, a power of two of them, as one: the first elements of all, the second ones, and so on."""
+    """Interleave vectors of equal length, a power of two of them: the first elements of all, then the second ones, and so on."""
     if len(values) == 1:
         return values[0]
     even, odd = interleaved(values[0::2]), interleaved(values[1::2])

@@ -1,4 +1,4 @@
-"""Moving the code of kernels into branches."""
+"""Moves the code of kernels into branches."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from stepwell.dialects.core.mlir import ir, scf
 from stepwell.passes.linalg.views import VIEWS
 
 _PLACES = frozenset({*VIEWS, "memref.dim", "memref.get_global", "affine.apply", "affine.min", "affine.max"})
-"""Ops, beside arithmetic, that only compute places and sizes."""
+"""Ops, besides arithmetic, that only compute addresses and sizes."""
 
 
 def move_into(block: ir.Block, branch: ir.Operation, ops: Sequence[ir.Operation]) -> None:
-    """Move ops into an empty block of a branch, and end it.
+    """Move ops into an empty block of a branch, and terminate it.
 
-    Ops that only compute places and sizes move in front of the branch instead: bounds of affine loops must be computed at the top of a function.
+    Ops that only compute addresses and sizes move in front of the branch instead: bounds of affine loops must be computed at the top of a function.
     """
     with ir.InsertionPoint(block), branch.location:
         end = scf.YieldOp([])

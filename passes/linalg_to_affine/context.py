@@ -1,4 +1,4 @@
-"""What a loop nest computes and how its loops go: the same in all of its loops and register tiles."""
+"""The computation and the loops of a nest: shared by all of its loops and register tiles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,10 @@ from stepwell.passes.schedule.nest import Nest
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A memref that holds a slice of a buffer: along `places` (results of the accesses' maps), only what one round of the fused loops uses."""
+    """A memref that holds a slice of a buffer:
+
+    along `places` (result indices of the access maps), only the part used in one iteration of the fused loops.
+    """
 
     value: ir.Value
     places: frozenset[int]
@@ -29,7 +32,7 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class Enclosing:
-    """The fused loops around a nest: their induction variables, which of them walks which dimension, and the buffers that are slices."""
+    """The fused loops around a nest: their induction variables, the dimension that each walks, and the buffers that are slices."""
 
     ivs: Sequence[ir.Value]
     places: Mapping[int, int]
@@ -41,7 +44,7 @@ ALONE = Enclosing((), {}, {})
 
 @dataclass
 class _Emitted:
-    """What was read or prepared once, for all versions of a nest."""
+    """Values that are read or prepared once, for all versions of a nest."""
 
     bodies: dict[Structured, ScalarBody] = field(default_factory=dict)
     numbers: dict[ir.Value, ir.Value | None] = field(default_factory=dict)
@@ -52,18 +55,18 @@ class _Emitted:
 class NestContext:
     """A stage and its schedule: structured ops over one output, namely an optional fill, a root, and element-wise epilogues.
 
-    The root's accumulators live in registers from the fill's value to the epilogues' result, and are stored once. An output that moves
-    along a summed loop, as that of a scan does, is stored in each of its rounds.
+    The root's accumulators stay in registers from the fill's value to the epilogues' result, and are stored once. An output that moves along a
+    reduction loop, such as a scan's, is stored in each iteration of it.
     """
 
     root: Structured
     nest: Nest
     initial: ir.Value | None = None
-    """What the fill writes."""
+    """The value that the fill writes."""
     epilogues: Sequence[Structured] = ()
     enclosing: Enclosing = ALONE
     intrinsic: Use | None = None
-    """How the intrinsic that the nest names computes the root."""
+    """How the nest's intrinsic computes the root."""
     target: Target | None = None
     _emitted: _Emitted = field(default_factory=_Emitted)
 
@@ -74,40 +77,40 @@ class NestContext:
 
     @property
     def fma(self) -> bool:
-        """Whether the target has fused multiply-adds, so that what may be contracted is."""
+        """Whether the target has fused multiply-adds, so that products and sums are contracted where that is allowed."""
         return (self.target or GENERIC).contracts
 
     @cached_property
     def lanes_reduce(self) -> bool:
-        """Whether vectors lie along a summed dimension."""
+        """Whether vectors lie along a reduction dimension."""
         return self.nest.vector in self.root.reduction_dims
 
     @cached_property
     def known(self) -> dict[int, np.ndarray]:
-        """The inputs, by number, whose few elements are written into the code."""
+        """Maps the index of each small constant input whose elements are emitted into the code to its elements."""
         return {n: array for n, access in enumerate(self.root.inputs) if (array := known_array(access)) is not None}
 
     @cached_property
     def written_out(self) -> set[int]:
-        """The summed dimensions whose rounds follow each other without a loop: inputs whose elements are in the code move along them."""
+        """The reduction dimensions that are unrolled completely because inputs in the code move along them."""
         along = {d for n in self.known for d in self.root.reduction_dims if self.root.inputs[n].kind(d) != "scalar"}
         return along - {self.nest.vector}
 
     @cached_property
     def shown(self) -> list[bool]:
-        """For each output, whether it moves along a summed dimension, so that each round stores it."""
+        """For each output, whether it moves along a reduction dimension, so that each iteration stores it."""
         return [any(out.kind(d) != "scalar" for d in self.root.reduction_dims) for out in self.root.outputs]
 
     @cached_property
     def use(self) -> Use | None:
-        """How an intrinsic computes the root, if one does: numbers that are written into the code need no vectors of them."""
+        """How an intrinsic computes the root, if one does; numbers that are emitted into the code need no vectors."""
         return self.intrinsic if not self.known else None
 
     @cached_property
     def may_repeat(self) -> bool:
-        """Whether elements may be computed twice, by two vectors one after the other.
+        """Whether elements may be computed twice, by two overlapping vectors.
 
-        The nest sums, and what it stores is nowhere read: neither by a sum in blocks, nor by an op that overwrites what it reads.
+        True if the nest is a reduction and nothing reads what it stores: neither a sum in blocks, nor an op that overwrites its own input.
         """
         out, *more = self.root.outputs
         starts = not out.used or self.initial is not None
@@ -126,32 +129,32 @@ class NestContext:
 
     @cached_property
     def masked_lanes(self) -> int:
-        """The lanes of the last vector of a dimension whose size is known only at run time, if it is computed under a mask; else 0.
+        """The lanes of the last vector of a dynamic dimension, if it is masked; otherwise 0.
 
-        Vectors that an intrinsic takes are whole.
+        Vectors for an intrinsic are always whole.
         """
         return 0 if self.use is not None else masked_lanes(self.root, self.nest, self.epilogues, self.target)
 
     def memory(self, access: Access) -> ir.Value:
-        """The memref that an access goes to."""
+        """The memref that an access refers to."""
         shrunk = self.enclosing.shrunk.get(access.value)
         return shrunk.value if shrunk else access.value
 
     def body(self, op: Structured) -> ScalarBody:
-        """The body of the root or of an epilogue, to be emitted many times."""
+        """The body of the root or of an epilogue, prepared for repeated emission."""
         if op not in self._emitted.bodies:
             self._emitted.bodies[op] = ScalarBody(op, fma=self.fma)
         return self._emitted.bodies[op]
 
     def given_number(self, access: Access) -> ir.Value | None:
-        """The one element that an access reads, if a kernel is given it and does not write it; see `values.given_number`."""
+        """The one element that an access reads, if it is an argument of the kernel that the kernel does not write; see `values.given_number`."""
         numbers = self._emitted.numbers
         if access.value not in numbers:
             numbers[access.value] = given_number(access)
         return numbers[access.value]
 
     def text(self, address: ir.AffineMap) -> str:
-        """The text of an address. To print it takes longer than to make it, so it is kept."""
+        """The text of an address. Printing it takes longer than creating it, so it is cached."""
         texts = self._emitted.texts
         if address not in texts:
             texts[address] = str(address)

@@ -1,4 +1,4 @@
-"""Builds the ops that register tiles are full of. The classes of the bindings would take about three times as long for each."""
+"""Builds the ops of register tiles. The classes of the bindings would take about three times as long for each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,12 +7,12 @@ from stepwell.dialects.core.mlir import ir
 
 
 def value(name: str, kind: ir.Type, operands: Sequence[ir.Value], attributes: dict[str, ir.Attribute] | None = None) -> ir.Value:
-    """The result of an op of that name and type, built at the current insertion point."""
+    """The result of an op with this name and type, built at the current insertion point."""
     return ir.Operation.create(name, results=[kind], operands=operands, attributes=attributes).results[0]
 
 
 def loaded(kind: ir.Type, memory: ir.Value, ivs: Sequence[ir.Value], address: Any) -> ir.Value:
-    """What lies at an address, an affine map of the loop variables: a scalar, or a vector of neighbours."""
+    """The value at an address, which is an affine map of the loop variables: a scalar, or a vector of neighbours."""
     name = "affine.vector_load" if isinstance(kind, ir.VectorType) else "affine.load"
     return value(name, kind, [memory, *ivs], {"map": ir.AffineMapAttr.get(address)})
 
@@ -24,7 +24,7 @@ def store(stored: ir.Value, memory: ir.Value, ivs: Sequence[ir.Value], address: 
 
 
 def prefetch(memory: ir.Value, ivs: Sequence[ir.Value], address: Any, locality: int) -> None:
-    """Ask for the line of data at an address, which is to be read."""
+    """Prefetch the cache line at an address."""
     i32 = ir.IntegerType.get_signless(32)
     attributes: dict[str, ir.Attribute] = {
         "isWrite": ir.BoolAttr.get(False), "localityHint": ir.IntegerAttr.get(i32, locality), "isDataCache": ir.BoolAttr.get(True),

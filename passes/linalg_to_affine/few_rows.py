@@ -1,4 +1,4 @@
-"""The version of a product of rows that only a run counts for few of them: other tiles of the same nest."""
+"""The version of a product with a dynamic number of rows for few rows: other tiles of the same nest."""
 
 from dataclasses import dataclass, replace
 
@@ -7,19 +7,19 @@ from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Position
 
 AT_ONCE = 4
-"""Panels that a product of one row goes through at once: of two registers each, eight accumulators hide the latency of a multiply-add."""
+"""Panels that a product of one row computes at once: with two registers each, eight accumulators hide the latency of a multiply-add."""
 
 
 @dataclass(frozen=True)
 class FewRows:
-    """How a product of few rows is computed."""
+    """The computation of a product with few rows."""
 
     dim: int
     """The dimension of the rows."""
     panel: int
     """The dimension of the panels."""
     at_once: dict[int, int]
-    """For a number of rows, how many panels are computed at once."""
+    """Maps a number of rows to the number of panels that are computed at once."""
 
     def version(self, context: NestContext, count: int) -> NestContext:
         """The nest for `count` rows."""
@@ -29,16 +29,16 @@ class FewRows:
 
 
 def few_rows(context: NestContext) -> FewRows | None:
-    """How a product whose rows only a run counts is computed where there are few; None for any other nest.
+    """How to compute a product with a dynamic number of rows when there are few; None for any other nest.
 
-    A tile of so few rows of one panel would have so few sums that each waited for the one before.
+    With so few rows, a tile of one panel would have too few accumulators: each would wait for the one before.
     """
     root, nest, extents = context.root, context.nest, Position.outside(context).extents
     outer = [d for d in nest.order if d in root.parallel_dims and d != nest.vector]
     rows = [d for d in outer if isinstance(extents[d], Size)]
     if len(rows) != 1 or not root.reduction_dims or context.enclosing.ivs or nest.block:
         return None
-    shared = [a for a in root.inputs if a.is_shaped and a.kind(rows[0]) != "scalar"]  # what the panels are multiplied by
+    shared = [a for a in root.inputs if a.is_shaped and a.kind(rows[0]) != "scalar"]  # the other operand of the panels
     panels = [d for d in outer if d not in rows and nest.unroll[d] == 1 and any(a.kind(d) == "scalar" for a in shared)]
     most = 1 << (min(AT_ONCE, nest.unroll[rows[0]]).bit_length() - 1)
     at_once = {count: most // count for count in (1, 2) if count < most}

@@ -10,24 +10,24 @@ from stepwell.passes.linalg_to_affine.position import Offsets, Position
 from stepwell.passes.schedule.segments import Cut, Segment, halving_segments, masked_segments, overlapping_segments, segments, vector_segments
 
 Loops = Sequence[tuple[int, bool]]
-"""Dimensions that loops go over, outermost first, each with whether the loop goes over its blocks."""
+"""Dimensions of loops, outermost first, each with a flag: whether the loop walks blocks of the dimension."""
 
 
 class LoopNest:
-    """Emits the loops around the register tiles of an op; a subclass emits the tile, and the summed loops in it."""
+    """Emits the loops around the register tiles of an op; a subclass emits the tile, and the reduction loops in it."""
 
     def __init__(self, context: NestContext) -> None:
         self.context, self.root, self.nest = context, context.root, context.nest
 
     def tile(self, at: Position, counts: Offsets, width: int) -> None:
-        """Emit a tile of so many iterations of each dimension, in vectors of `width`."""
+        """Emit a tile of `counts` iterations of each dimension, in vectors of `width`."""
         raise NotImplementedError
 
     def emit(self, at: Position) -> None:
         """Emit the nest at the current insertion point, for all iterations.
 
-        From outside: the threaded loops, over blocks where their dimensions have them; loops over blocks of the other dimensions, and of
-        what is summed; then all loops that are left.
+        From the outside in: the threaded loops (over blocks, if their dimensions have them), loops over blocks of the other dimensions and of the
+        reduction dimensions, then all remaining loops.
         """
         nest, blocks = self.nest, self.nest.blocks
         threaded, serial = nest.order[: nest.parallel], nest.order[nest.parallel :]
@@ -43,12 +43,12 @@ class LoopNest:
             return [*masked_segments(extent, self.nest.width, masked_lanes)]
         if dim == self.nest.vector:
             return [*vector_segments(extent, self.nest.width)]
-        if isinstance(extent, Size) and not self.root.reduction_dims:  # nothing is kept in registers: halves make less code
+        if isinstance(extent, Size) and not self.root.reduction_dims:  # nothing stays in registers: halving makes less code
             return [*halving_segments(extent, step)]
         return segments(extent, step)
 
     def _parallel(self, at: Position, threaded: Loops, serial: Loops, chosen: tuple[Segment, ...] = ()) -> None:
-        """Loops for the threaded dimensions: one affine.parallel for each combination of their segments, of which the first are `chosen`."""
+        """Loops for the threaded dimensions: one affine.parallel for each combination of their segments; `chosen` holds the first segments."""
         if len(chosen) < len(threaded):
             dim, into_blocks = threaded[len(chosen)]
             cut = self._cut(at, dim, into_blocks=into_blocks)
@@ -95,7 +95,7 @@ class LoopNest:
         self._each(at, cut, walk)
 
     def _each(self, at: Position, cut: Cut, walk: Callable[[Position, Segment], None]) -> None:
-        """Have each stretch walked; of a rest the one whose length it is when it runs."""
+        """Walk each segment; for a `Rest`, the one with the length found at run time."""
         for part in cut:
             if isinstance(part, Segment):
                 walk(at.under(part), part)
@@ -106,7 +106,7 @@ class LoopNest:
                     scf.YieldOp([])
 
     def _in_loop(self, at: Position, dim: int, segment: Segment, rest: Loops, counts: Offsets, width: int) -> None:
-        """A loop over `segment`, in whose rounds that much of `dim` is left to walk."""
+        """A loop over `segment`, inside which that much of `dim` is left to walk."""
 
         def body(at: Position, carried: list[ir.Value]) -> list[ir.Value]:
             self._serial(at, rest, counts, width)
@@ -115,7 +115,7 @@ class LoopNest:
         loop(at.within({dim: segment.step}), dim, segment, [], body)
 
     def _sum_in_blocks(self, at: Position, dim: int, rest: Loops, counts: Offsets, width: int) -> None:
-        """A loop over blocks of a sum: the first starts it, the last finishes it, and between them it lies in memory."""
+        """A loop over blocks of a sum: the first block starts the sum, the last one finishes it, and in between it lies in memory."""
         block = self.nest.blocks[dim]
         [size] = known_sizes([at.extents[dim]])
         last = (size - 1) // block * block

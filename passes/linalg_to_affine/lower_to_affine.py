@@ -36,8 +36,8 @@ from stepwell.passes.schedule.segments import Segment
 class LowerToAffine(Pass):
     """Lower scheduled linalg ops on memrefs to affine loops with vector ops, one nest for a fill, its reduction and their epilogues.
 
-    Works for any body and indexing maps; how an op is computed is said by its attributes `sched.nest` and `sched.fused` alone. What is computed in a
-    register tile is up to the first tile strategy that fits (docs/schedules.md); `--explain` says which.
+    Works for any body and indexing maps; the attributes `sched.nest` and `sched.fused` alone determine how an op is computed. The first tile strategy
+    that fits computes the register tiles (docs/schedules.md); `--explain` names it.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -53,7 +53,7 @@ class LowerToAffine(Pass):
         lowering = _Lowering(FusedLoops(found), state)
         for _, run in groupby(range(len(found)), key=lambda index: lowering.run(index, 0)):
             indices = list(run)
-            # At the last member, where everything that is captured on the way is defined.
+            # At the last member, where all captured values are defined.
             with ir.InsertionPoint(found[indices[-1]].members[-1].operation), found[indices[0]].root.operation.location:
                 lowering.emit(indices, [], {})
                 if any(loop.rest for loop in found[indices[0]].root.fused):
@@ -67,7 +67,7 @@ class LowerToAffine(Pass):
 
 
 def _rest(stages: Sequence[Stage], state: PassState) -> None:
-    """Emit what whole rounds of the fused loop around these stages leave over, in small rounds, for which the stages get schedules of their own."""
+    """Emit the remainder iterations of the fused loop around these stages with a smaller step, for which the stages get schedules of their own."""
     loop = stages[0].root.fused[0]
     first = rounds(stages[0].root, 0) * (loop.step // loop.rest)
     for stage in stages:
@@ -96,9 +96,9 @@ def _on_threads(loop: ir.Operation) -> None:
 
 
 def on_threads(shapes: SymbolicShapes, work: int | Size, least: int, emit: Callable[[], None]) -> None:
-    """Emit loops on threads; where only a run knows how much work there is, on the condition that it is at least `least`.
+    """Emit loops on threads; if the amount of work is dynamic, on the condition that it is at least `least`.
 
-    If the work suffices with every symbol equal to 1, no check at run time is needed.
+    If the work suffices with every symbol equal to 1, no run-time check is needed.
     """
     if isinstance(work, int) or evaluated(work, dict.fromkeys(work.symbols, 1)) >= least:
         emit()
@@ -110,19 +110,19 @@ def on_threads(shapes: SymbolicShapes, work: int | Size, least: int, emit: Calla
 
 
 class _Lowering:
-    """Emits stages, each inside the fused loops that it is in."""
+    """Emits stages, each inside its fused loops."""
 
     def __init__(self, loops: FusedLoops, state: PassState) -> None:
         self.loops, self.stages, self.state = loops, loops.stages, state
         self.target, self.costs = state.target, state.machine.costs
 
     def run(self, index: int, level: int) -> tuple[int, int]:
-        """A key that is equal for stages to be emitted together: their fused loop at that level, or else the stage itself."""
+        """A key that is equal for stages that are emitted together: their fused loop at that level, or else the stage itself."""
         path = self.loops.paths[index]
         return (path[level][1], -1) if len(path) > level else (-1, index)
 
     def emit(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk], low: int | Size = 0) -> None:
-        """Emit neighbouring stages, inside as many of their fused loops as there are `ivs`; the first of these loops from its round `low` on."""
+        """Emit neighbouring stages, inside the fused loops with the induction variables `ivs`; the next fused loop starts at iteration `low`."""
         level = len(ivs)
         for _, run in groupby(indices, key=lambda index: self.run(index, level)):
             inside = list(run)
@@ -156,7 +156,7 @@ class _Lowering:
                 emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk], begin: int | Size) -> None:
-        """Emit all rounds of a fused loop from `begin` on."""
+        """Emit all iterations of a fused loop from `begin` on."""
         root, level = self.stages[indices[0]].root, len(ivs)
         low, low_operands = bound_of(root.shapes, begin)
         high, operands = bound_of(root.shapes, rounds(root, level))
@@ -166,7 +166,7 @@ class _Lowering:
             affine.AffineYieldOp([])
 
     def _chunks(self, indices: Sequence[int]) -> None:
-        """Emit an outermost fused loop as a parallel loop over chunks of neighbouring rounds."""
+        """Emit an outermost fused loop as a parallel loop over chunks of neighbouring iterations."""
         root = self.stages[indices[0]].root
         chunks, count = root.fused[0].chunks, rounds(root, 0)
         dealt = parallel_loop([Segment(0, chunks, 1)])
@@ -187,7 +187,7 @@ class _Lowering:
             affine.AffineYieldOp([])
 
     def _slices(self, indices: Sequence[int], chunk: ir.Value | None) -> dict[ir.Value, Shrunk]:
-        """The slices that replace whole buffers which only these stages use; with `chunk`, the slices of that one."""
+        """The slices that replace whole buffers which only these stages use; with `chunk`, the slices of that chunk."""
         out: dict[ir.Value, Shrunk] = {}
         for index in indices:
             stage = self.stages[index]
@@ -202,7 +202,7 @@ class _Lowering:
         shape, places, shapes = list(access.exact_shape), set(), stage.root.shapes
         for loop in stage.root.fused[: kept.loops]:
             found = stage.walk(member, access, loop.dim)
-            assert found is not None  # or it would have been kept whole
+            assert found is not None  # otherwise it would have been kept whole
             shape[found.place] = loop.step * found.apart
             places.add(found.place)
         shift = view.operands[1]

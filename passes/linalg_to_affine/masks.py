@@ -1,4 +1,4 @@
-"""Vectors some of whose last lanes are switched off: what is left of a dimension whose size is known only at run time, in one vector."""
+"""Masked vectors: the remainder of a dynamic dimension in one vector whose last lanes are off."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +12,9 @@ from stepwell.passes.schedule.nest import Nest
 
 
 def masked_lanes(root: Structured, nest: Nest, epilogues: Sequence[Structured], target: Target | None) -> int:
-    """The lanes of a register in which the last of the nest's vectors are computed under a mask; 0 if they are not.
+    """The lanes of a register in which the last of the nest's vectors are masked; 0 if they are not.
 
-    That takes a target that has such loads and stores, a dimension whose size is known only at run time, and operands that are contiguous along
-    it or do not move.
+    Masks need a target with masked loads and stores, a dynamic dimension, and operands that are contiguous along it or do not move.
     """
     dim = nest.vector
     maskable = (target or GENERIC).capabilities.masked_bits
@@ -41,12 +40,12 @@ def _fits(access: Access, dim: int, maskable: frozenset[int]) -> bool:
 
 
 def first_lanes(width: int, count: ir.Value) -> ir.Value:
-    """The mask of the first `count` of so many lanes."""
+    """The mask of the first `count` of `width` lanes."""
     return vector.CreateMaskOp(ir.VectorType.get([width], ir.IntegerType.get_signless(1)), [count]).result
 
 
 def masked_load(source: ir.Value, ivs: Sequence[ir.Value], address: Any, mask: ir.Value) -> ir.Value:
-    """Load the neighbours from an address on that a mask has, and zeros for the others."""
+    """Load the neighbours from an address on in the lanes of a mask, and zeros in the other lanes."""
     kind = ir.VectorType.get(ir.VectorType(mask.type).shape, ir.MemRefType(source.type).element_type)
     element = kind.element_type
     zero = ir.FloatAttr.get(element, 0.0) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, 0)
@@ -55,7 +54,7 @@ def masked_load(source: ir.Value, ivs: Sequence[ir.Value], address: Any, mask: i
 
 
 def masked_store(value: ir.Value, target: ir.Value, ivs: Sequence[ir.Value], address: Any, mask: ir.Value) -> None:
-    """Store the lanes that a mask has to the neighbours from an address on."""
+    """Store the lanes of a mask to the neighbours from an address on."""
     vector.MaskedStoreOp(target, _indices(address, ivs), mask, value)
 
 

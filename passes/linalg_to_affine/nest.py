@@ -25,22 +25,22 @@ from stepwell.passes.linalg_to_affine.values import index_value
 
 @dataclass
 class TileReport:
-    """Which strategies compute the register tiles of a nest, and why others do not: each name and each reason once, of however many tiles."""
+    """The strategies that compute the register tiles of a nest, and why others do not; each name and reason is reported once for all tiles."""
 
     used: dict[str, None] = field(default_factory=dict)
     declined: dict[tuple[str, NoMatch], None] = field(default_factory=dict)
 
     def use(self, by: str) -> None:
-        """Note that a strategy computes a tile."""
+        """Record that a strategy computes a tile."""
         self.used.setdefault(by)
 
     def decline(self, by: str, why: NoMatch) -> None:
-        """Note why a strategy does not compute the nest, or a tile of it."""
+        """Record why a strategy does not compute the nest, or a tile of it."""
         self.declined.setdefault((by, why))
 
 
 def emit_nest(context: NestContext) -> TileReport:
-    """Emit a nest at the current insertion point. A product of rows that only the run counts gets code of its own for few of them."""
+    """Emit a nest at the current insertion point. A product with a dynamic number of rows also gets code for few rows."""
     report = TileReport()
     emitter, at = NestEmitter(context, report), Position.outside(context)
     few = few_rows(context)
@@ -57,7 +57,7 @@ def emit_nest(context: NestContext) -> TileReport:
 
 
 class NestEmitter(LoopNest):
-    """Emits the loops of a stage (see `NestContext`): tiles by the strategy that fits, epilogues and stores behind them."""
+    """Emits the loops of a stage (see `NestContext`): tiles by the strategy that fits, then epilogues and stores."""
 
     def __init__(self, context: NestContext, report: TileReport) -> None:
         super().__init__(context)
@@ -78,7 +78,7 @@ class NestEmitter(LoopNest):
         outputs, written = self.root.outputs, self.root.outputs[0].value
         for epilogue in self.context.epilogues if at.ends else ():
             groups = [self._epilogue(tile, epilogue, p, g, written) for p, g in zip(points, groups, strict=True)]
-            if epilogue.outputs[0].value != written:  # elements of another type, in memory of their own
+            if epilogue.outputs[0].value != written:  # elements of another type, in a buffer of their own
                 written = epilogue.outputs[0].value
                 outputs = [replace(self.root.outputs[0], value=written)]
         across = [store_across(at, out, points, [group[n] for group in groups], width) for n, out in enumerate(outputs)]
@@ -88,7 +88,7 @@ class NestEmitter(LoopNest):
                     tile.store(out, v, p)
 
     def _computed(self, tile: RegisterTile) -> list[ir.Value]:
-        """What the strategy makes of a tile, or the first one behind it that does not decline."""
+        """The values of a tile by the strategy, or by the first one behind it that does not decline."""
         strategy = self.strategy
         while isinstance(found := strategy.compute(tile), NoMatch):
             self.report.decline(strategy.name, found)
@@ -115,7 +115,7 @@ class NestEmitter(LoopNest):
 class _EpilogueView:
     """An epilogue's accesses, seen through the root's loops: each of its dimensions is a result of the root's output map."""
 
-    def __init__(self, tile: RegisterTile, across: Sequence[Any], point: Offsets) -> None:  # the bindings have no one type of affine expressions
+    def __init__(self, tile: RegisterTile, across: Sequence[Any], point: Offsets) -> None:  # the bindings have no common type for affine expressions
         self.tile, self.at, self.across, self.point = tile, tile.at, across, point
         along = tile.context.nest.vector
         self.vector = next((d for d, e in enumerate(across) if isinstance(e, ir.AffineDimExpr) and e.position == along), -1)

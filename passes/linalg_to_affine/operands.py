@@ -1,4 +1,4 @@
-"""Loads and stores of a nest's operands: single elements, vectors of neighbours, vectors across short rows, under masks."""
+"""Loads and stores of a nest's operands: single elements, vectors of neighbours, vectors across short rows, masked vectors."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,12 +13,12 @@ from stepwell.passes.linalg_to_affine.values import load
 
 
 def load_at(at: Position, access: Access, point: Offsets, width: int) -> ir.Value:
-    """What an access reads at a point of the tile, in vectors of `width` along the nest's dimension."""
+    """The value that an access reads at a point of the tile, in vectors of `width` along the nest's dimension."""
     return load_along(at, access, at.context.nest.vector, width, lambda lane: at.address(access, point, lane))
 
 
 def load_along(at: Position, access: Access, dim: int, width: int, address: Callable[[int], ir.AffineMap]) -> ir.Value:
-    """What an access reads at `width` iterations of `dim`, -1 for a single one; `address` says where each of them is."""
+    """The values that an access reads at `width` iterations of `dim` (-1 for a single one); `address` maps an iteration to its address."""
     if not access.is_shaped:
         return access.value
     number = at.context.given_number(access)
@@ -38,7 +38,7 @@ def load_along(at: Position, access: Access, dim: int, width: int, address: Call
 
 
 def store_at(at: Position, access: Access, value: ir.Value, point: Offsets, width: int) -> None:
-    """Store what belongs to a point of the tile: a scalar, or a vector of `width` neighbours."""
+    """Store the value of a point of the tile: a scalar, or a vector of `width` neighbours."""
     where, memory = at.address(access, point), at.context.memory(access)
     if width == 1 or at.context.lanes_reduce:
         emit.store(value, memory, at.ivs, where)
@@ -49,7 +49,7 @@ def store_at(at: Position, access: Access, value: ir.Value, point: Offsets, widt
 
 
 def store_across(at: Position, access: Access, points: Sequence[Offsets], values: Sequence[ir.Value], width: int) -> bool:
-    """Store the tile's vectors if they lie across short rows: side by side where they make whole ones. False if they lie along rows."""
+    """Store the tile's vectors if they lie across short rows, interleaved if they form whole rows. Returns False if they lie along rows."""
     context = at.context
     dim = context.nest.vector
     if width == 1 or context.lanes_reduce or access.kind(dim) != "strided":

@@ -1,4 +1,4 @@
-"""Prefetches of a register tile: vectors that are loaded some rounds later, and what they are multiplied by."""
+"""Prefetches of a register tile: vectors that are loaded some iterations later, and the lines of the other operand."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,14 +12,16 @@ from stepwell.passes.linalg_to_affine.position import Offsets
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 
 EARLY = 16
-"""Iterations of a dimension in which tiles prefetch along an outer loop, if only the run knows how many there are."""
+"""The first iterations of a dynamic dimension, in which tiles prefetch along an outer loop."""
 NEAR, FAR = 3, 2
-"""MLIR's locality hints of a prefetch into the first cache, and into the second."""
+"""MLIR's locality hints for a prefetch into the first cache, and into the second."""
 
 
 def prefetch(tile: RegisterTile, access: Access, point: Offsets) -> None:
-    """Ask for the lines of a vector that is loaded some rounds later, or of the neighbours that an intrinsic takes for each of its lanes; past
-    the end of a loop, for what lies behind."""
+    """Prefetch the lines of a vector that is loaded some iterations later, or of the neighbours that an intrinsic takes for each of its lanes.
+
+    Beyond the end of a loop, this prefetches the data that follow.
+    """
     at, context = tile.at, tile.context
     if tile.width == 1 or at.mask is not None or not access.is_shaped:
         return
@@ -27,7 +29,7 @@ def prefetch(tile: RegisterTile, access: Access, point: Offsets) -> None:
     if apart == 1 and access.kind(context.nest.vector) != "vector":
         return
     if any(place and access.kind(d) == "scalar" for d, place in at.fixed.items() if d in context.root.reduction_dims):
-        return  # a round before this one, without a loop, has asked for the same
+        return  # the previous iteration, which is not in a loop, has prefetched the same line
     for dim, ahead, locality in _ahead(tile, access):
         later = {**point, dim: point.get(dim, 0) + ahead}
         with _early(tile) if dim == context.nest.along else nullcontext():
@@ -36,8 +38,10 @@ def prefetch(tile: RegisterTile, access: Access, point: Offsets) -> None:
 
 
 def prefetch_lines(tile: RegisterTile, around: int, innermost: int) -> None:
-    """Where vectors are asked for, ask for what they are multiplied by, too: a line that lasts for the innermost summed loop, a round of the
-    loop around it early. Hardware follows lines side by side, but the next line of each point is elsewhere."""
+    """If vectors are prefetched, also prefetch the other operand: one line for the whole innermost reduction loop, an outer iteration early.
+
+    Hardware follows adjacent lines, but the next line of each point is elsewhere.
+    """
     at, context, nest = tile.at, tile.context, tile.context.nest
     if not nest.prefetch or nest.along >= 0 or tile.width == 1 or at.mask is not None:
         return
@@ -47,15 +51,15 @@ def prefetch_lines(tile: RegisterTile, around: int, innermost: int) -> None:
         if access.kind(around) == "scalar" or context.sizes[innermost] * element_bits(access.element_type) != LINE * 8:
             continue
         now, later = ({at.place(access, p): p for p in ({**p, around: i} for p in tile.points)} for i in (0, 1))
-        for text in [t for t in later if t not in now]:  # windows that overlap have the others in any case
+        for text in [t for t in later if t not in now]:  # the other lines of overlapping windows are there in any case
             emit.prefetch(context.memory(access), at.ivs, at.address(access, later[text]), NEAR)
 
 
 @contextmanager
 def _early(tile: RegisterTile) -> Iterator[None]:
-    """Inside, ops are for the first tiles alone, where only the run knows how many there are: what these have asked for is there for the others.
+    """Restrict ops to the first tiles of a dimension if it is dynamic: what these prefetch is there for the others.
 
-    With many rows a panel is read from the second cache again and again, and asking in each tile for what is there would take as much of it.
+    With many rows a panel is read from the second cache again and again, and prefetching it in each tile would use as much of that cache's bandwidth.
     """
     at, root = tile.at, tile.context.root
     exprs = at.point_exprs({})
@@ -71,10 +75,10 @@ def _early(tile: RegisterTile) -> Iterator[None]:
 
 
 def _ahead(tile: RegisterTile, access: Access) -> Sequence[tuple[int, int, int]]:
-    """Along which dimensions vectors are asked for, how many iterations before they are loaded, and for which cache.
+    """The dimensions along which vectors are prefetched, with the distance in iterations and the cache.
 
-    The nest's own dimension, and those of fused loops. What is left over of a tile asks for nothing along an outer loop: it computes so little
-    that it waits for memory in any case.
+    These are the nest's own dimension and those of fused loops. Remainder tiles prefetch nothing along an outer loop: they compute so little that
+    they wait for memory anyway.
     """
     context, nest, root, found = tile.context, tile.context.nest, tile.context.root, []
     if nest.prefetch and (nest.along < 0 or tile.whole):

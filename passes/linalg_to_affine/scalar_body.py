@@ -1,4 +1,4 @@
-"""Re-creation of a structured op's scalar body on scalars or vectors."""
+"""Recreates a structured op's scalar body on scalars or vectors."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from stepwell.passes.linalg_to_affine import emit
 
 
 def as_vector(value: ir.Value, width: int) -> ir.Value:
-    """`value` in every lane of a vector of `width`; a vector, or any value at width 1, is left as it is."""
+    """`value` broadcast to a vector of `width` lanes; a vector, or any value at width 1, is returned unchanged."""
     if width == 1 or isinstance(value.type, ir.VectorType):
         return value
     return emit.value("vector.broadcast", ir.VectorType.get([width], value.type), [value])
@@ -19,16 +19,16 @@ def as_vector(value: ir.Value, width: int) -> ir.Value:
 
 @dataclass(frozen=True)
 class _BodyOp:
-    """An op of a body, read once: it is emitted for each point of a tile."""
+    """An op of a body, read once and emitted for each point of a tile."""
 
     operation: ir.Operation
     name: str
     operands: list[ir.Value]
     results: list[ir.Value]
     attributes: dict[str, ir.Attribute]
-    """Without the permission to contract."""
+    """Its attributes without the permission to contract."""
     decided: bool
-    """Whether it had that permission: it is decided here."""
+    """Whether it had that permission: contraction is decided here."""
 
     @staticmethod
     def of(operation: ir.Operation) -> "_BodyOp":
@@ -40,10 +40,10 @@ class _BodyOp:
 
 
 class ScalarBody:
-    """The body of a structured op, to be emitted many times.
+    """The body of a structured op, prepared for repeated emission.
 
-    What may be contracted becomes a fused multiply-add here if the target has it (`fma`), and nowhere later: LLVM decides anew for each copy
-    that it makes of a loop, so that results would depend on which iterations a thread is given.
+    Contractions become fused multiply-adds here if the target has them (`fma`), and nowhere later: LLVM decides anew for each copy that it makes of a
+    loop, so results would depend on which iterations a thread gets.
     """
 
     def __init__(self, op: Structured, *, fma: bool = False) -> None:
@@ -53,16 +53,16 @@ class ScalarBody:
         self._ops: dict[ir.Block, list[_BodyOp]] = {}
 
     def emit(self, arguments: Sequence[ir.Value | None], width: int, index: Callable[[int], ir.Value]) -> list[ir.Value]:
-        """Emit the body at the current insertion point with its block arguments replaced; returns what it yields.
+        """Emit the body at the current insertion point with its block arguments replaced; returns the yielded values.
 
-        An argument that is a vector makes what depends on it a vector of `width` lanes; scalars are broadcast where they meet one.
-        `index(dim)` gives the value of `linalg.index dim`. Arguments that the body does not read may be None.
+        If an argument is a vector, all values that depend on it become vectors of `width` lanes; scalars are broadcast where they meet one.
+        `index(dim)` returns the value of `linalg.index dim`. Arguments that the body does not read may be None.
         """
         values: dict[ir.Value, ir.Value] = {a: v for a, v in zip(self.op.body.arguments, arguments, strict=True) if v is not None}
         return self._emit(self.op.body, values, width, index)
 
     def _emit(self, block: ir.Block, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value]) -> list[ir.Value]:
-        """Emit the body, or that of a loop inside of it, with the values that it reads replaced; returns what it yields."""
+        """Emit the body, or that of a loop inside it, with the values that it reads replaced; returns the yielded values."""
         here = ir.InsertionPoint.current
         if block not in self._ops:
             self._ops[block] = [_BodyOp.of(inner.operation) for inner in block.operations]
@@ -93,7 +93,7 @@ class ScalarBody:
         raise AssertionError("a structured op's body and its loops end in a yield")
 
     def _emit_loop(self, loop: ir.Operation, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value]) -> None:
-        """A loop of the body whose rounds are the same for all lanes, and which hands on vectors."""
+        """Emit a loop of the body whose bounds are the same for all lanes, and which carries vectors."""
         low, high, step, *carried = [values.get(v, v) for v in loop.operands]
         new = scf.ForOp(low, high, step, [as_vector(v, width) for v in carried])
         block = loop.regions[0].blocks[0]
@@ -104,7 +104,7 @@ class ScalarBody:
 
 
 def emit_value(op: Structured, value: ir.Value, argument: ir.Value, given: ir.Value, index: Callable[[int], ir.Value]) -> ir.Value:
-    """What the body makes `value` of an argument, where that is a vector of any length: each op of it, with scalars in all lanes."""
+    """The body's `value` with `given` in place of `argument`, a vector of any length: each op of it, with scalars in all lanes."""
     if value == argument:
         return given
     made = defining_op(value)
@@ -118,12 +118,12 @@ def emit_value(op: Structured, value: ir.Value, argument: ir.Value, given: ir.Va
 
 
 def _lanes(operands: Sequence[ir.Value]) -> int | None:
-    """The lanes of the first operand that is a vector; None if there is none."""
+    """The number of lanes of the first operand that is a vector; None if there is none."""
     return next((kind.shape[0] for kind in (v.type for v in operands) if isinstance(kind, ir.VectorType)), None)
 
 
 def _create(like: _BodyOp, name: str, operands: Sequence[ir.Value], lanes: int | None) -> ir.Operation:
-    """An op in the place of one of a body: on vectors if an operand is one, with scalars in all of its lanes."""
+    """A copy of a body's op with other operands: on vectors if an operand is one, with scalars broadcast to all lanes."""
     if lanes is not None:
         operands = [as_vector(v, lanes) for v in operands]
     results = [r.type if lanes is None else ir.VectorType.get([lanes], r.type) for r in like.results]
@@ -131,7 +131,7 @@ def _create(like: _BodyOp, name: str, operands: Sequence[ir.Value], lanes: int |
 
 
 def neighbours(read: ir.Operation, operands: Sequence[ir.Value], width: int) -> ir.Value:
-    """The elements that a read finds in all lanes: its last index grows by one from each to the next."""
+    """The elements that a read finds in all lanes: its last index grows by one from each lane to the next."""
     memory, *outer, last = operands
     kind = ir.VectorType.get([width], read.results[0].type)
     return vector.LoadOp(kind, memory, [*outer, vector.extract(last, [], [0])]).result
@@ -143,7 +143,7 @@ def _without_contraction(fastmath: ir.Attribute) -> ir.Attribute:
 
 
 def _is_one(value: ir.Value) -> bool:
-    """Whether a product with `value` is exact and costs nothing: it is the constant 1 or -1."""
+    """Whether a product with `value` is exact and free: it is the constant 1 or -1."""
     made = defining_op(value)
     if made is None or made.name != "arith.constant" or not isinstance(value.type, ir.FloatType):
         return False

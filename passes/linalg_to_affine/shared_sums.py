@@ -13,43 +13,44 @@ from stepwell.passes.linalg_to_affine.scalar_body import as_vector
 from stepwell.passes.linalg_to_affine.values import constant_of
 
 Terms = tuple[tuple[float, int], ...]
-"""A sum of values times factors. The first values are the columns that the matrix is multiplied by; each sum is a further one."""
+"""A sum of values times factors. The first values are the columns that the matrix is multiplied by; each sum adds another value."""
 
 
 @dataclass
 class SharedSums:
-    """How to compute the product of a matrix and a column of values: sums one after the other, some of which are its rows."""
+    """How to compute the product of a matrix and a column of values: a sequence of sums, some of which are its rows."""
 
     columns: int
     sums: list[Terms] = field(default_factory=list)
     rows: list[int | None] = field(default_factory=list)
-    """For each row of the matrix the value that it is; None for a row of zeros."""
+    """For each row of the matrix, the index of its value; None for a row of zeros."""
 
     @staticmethod
     def of(matrix: np.ndarray, whole: bool = False) -> "SharedSums":
-        """The cheaper one of two ways: with columns that are combined first, or without. All factors are whole numbers if those of the matrix are and
-        `whole` says that they must be.
+        """The cheaper one of two ways: with or without combining columns first. With `whole`, all factors of an integer matrix are integers.
 
-        The matrices of Toom and Cook's construction take a point and its negative by neighbouring rows or columns of the same magnitudes. Two such
-        columns `x`, `y` count as `x + y` and `x - y`, each of which has half of the rows; two such rows are the sum and the difference of what
-        they have in common and of what has the other sign in one of them (Winograd, "Arithmetic Complexity of Computations", SIAM 1980).
+        In matrices of Toom and Cook's construction, a point and its negative have neighbouring rows or columns of equal magnitudes. Two such columns
+        `x`, `y` are replaced by `x + y` and `x - y`, each of which occurs in half of the rows; two such rows are the sum and the difference of their
+        common part and of the part whose sign differs (Winograd, "Arithmetic Complexity of Computations", SIAM 1980).
         """
         return min((_made(matrix, combine, whole) for combine in (True, False)), key=lambda made: made.operations)
 
     @property
     def operations(self) -> int:
-        """Sums, differences, products and fused multiply-adds."""
+        """The number of sums, differences, products and fused multiply-adds."""
         return sum(_operations([factor for factor, _ in terms]) for terms in self.sums)
 
     def add(self, terms: Terms) -> int:
-        """A further sum; the number of its value."""
+        """Add a sum; returns the index of its value."""
         if len(terms) == 1 and terms[0][0] == 1:
             return terms[0][1]
         self.sums.append(terms)
         return self.columns + len(self.sums) - 1
 
     def emit(self, values: Sequence[ir.Value | None], width: int, *, fma: bool) -> list[ir.Value | None]:
-        """The rows of the product with `values`, which are numbers or vectors of `width`; None for rows, and at columns, of zeros."""
+        """The rows of the product with `values`, which are numbers or vectors of `width`; None for rows of zeros and, in `values`, for columns of
+        zeros.
+        """
         found = {n: value for n, value in enumerate(values) if value is not None}
         for n, terms in enumerate(self.sums, self.columns):
             found[n] = _emit([(factor, found[of]) for factor, of in terms], width, fma)
@@ -57,7 +58,7 @@ class SharedSums:
 
 
 def known_numbers(places: Sequence[Sequence[Offsets]], number: Callable[[Offsets], float | None]) -> list[list[float]] | None:
-    """The `number` at each place; None if some number is not known, or an integer that f64, in which the matrix is taken apart, does not hold."""
+    """The `number` at each place; None if a number is unknown, or is an integer that f64, in which the matrix is factored, cannot represent."""
     rows = []
     for row in places:
         numbers = [found for place in row if (found := number(place)) is not None]
@@ -76,7 +77,7 @@ def tile_sums(
     width: int,
     fma: bool,
 ) -> list[ir.Value | None]:
-    """The sums of a register tile, each over a row of `places`, of the number of a place times what is loaded at its `address`.
+    """The sums of a register tile, each over one row of `places`: the number of a place times the value loaded at its `address`.
 
     Sums that load from the same addresses are rows of one matrix. A sum without terms is None.
     """
@@ -123,9 +124,9 @@ def _made(matrix: np.ndarray, combine: bool, whole: bool) -> SharedSums:
 
 
 def _share(made: SharedSums, row: np.ndarray, equal: np.ndarray, numbers: Sequence[int], r: int, twin: int, whole: bool) -> bool:
-    """Compute two rows by the part that is `equal` in them and the one whose signs differ; False if that takes as much as each alone."""
+    """Compute two rows from the part that is `equal` in them and the part whose signs differ; returns False if that saves nothing."""
     other = row - equal
-    if not other.any() or not equal.any():  # the same row twice, or with the other sign
+    if not other.any() or not equal.any():  # equal rows, or one the negative of the other
         made.rows[r] = same = made.add(_terms(row, numbers))
         made.rows[twin] = made.add(((1.0 if equal.any() else -1.0, same),))
         return True
@@ -139,7 +140,7 @@ def _share(made: SharedSums, row: np.ndarray, equal: np.ndarray, numbers: Sequen
 
 
 def _factored(row: np.ndarray, whole: bool) -> tuple[float, np.ndarray]:
-    """A factor and what it leaves of a row, with a 1 in it, where that takes no rounding and saves a product; else 1 and the row."""
+    """A factor and the remaining row, which contains a 1, if that needs no rounding and saves a product; otherwise 1 and the row."""
     if np.any(abs(row) == 1):
         return 1.0, row
     for factor in map(float, row[row != 0][::-1]):
@@ -156,12 +157,12 @@ def _terms(row: np.ndarray, numbers: Sequence[int]) -> Terms:
 
 
 def _operations(factors: Sequence[float] | np.ndarray) -> int:
-    """What a sum of values times these takes: nothing for the value that it begins with, if its factor is 1."""
+    """The number of operations of a sum of values times `factors`; the first value is free if its factor is 1."""
     return len(factors) - any(factor == 1 for factor in factors)
 
 
 def _emit(terms: list[tuple[float, ir.Value]], width: int, fma: bool) -> ir.Value:
-    """A sum, which begins with a term whose factor is 1 if there is one."""
+    """A sum that begins with a term whose factor is 1, if there is one."""
     first = next((n for n, (factor, _) in enumerate(terms) if factor == 1), 0)
     factor, total = terms.pop(first)
     whole = _of_integers(total)

@@ -19,7 +19,7 @@ class SkipJoined(Pass):
     """Skip the copies of a concatenation if all of its operands already lie in the result.
 
     rewrite: @concat(%0, %1, %out) {A} {stepwell.concat = {one = "n", arguments = [0, 1]}}
-             ->  @concat { if not (n == 1 and %0 is at %out and %1 is at %out + size of %0) {A} }
+    ->  @concat { if not (n == 1 and %0 is at %out and %1 is at %out + size of %0) {A} }
 
     `bufferize` places them there for a single image, say, where it can.
     """

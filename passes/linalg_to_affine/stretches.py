@@ -1,4 +1,4 @@
-"""Copies of stretches of memory, which need no loops."""
+"""Copies of contiguous runs of memory, which need no loops."""
 
 from math import prod
 
@@ -11,20 +11,20 @@ from stepwell.passes.linalg_to_affine.values import index_value
 
 
 def is_stretch(at: Position) -> bool:
-    """Whether what the loops still have to walk is a copy of a long stretch of memory."""
+    """Whether the iterations left to walk are a copy of a long contiguous run of memory."""
     context = at.context
     alone = not context.epilogues and not any(a.value in context.enclosing.shrunk for a in context.root.accesses)
     return alone and known(at.extents) and stretch(context.root, known_sizes(at.extents)) >= STRETCH
 
 
 def copy_stretch(at: Position) -> None:
-    """Copy what the loops still have to walk at once."""
+    """Copy the rest of the iterations in one op."""
     source, target = (_part(at, access) for access in moved(at.context.root) or ())
     memref.CopyOp(source, target)
 
 
 def _part(at: Position, access: Access) -> ir.Value:
-    """What is left to walk of an operand, which is a stretch of memory, as a view of one dimension."""
+    """The part of an operand that is left to walk, a contiguous run, as a one-dimensional view."""
     sizes = sizes_of_part(access, known_sizes(at.extents))
     offsets = [e.value if isinstance(e, ir.AffineConstantExpr) else index_value(e, at.ivs, 1) for e in at.address(access, {}).results]
     part = memref.subview(access.value, offsets, sizes, [1] * len(sizes))

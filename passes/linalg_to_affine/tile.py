@@ -1,4 +1,4 @@
-"""A register tile at a point of the code: its points, and what is read, computed and stored there."""
+"""A register tile at a point of the code: its points, and the values it reads, computes and stores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,42 +20,42 @@ class RegisterTile:
 
     at: Position
     points: Sequence[Offsets]
-    """Each is one element of an output, or a vector of `width` neighbours."""
+    """Each point is one element of an output, or a vector of `width` neighbours."""
     width: int
     whole: bool
-    """Whether it has all the points that the schedule gives a tile; what a dimension leaves over has fewer."""
+    """Whether it has all points of the schedule's tile; remainder tiles have fewer."""
     stretches: Mapping[int, Segment] = field(default_factory=dict)
-    """The stretches of summed dimensions that are summed; of dimensions that are not there, all."""
+    """The segments of reduction dimensions that are summed; dimensions without an entry are summed completely."""
 
     @property
     def context(self) -> NestContext:
-        """What the tile is part of."""
+        """The nest of the tile."""
         return self.at.context
 
     def seen_from(self, at: Position) -> "RegisterTile":
-        """The tile from another position, inside of a summed loop."""
+        """The tile from another position, inside a reduction loop."""
         return replace(self, at=at)
 
     def stretch(self, dim: int) -> Segment:
-        """What is summed of a dimension, an iteration at a time."""
+        """The summed part of a dimension, one iteration at a time."""
         return self.stretches.get(dim) or Segment(0, self.at.extents[dim], 1)
 
     @property
     def lanes(self) -> int:
-        """The lanes of an accumulator: 1 where vectors lie along a summed dimension, and are folded."""
+        """The lanes of an accumulator: 1 if vectors lie along a reduction dimension, and are folded."""
         return 1 if self.context.lanes_reduce else self.width
 
     def groups(self, values: Sequence[ir.Value]) -> list[list[ir.Value]]:
-        """The values of each point, one for each output, of those of all points."""
+        """The values of all points, grouped by point: one for each output."""
         count = len(self.context.root.outputs)
         return [list(values[i : i + count]) for i in range(0, len(values), count)]
 
-    # -- what sums begin with -----------------------------------------------------------------------------------------------------
+    # -- initial values -----------------------------------------------------------------------------------------------------------
 
     def starts(self) -> list[ir.Value]:
-        """What the accumulators begin with, for each point one for each output: what the fill writes, or what is there.
+        """The initial accumulators, for each point one per output: the fill's value, or the value in memory.
 
-        It is None for an op that sums nothing and does not read what was there.
+        None for an op that has no reduction and does not read the previous value.
         """
         root, shown = self.context.root, self.context.shown
         return [self._start(out, p, moves) for p in self.points for out, moves in zip(root.outputs, shown, strict=True)]
@@ -65,34 +65,34 @@ class RegisterTile:
         if not self.at.begins:
             return self.load(out, point)
         if shown or not out.used:
-            # The body ignores what was there: nothing to load, but loops carry a value, so give them zero.
+            # The body ignores the previous value, so nothing is loaded; but loops carry a value, so start with zero.
             if context.root.reduction_dims:
                 return as_vector(constant_of(out.element_type, 0), self.lanes)
-            return None  # type: ignore[return-value]  # without loops nobody reads it, and strategies that sum need not ask
+            return None  # type: ignore[return-value]  # without loops nobody reads it, and strategies that sum need not check
         if context.initial is not None:
             return as_vector(context.initial, self.lanes)
         return self.load(out, point)
 
     def zeros(self, count: int) -> list[ir.Value]:
-        """So many accumulators that are zero."""
+        """`count` accumulators that are zero."""
         return [as_vector(constant_of(self.context.root.outputs[0].element_type, 0), self.lanes)] * count
 
     # -- operands ---------------------------------------------------------------------------------------------------------------
 
     def address(self, access: Access, point: Offsets, lane: int = 0) -> ir.AffineMap:
-        """Where an access goes at a point."""
+        """The address of an access at a point."""
         return self.at.address(access, point, lane)
 
     def place(self, access: Access, point: Offsets) -> str:
-        """The text of an address: points of one text read the same elements."""
+        """The text of an address: points with equal texts read the same elements."""
         return self.at.place(access, point)
 
     def load(self, access: Access, point: Offsets) -> ir.Value:
-        """What an access reads at a point: a scalar, or a vector where it moves along the vectors' dimension."""
+        """The value that an access reads at a point: a scalar, or a vector if it moves along the vectors' dimension."""
         return load_at(self.at, access, point, self.width)
 
     def store(self, access: Access, value: ir.Value, point: Offsets) -> None:
-        """Store what belongs to a point."""
+        """Store the value of a point."""
         store_at(self.at, access, value, point, self.width)
 
     def index(self, dim: int, point: Offsets, width: int) -> ir.Value:
@@ -101,7 +101,9 @@ class RegisterTile:
         return index_value(expr, self.at.ivs, width if dim == self.context.nest.vector else 1)
 
     def number(self, n: int, point: Offsets) -> float | None:
-        """What input `n`, a known array, holds at `point`, if that is one element in every lane and in every round of the loops."""
+        """The element of input `n`, a constant array, at `point`, if it is the same in every lane and in every iteration of the loops; otherwise
+        None.
+        """
         access = self.context.root.inputs[n]
         if self.width > 1 and access.kind(self.context.nest.vector) != "scalar":
             return None
@@ -112,7 +114,7 @@ class RegisterTile:
         return number
 
     def body(self, inputs: Sequence[ir.Value | None], before: Sequence[ir.Value | None], point: Offsets) -> list[ir.Value]:
-        """What the root's body makes of its inputs and of the accumulators at a point; values that it does not read may be None."""
+        """The results of the root's body for these inputs and accumulators at a point; values that it does not read may be None."""
         return self.context.body(self.context.root).emit([*inputs, *before], self.width, partial(self._index_at, point))
 
     def _index_at(self, point: Offsets, dim: int) -> ir.Value:

@@ -10,10 +10,10 @@ LANE = 128
 
 
 def transposed(rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """The columns of a matrix whose rows are vectors; no more columns than rows, and as many of each as a power of two.
+    """The columns of a matrix whose rows are vectors; there are no more columns than rows, and both counts are powers of two.
 
-    n columns of n elements take n log2(n) shuffles of two registers: first of single elements, within parts of 128 bits, then of such
-    parts. So each is one instruction with AVX2 as well as with AVX-512 and NEON.
+    n columns of n elements take n log2(n) shuffles of two registers: first of single elements, within parts of 128 bits, then of such parts. Each of
+    them is one instruction with AVX2, AVX-512 and NEON.
     """
     kind = ir.VectorType(rows[0].type)
     columns = kind.shape[0]
@@ -27,7 +27,7 @@ def transposed(rows: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def _joined(parts: Sequence[ir.Value]) -> ir.Value:
-    """The vectors one after the other, as many as a power of two, in one."""
+    """Concatenate a power of two of vectors."""
     found = list(parts)
     while len(found) > 1:
         size = 2 * ir.VectorType(found[0].type).shape[0]
@@ -36,7 +36,7 @@ def _joined(parts: Sequence[ir.Value]) -> ir.Value:
 
 
 def _interleaved(rows: Sequence[ir.Value], part: int) -> list[ir.Value]:
-    """Transpose the `part` x `part` matrices side by side in rows of several such parts."""
+    """Transpose the adjacent `part` x `part` matrices in rows of several parts."""
     found, half = list(rows), len(rows) // 2
     size = ir.VectorType(rows[0].type).shape[0]
     lows = [low + i + which for low in range(0, size, part) for i in range(part // 2) for which in (0, size)]
@@ -48,7 +48,7 @@ def _interleaved(rows: Sequence[ir.Value], part: int) -> list[ir.Value]:
 
 
 def _dealt(rows: Sequence[ir.Value], part: int) -> list[ir.Value]:
-    """Transpose a matrix whose elements are parts of `part` elements."""
+    """Transpose a matrix whose elements are runs of `part` elements."""
     found, count = list(rows), len(rows)
     evens, odds = ([(2 * i + odd) * part + k for i in range(count) for k in range(part)] for odd in (0, 1))
     for _ in range(count.bit_length() - 1):

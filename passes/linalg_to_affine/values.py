@@ -1,4 +1,4 @@
-"""Values that a nest is made of: loads of scalars and vectors, indices, constants, and what folds them."""
+"""Values in a nest: loads of scalars and vectors, indices, constants, and folding them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ from stepwell.passes.linalg_to_affine import emit
 
 
 def load(source: ir.Value, kind: str, width: int, ivs: Sequence[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:
-    """Load from a memref: a scalar, a vector of successive elements, or a vector put together from others.
+    """Load from a memref: a scalar, a vector of successive elements, or a vector assembled from others.
 
-    `address` says where each lane is; with `step`, so many elements of one row apart.
+    `address` maps each lane to its address; with `step`, the lanes are that many elements of one row apart.
     """
     element = ir.MemRefType(source.type).element_type
     if kind == "scalar":
@@ -34,9 +34,9 @@ def load(source: ir.Value, kind: str, width: int, ivs: Sequence[ir.Value], addre
 
 
 def given_number(access: Access) -> ir.Value | None:
-    """The one element of an argument that a kernel does not write, read where the kernel begins; None if the access is to anything else.
+    """The one element of an argument that a kernel does not write, read at the beginning of the kernel; None for any other access.
 
-    In a function that threads run, nothing says that what they write lies elsewhere: they would read it again in each round of their loops.
+    In a function that threads run, LLVM cannot assume that their writes do not alias it: they would read it again in each iteration of their loops.
     """
     source = origin(access.value)
     if not isinstance(source, ir.BlockArgument) or any(size != 1 for size in source.type.shape):
@@ -45,7 +45,7 @@ def given_number(access: Access) -> ir.Value | None:
     if kernel.name != "func.func" or not KernelInfo(kernel).is_kernel:
         return None
     if source.arg_number >= KernelInfo(kernel).first_destination(len(source.owner.arguments)):
-        return None  # a part of the kernel may read what another one wrote
+        return None  # a part of the kernel may read what another part wrote
     zeros = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(0)] * source.type.rank)
     with ir.InsertionPoint.at_block_begin(source.owner):
         return emit.loaded(source.type.element_type, source, [], zeros)
@@ -62,13 +62,13 @@ def _starts(step: int, width: int) -> list[int]:
 
 
 def further(where: Any, elements: int) -> Any:
-    """An address so many elements behind another one in its row."""
+    """The address `elements` further along the same row."""
     *rows, last = where.results
     return ir.AffineMap.get(where.n_dims, where.n_symbols, [*rows, last + elements])
 
 
 def picked(rows: list[ir.Value], places: list[int], starts: list[int]) -> ir.Value:
-    """A vector of the elements at `places` of a row, of vectors that begin at `starts`: each of these in turn gives those that it has."""
+    """A vector of the elements at `places` of a row, taken from vectors that begin at `starts`: each vector in turn supplies the ones it contains."""
     width = len(places)
     source = [min(place // width, len(rows) - 1) for place in places]
     first, *others = rows
@@ -92,7 +92,7 @@ def index_value(expr: Any, ivs: Sequence[ir.Value], width: int) -> ir.Value:
 
 
 def known_array(access: Access) -> np.ndarray | None:
-    """The few numbers that an operand is known to hold: it is a constant of the module."""
+    """The few elements of an operand that is a constant of the module; otherwise None."""
     source = defining_op(access.value) if access.is_shaped else None
     if source is None or source.name != "memref.get_global" or math.prod(access.shape) > FEW_NUMBERS:
         return None
@@ -110,7 +110,7 @@ def constant_of(element: ir.Type, value: float) -> ir.Value:
 
 
 def extended(value: ir.Value, element: ir.Type, signed: bool) -> ir.Value:
-    """An integer, or a vector of them, in a type that is wider or the same; any other value as it is."""
+    """An integer, or a vector of integers, extended to an equally wide or wider type; any other value unchanged."""
     kind = value.type
     own = kind.element_type if isinstance(kind, ir.VectorType) else kind
     if own == element or not isinstance(own, ir.IntegerType):
@@ -120,7 +120,7 @@ def extended(value: ir.Value, element: ir.Type, signed: bool) -> ir.Value:
 
 
 def is_zero(value: ir.Value) -> bool:
-    """Whether a value, or each element of it, is known to be zero."""
+    """Whether a value, or each element of it, is the constant zero."""
     source = defining_op(value)
     if source is not None and source.name == "vector.broadcast":
         return is_zero(source.operands[0])
@@ -144,5 +144,5 @@ def neutral(combiner: str, element: ir.Type) -> ir.Value:
 
 
 def combine(combiner: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Fold two scalars with the combining op of that name."""
+    """Fold two scalars with the combining op `combiner`."""
     return emit.value(combiner, a.type, [a, b])

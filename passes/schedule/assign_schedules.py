@@ -29,12 +29,12 @@ from stepwell.passes.schedule.space import to_json
 @register_pass("assign-schedules", level="linalg", anchor="func.func")
 @dataclass
 class AssignSchedules(Pass):
-    """Put a schedule on every structured op that has none: the one of a schedule file, else the default for its kind and target.
+    """Put a schedule on every structured op that has none, from a schedule file or the default for its kind and target.
 
-    A schedule that is already there stays, unless the file has one for the op (docs/schedules.md).
+    A schedule that an op already has stays, unless the file has one for the op (docs/schedules.md).
     """
 
-    file: str = ""  # a schedule file; the default is that of the run, if any
+    file: str = ""  # path of a schedule file; defaults to the file of the run, if there is one
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         file = Plan.of(self.file) if self.file else state.choices.plan
@@ -52,7 +52,7 @@ class AssignSchedules(Pass):
 
 
 def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> None:
-    """Report, for `--explain`, an op's schedule, what the cost model says of it, and which intrinsics of the target do not fit."""
+    """Report, for `--explain`, an op's schedule, its predicted cost, and why intrinsics of the target do not fit."""
     shown = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in nest.values(op).items()}
     chosen = " ".join(f"{k}={v}" for k, v in shown.items() if not (k.startswith(("unroll.", "block.")) and v in "01"))
     note, search = "", "search-schedules"
@@ -77,21 +77,21 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
 
 
 def default_schedule(op: Structured, target: Target | None) -> Nest:
-    """The default schedule of an op in its kernel, on one thread where it may not have more."""
+    """The default schedule of an op in its kernel, on one thread if it may not use more."""
     nest = choose(op, target)
     return nest if op.may_thread else replace(nest, parallel=0)
 
 
 def from_file(file: Plan, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:
-    """The schedules that a file has for ops of a function, by their places.
+    """The schedules that a file has for ops of a function, by index in `ops`.
 
-    Raises ScheduleError, naming kernel, op and knob, for one that is not legal, for another target's file, and for kernels and ops that are
-    not there.
+    Raises ScheduleError, naming kernel, op and knob, if a schedule is not legal, if the file is for another target, or if a kernel or op does not
+    exist.
     """
     check_machine(file, target)
     if function.parent is not None:
         others = [f.operation for f in functions(function.parent.operation)]
-        if function == others[0]:  # once for the module
+        if function == others[0]:  # report it once for the module
             _check_kernels(file, others)
     digest = kernel_digest(function)
     entry = file.kernels.get(digest)
@@ -105,7 +105,7 @@ def from_file(file: Plan, function: ir.Operation, ops: Sequence[Structured], tar
 
 
 def _check_kernels(file: Plan, kernels: Sequence[ir.Operation]) -> None:
-    """Raise ScheduleError for the first kernel of a file that a module does not have, saying where its nodes went."""
+    """Raise ScheduleError for the first kernel of a file that is missing from the module, saying where its nodes went."""
     known = {kernel_digest(kernel): kernel for kernel in kernels if _name(kernel) != "main"}
     for digest, entry in file.kernels.items():
         if digest in known:
@@ -136,7 +136,7 @@ def _legal(entry: Entry, op: Structured, target: Target | None, where: str) -> N
 
 
 def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
-    """The schedules that the kernels of a module carry, with what is legal and what the cost model predicts beside them."""
+    """The schedules that the kernels of a module carry, with the legal values and the predicted costs."""
     kernels: dict[str, KernelEntry] = {}
     for function in functions(module):
         entries = {}

@@ -1,17 +1,17 @@
 """An analytical cost model of a loop nest, to compare schedules: cycles of arithmetic, loads, cache traffic and threads.
 
-A register tile of `t` points by `v` vector registers takes, each round of the summed loops, the largest of: its arithmetic over the
-arithmetic started in a cycle, its distinct loads over the loads started in a cycle, and the latency of what folds into one accumulator.
-Out-of-order cores overlap short tiles, which hides some or all of this latency. The remainder at the end of a
-dimension is a smaller tile with a cost of its own. A tile that does not fit the registers is
-refused, not costed: spilled accumulators cost three times more than anything else that could be wrong.
+A register tile of `t` points by `v` vector registers takes, in each iteration of the reduction loops, the largest of three times: its arithmetic
+divided by the arithmetic instructions per cycle, its distinct loads divided by the loads per cycle, and the latency of the operations that fold into
+one accumulator. Out-of-order cores overlap short tiles, which hides some or all of this latency. The remainder at the end of a dimension is a smaller
+tile with a cost of its own. A tile that does not fit the registers is refused, not costed: an error of the model costs less than spilled
+accumulators, which take three times as long.
 
-For each cache the model finds the outermost loop such that all data read and written inside it fit. These data are fetched again for every
-round of the loops outside that reaches other data; overlapping windows are fetched once (Wolf and Lam,
-"A Data Locality Optimizing Algorithm", 1991). Transfers overlap with arithmetic, so a nest takes as long as the slowest of them; a tenth of
-the others' time is added for what does not overlap, which also ranks nests that are bound by their arithmetic.
+For each cache the model finds the outermost loop whose data all fit. These data are fetched again in every iteration of the outer loops that reach
+other data; overlapping windows are fetched once (Wolf and Lam, "A Data Locality Optimizing Algorithm", 1991). Transfers overlap with arithmetic, so a
+nest takes as long as the slowest of them. A tenth of the others' time is added for the part that does not overlap; this also ranks nests that are
+bound by their arithmetic.
 
-The constants are rough on purpose: they fit any core of the last ten years; the target says how wide and how deep it is.
+The constants are rough on purpose: they fit any core of the last ten years. The target supplies vector width and pipeline depth.
 """
 
 from collections.abc import Iterator
@@ -33,34 +33,34 @@ from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import vector_segments
 
 FILL = 0.8
-"""The part of a cache that the data of one nest may fill; the rest is for what runs beside it."""
+"""The fraction of a cache that the data of one nest may fill; the rest is left for everything else."""
 TILE_START = 8.0
-"""Cycles to begin and end a register tile, beside its stores."""
+"""Cycles to begin and end a register tile, without its stores."""
 LOOP_START = 3.0
 """Cycles to begin one loop over a reduction dimension inside a register tile."""
 FOLD = 1.0
 """Cycles to add the upper half of one accumulator's lanes to the lower half."""
 SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
 EXPANDED = 16
-"""Instructions that a function of the math dialect takes on a vector, on average (see docs/vector-math.md)."""
+"""Average number of instructions for a function of the math dialect on one vector (see docs/vector-math.md)."""
 
 Steps = dict[int, int]  # iterations of each dimension in one step of a nest
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a nest takes, in cycles of one core."""
+    """The predicted time of a nest, in cycles of one core."""
 
     compute: float
     """Arithmetic and loads from the first cache."""
     traffic: tuple[float, float, float]
     """Transfers into each cache."""
     threads: float = 1.0
-    """How much longer the busiest thread works than the average; 1 for one thread."""
+    """The work of the busiest thread divided by the average; 1 for one thread."""
     start: float = 0.0
-    """Starting threads."""
+    """Cycles to start threads."""
     exposed: float = COMMON.exposed
-    """The part of a transfer that nothing hides."""
+    """The part of a transfer that does not overlap with anything."""
 
     @property
     def cycles(self) -> float:
@@ -69,7 +69,7 @@ class Cost:
 
 
 class CostModel:
-    """Costs of schedules for one op on one target, by numbers that are read from the IR once."""
+    """Predicts costs of schedules for one op on one target, from numbers that are read from the IR once."""
 
     def __init__(self, op: Structured, target: Target) -> None:
         self.op, self.target = op, target
@@ -85,7 +85,7 @@ class CostModel:
         self.capacities = [c * FILL for c in target.caches.per_core]
 
     def cost(self, nest: Nest, limit: float = inf) -> Cost:
-        """What `nest` costs; infinite if its tile does not fit the registers. Where it is above `limit`, traffic may be left out."""
+        """The cost of `nest`; infinite if its tile does not fit the registers. If the cost exceeds `limit`, traffic may be left out."""
         compute = self.compute(nest) if self.fits(nest) else inf
         threads, start = self.imbalance(nest)
         known = Cost(compute, (0.0, 0.0, 0.0), threads, start, self.target.costs.exposed)
@@ -98,7 +98,7 @@ class CostModel:
         everywhere = [a for a in self.inputs if all(d in a.moving for d in self.op.parallel_dims if self.sizes[d] > 1)]
         loads = sum(vectors * a.bytes / self.bytes for a in everywhere)
         if self.uses:
-            return 0.0  # nobody has said what these can do at best
+            return 0.0  # their best throughput is not declared
         return max(vectors * self.arithmetic / self.target.pipes.fmas, loads / self.target.pipes.loads)
 
     # -- registers and arithmetic -------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class CostModel:
     def registers(self, nest: Nest) -> int:
         """Vector registers that a tile occupies: its accumulators, the vectors that it multiplies, and one for broadcasts.
 
-        Without a sum nothing is kept: each point is stored before the next. If each point has vectors of its own,
+        Without a reduction nothing stays in registers: each point is stored before the next one is computed. If each point has vectors of its own,
         they pass one by one through a few registers.
         """
         tile = self.tile_steps(nest)
@@ -122,7 +122,7 @@ class CostModel:
 
     @staticmethod
     def tile_steps(nest: Nest) -> Steps:
-        """The dimensions of which a register tile holds several iterations, and how many."""
+        """Maps each dimension in which a register tile spans several iterations to the number of them."""
         return {d: nest.unroll[d] for d in nest.order if d != nest.vector and nest.unroll[d] > 1}
 
     def fits(self, nest: Nest) -> bool:
@@ -130,7 +130,7 @@ class CostModel:
         return self.registers(nest) <= self.target.vector_registers
 
     def vectors(self, width: int, size: int) -> int:
-        """Registers of a vector of `width` elements of `size` bytes."""
+        """The number of registers for a vector of `width` elements of `size` bytes."""
         return max(1, -(-width * size // self.vector_bytes))
 
     @staticmethod
@@ -143,11 +143,11 @@ class CostModel:
         return count
 
     def loaded(self, access: "_Reach", tile: Steps, width: int, vector: int) -> float:
-        """Loads through an access for a tile in a round of the summed loops, on average.
+        """Average number of loads through an access for a tile in one iteration of the reduction loops.
 
-        Vectors of windows that move by single elements mostly lie across two lines of a cache, and take two loads. Where the windows of a tile
-        overlap from round to round of the innermost summed loop, and LLVM writes that out, a vector is kept for all windows that it is in, if
-        there is room for it.
+        Vectors of windows that move by single elements mostly straddle two cache lines and take two loads. If the windows of a tile overlap between
+        iterations of the innermost reduction loop and LLVM unrolls it, a vector stays in a register for all windows that contain it, if there is
+        room.
         """
         count = self.loads(access, tile) * self.load(access, width, vector)
         if vector < 0 or vector in self.reductions or not any(access.moves_alike(vector, d) for d in self.reductions):
@@ -171,10 +171,11 @@ class CostModel:
             use = self.uses.get(nest.intrinsic)
             fits = use is not None and width % (use.intrinsic.lanes * (use.intrinsic.depth if nest.vector in self.reductions else 1)) == 0
             once = self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
-            again = prod(tile.values()) * self.vectors(width, self.bytes) / self.target.pipes.loads if pieces > 1 else 0.0  # sums so far
+            # loads and stores of partial sums
+            again = prod(tile.values()) * self.vectors(width, self.bytes) / self.target.pipes.loads if pieces > 1 else 0.0
             total += count * pieces * (once + again)
         accumulators = prod(full.values()) * self.vectors(nest.width, self.bytes)
-        tiled = nest.intrinsic in self.uses and self.uses[nest.intrinsic].intrinsic.tile is not None  # in registers of its own
+        tiled = nest.intrinsic in self.uses and self.uses[nest.intrinsic].intrinsic.tile is not None  # the intrinsic has accumulators of its own
         if not tiled and self.reductions and nest.vector >= 0:
             kept, use = self.vectors(nest.width, self.bytes), self.uses.get(nest.intrinsic)
             if accumulators > room(self.op, nest.vector, self.target.vector_registers, use, kept):
@@ -182,7 +183,7 @@ class CostModel:
         return total
 
     def _tiles(self, nest: Nest, full: Steps) -> Iterator[tuple[int, Steps, int]]:
-        """The different tiles of a nest: how many there are of each, their steps, and the width of their vectors."""
+        """The different tiles of a nest: the number of each, its steps, and the width of its vectors."""
         rest = prod(self.sizes[d] for d in nest.order if d not in full and d != nest.vector)
         combined: list[tuple[int, Steps]] = [(rest, {})]
         for dim, step in full.items():
@@ -196,7 +197,7 @@ class CostModel:
             yield from ((count * rounds, tile, width) for count, tile in combined)
 
     def tile(self, tile: Steps, width: int, vector: int, summed: int, inside: int, use: Use | None = None) -> float:
-        """Cycles of one register tile, over all of the summed loops and with its stores."""
+        """Cycles of one register tile over all reduction loops, with its stores."""
         points, pipes = prod(tile.values()), self.target.pipes
         in_lanes = vector in self.reductions
         stores = points * sum(1 if in_lanes else self.vectors(width, out.bytes) for out in self.outputs)
@@ -221,10 +222,10 @@ class CostModel:
         return work + stores + folds + (waiting - work + TILE_START + LOOP_START * inside) * alone
 
     def block(self, use: Use, tile: Steps, width: int, vector: int) -> tuple[float, float]:
-        """Loads and instructions of a tile's blocks: calls, and what brings the operands into the order that these want."""
+        """Loads and instructions for a tile's blocks: the calls of the intrinsic, and the shuffles that reorder its operands."""
         chosen, in_lanes = use.intrinsic, vector in self.reductions
         calls = width // chosen.lanes // (chosen.depth if in_lanes else 1)
-        if chosen.tile is not None:  # a register holds rows, each of which would else be loaded, and takes several steps at once
+        if chosen.tile is not None:  # a tile register holds rows, each of which would otherwise be loaded, and covers several steps at once
             registers = prod(-(-step // chosen.tile.rows) if d == use.rows else step for d, step in tile.items())
             return registers * (1 + calls) / chosen.tile.steps, registers * calls * chosen.instructions / chosen.tile.steps
         loads, arithmetic = 0.0, prod(tile.values()) * calls * chosen.instructions
@@ -236,22 +237,25 @@ class CostModel:
             together = in_lanes or (not moving and a.kinds[use.summed] == "vector")
             each = 1 if together else chosen.depth
             loads += count * each * (calls if in_lanes else self.load(a, width, vector))
-            broadcast = 0 if together and use.is_as_wide(a.access, self.op) else 2  # a load can do it
+            broadcast = 0 if together and use.is_as_wide(a.access, self.op) else 2  # the load itself broadcasts
             arithmetic += count * (calls * (1 if in_lanes else chosen.depth) if moving else broadcast)
         return loads, arithmetic
 
     def load(self, access: "_Reach", width: int, vector: int) -> float:
-        """Loads that it takes to have `width` elements along the vector dimension."""
+        """The number of loads that fill a vector of `width` elements along the vector dimension."""
         kind = access.kinds[vector] if vector >= 0 and width > 1 else "scalar"
         if kind == "scalar":
             return 1.0
         if kind == "vector":
             return self.vectors(width, access.bytes)
         apart = access.close.get(vector, width)
-        return 2.0 * width if apart >= width else self.vectors(width, access.bytes) * (2.0 * apart - 1)  # loaded and put in their places
+        return 2.0 * width if apart >= width else self.vectors(width, access.bytes) * (2.0 * apart - 1)  # loaded and put into their lanes one by one
 
     def loops(self, nest: Nest) -> list[tuple[int, int, int]]:
-        """The loops of a nest of more than one round, outermost first: dimension, how much of it one round of what is around reaches, rounds."""
+        """The loops with more than one iteration, outermost first:
+
+        dimension, iterations of it that one round of the loop covers, number of rounds.
+        """
         blocks, threaded, summed = nest.blocks, nest.order[: nest.parallel], self.reductions
         outside = [*threaded, *(d for d in (*nest.order, *summed) if d in blocks and d not in threaded)]
         out = [(d, self.sizes[d], -(-self.sizes[d] // blocks.get(d, nest.step(d)))) for d in outside]
@@ -264,7 +268,7 @@ class CostModel:
     # -- caches ---------------------------------------------------------------------------------------------------------------
 
     def traffic(self, nest: Nest) -> tuple[float, float, float]:
-        """Cycles to fetch what is read and written into each cache."""
+        """Cycles to fetch everything read and written into each cache."""
         loops = self.loops(nest)
         reached = {d: min(nest.step(d), self.sizes[d]) for d in (*nest.order, *self.reductions)}
         everything = [*self.inputs, *self.outputs]
@@ -274,14 +278,14 @@ class CostModel:
             reached[d] = upto
             inside.append([a.footprint(reached) if d in a.moving else size for a, size in zip(everything, inside[-1], strict=True)])
         rounds = [n for _, _, n in loops]
-        inside.reverse()  # inside[i]: what is reached by the loops from the i-th on
+        inside.reverse()  # inside[i]: the data that the loops from the i-th on reach
         out: list[float] = []
         for capacity, speed in zip(self.capacities, self.target.costs.bytes_per_cycle, strict=True):
             fits = next((i for i, sizes in enumerate(inside) if sum(sizes) <= capacity), len(loops))
-            around = max(fits - 1, 0)  # from one round of this loop to the next, what both reach is still there
+            around = max(fits - 1, 0)  # the overlap of neighbouring iterations of this loop is still in the cache
             last = [max((i for i in range(around) if loops[i][0] in a.moving), default=-1) for a in everything]
             out.append(sum(size * prod(rounds[: i + 1]) for size, i in zip(inside[around], last, strict=True)) / speed)
-        # Data that fit the last cache are there already: the previous kernel wrote them, or the previous run read them.
+        # Data that fit the last cache are already there: the previous kernel wrote them, or the previous run read them.
         if sum(inside[0]) <= self.capacities[-1]:
             out[-1] = 0.0
         return out[0], out[1], out[2]
@@ -289,7 +293,7 @@ class CostModel:
     # -- threads ------------------------------------------------------------------------------------------------------------
 
     def imbalance(self, nest: Nest) -> tuple[float, float]:
-        """How much longer the busiest thread works than the average, and what starting threads costs; each remainder starts them anew."""
+        """The load imbalance (the busiest thread's work divided by the average), and the cycles to start threads, once more for each remainder."""
         cores = self.target.cores
         if not nest.parallel:
             return (1.0, 0.0)
@@ -305,55 +309,55 @@ class CostModel:
 
 
 class _Reach:
-    """An access in plain numbers."""
+    """An access as plain numbers."""
 
     def __init__(self, access: Access, dims: int, widening: int = 0) -> None:
         self.access = access
-        self.widening = widening  # instructions that the body needs to widen what it loaded
+        self.widening = widening  # instructions with which the body widens a loaded vector
         self.bytes = element_bits(access.element_type) // 8
         self.kinds = {d: access.kind(d) for d in range(dims)} | {-1: "scalar"}
         self.close = {d: abs(access.step(d) or 0) for d, kind in self.kinds.items() if kind == "strided" and not access.is_gathered(d)}
         self.moving = frozenset(d for d, kind in self.kinds.items() if kind != "scalar")
 
     def moves_alike(self, dim: int, other: int) -> bool:
-        """Whether the access moves along two dimensions in the same way."""
+        """Whether the access has the same strides along two dimensions."""
         steps = self.access.coefficients(dim)
         return any(steps) and None not in steps and steps == self.access.coefficients(other)
 
     @cached_property
     def _results(self) -> list[tuple[int, list[tuple[int, int]]]]:
-        """For each dimension of the operand its size, and the loops that move along it with how far."""
+        """For each dimension of the operand, its size and the loops that move along it with their strides."""
         columns = [self.access.coefficients(d) for d in self.kinds if d >= 0]
         sizes = self.access.shape
-        rows = [[column[r] for column in columns] for r in range(len(sizes))]  # what is not linear is taken to go everywhere
+        rows = [[column[r] for column in columns] for r in range(len(sizes))]  # an access that is not linear may reach everything
         return [(n, [(d, n if c is None else abs(c)) for d, c in enumerate(row) if c != 0]) for n, row in zip(sizes, rows, strict=True)]
 
     def footprint(self, reached: Steps) -> float:
-        """Bytes of the cache lines that are touched while each dimension takes so many values."""
+        """Bytes of the cache lines touched while each dimension takes the given number of values."""
         total = 1.0
         extent = 1
         for size, steps in self._results:
             extent = 1
             for dim, step in steps:
                 extent += step * (reached[dim] - 1)
-            extent = max(1, min(extent, size))  # of a size that only a run tells, none may seem likely
+            extent = max(1, min(extent, size))  # a dynamic size may have no likely value
             total *= extent
-        # Single elements of lines, where the innermost dimension of the operand is not walked.
+        # Only single elements of each line are read if no loop moves along the operand's innermost dimension.
         return total / extent * max(extent * self.bytes, min(LINE, self._results[-1][0] * self.bytes)) if self._results else self.bytes
 
 
 def read_by_tile(op: Structured, nest: Nest) -> float:
-    """Bytes of the cache lines that a register tile of `nest` reads, over all that is summed."""
+    """Bytes of the cache lines that a register tile of `nest` reads over the whole reduction."""
     reached = {d: min(nest.step(d), op.sizes[d]) for d in op.parallel_dims} | {d: op.sizes[d] for d in op.reduction_dims}
     return sum(_Reach(a, len(op.sizes)).footprint(reached) for a in op.inputs if a.used and a.is_shaped)
 
 
 def room(op: Structured, vector: int, registers: int, use: Use | None = None, vectors: int = 1) -> int:
-    """How many registers the accumulators of a tile may take without LLVM spilling or moving values.
+    """The number of registers that a tile's accumulators may use before LLVM spills or moves values.
 
-    There are fewer if a short innermost loop goes over overlapping windows: LLVM unrolls it, loads the overlap once, and keeps it in
-    registers for the next window. There are more if an intrinsic is one instruction, which changes its accumulator and leaves nothing else
-    behind: the `vectors` of a round are kept then, and what they are multiplied by goes through two registers.
+    There are fewer if a short innermost loop goes over overlapping windows: LLVM unrolls it, loads the overlap once, and keeps it in registers for
+    the next window. There are more if an intrinsic is a single instruction that updates its accumulator in place: the `vectors` of an iteration then
+    stay in registers, and the other operand goes through two registers.
     """
     if use is not None and use.intrinsic.instructions == 1:
         return registers - vectors - habits.OPERANDS_IN_TURN
@@ -367,7 +371,7 @@ def room(op: Structured, vector: int, registers: int, use: Use | None = None, ve
 
 
 def widths(size: int, width: int) -> list[tuple[int, int]]:
-    """Rounds and width of the stretches of vectors that cover `size`: `width` first, then halves of it for what is left."""
+    """Count and width of the vectors that cover `size`: first `width`, then halves of it for the remainder."""
     cut = vector_segments(size, width)
     return list(zip(known_sizes(segment.rounds for segment in cut), (segment.step for segment in cut), strict=True))
 
@@ -387,7 +391,7 @@ def body_cost(op: Structured, fma: bool) -> float:
 
 
 def widenings(op: Structured) -> list[int]:
-    """The numbers of the inputs that the body widens, once for each time."""
+    """The index of each input that the body widens, once per widening."""
     if op.is_fill:
         return []
     arguments = list(op.body.arguments)[: len(op.inputs)]

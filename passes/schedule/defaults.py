@@ -1,4 +1,4 @@
-"""Default schedules by kind of structured op: functions of the op's extents and of the target's vectors and registers."""
+"""Default schedules by kind of structured op, computed from the op's extents and the target's vectors and registers."""
 
 from dataclasses import replace
 from math import prod
@@ -20,17 +20,17 @@ from stepwell.passes.schedule.schedulers import schedule
 from stepwell.passes.schedule.space import MAX_PREFETCH
 
 SMALLEST_REGISTER = 128
-"""Bits of the shortest row that is worth a vector: shorter rows are not transposed in registers."""
+"""The shortest row, in bits, that is worth a vector: shorter rows are not transposed in registers."""
 WHOLE_STRETCH = 1 << 18
 """Bytes of a contiguous run that one iteration copies: long enough for full speed, short enough to balance threads."""
 COMMON_FACTOR = 8
-"""A factor of many sizes that only a run knows: tiles of a multiple of as many rows often leave no remainder."""
+"""A factor that many dynamic sizes have: tiles of a multiple of this many rows often leave no remainder."""
 FEW_ROWS_OF_A_TILE = 4
-"""Below so many rows a product is not worth filling a tile register for."""
+"""The smallest number of rows for which filling a tile register is worth it."""
 ROUNDS_AHEAD = 8
-"""Prefetch distance in iterations of a register tile: some 80 cycles, several times the latency of the second cache."""
+"""Prefetch distance in iterations of a register tile: about 80 cycles, several times the latency of the second cache."""
 INDEPENDENT_FOLDS = 8
-"""Accumulators that keep two fused multiply-adds a cycle busy through a latency of four cycles."""
+"""Accumulators that keep two fused multiply-adds per cycle busy at a latency of four cycles."""
 
 
 def lanes_of(op: Structured, target: Target | None) -> int:
@@ -40,7 +40,7 @@ def lanes_of(op: Structured, target: Target | None) -> int:
 
 
 def vector_width(size: int, lanes: int, vectors: int) -> int:
-    """A power of two: up to `vectors` registers of `lanes`, no wider than `size`."""
+    """The largest power of two that is at most `vectors` registers of `lanes` elements, and at most `size`."""
     width = lanes * vectors
     while width > 1 and width > size:
         width //= 2
@@ -48,7 +48,7 @@ def vector_width(size: int, lanes: int, vectors: int) -> int:
 
 
 def best_parallel_vector(op: Structured) -> int:
-    """The parallel dimension to vectorise: contiguous in the output and in most inputs; the innermost of the best, or -1."""
+    """The parallel dimension to vectorise: contiguous in the output and in most inputs; the innermost one of equals, or -1."""
     candidates = [d for d in op.parallel_dims if op.sizes[d] > 1 and op.can_vectorise(d)]
 
     def rank(dim: int) -> tuple[bool, int, int, int]:
@@ -60,7 +60,7 @@ def best_parallel_vector(op: Structured) -> int:
 
 
 def nest(op: Structured, target: Target | None, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
-    """A Nest whose threaded loops are chosen by its work."""
+    """A Nest whose number of threaded loops follows from its work."""
     chosen = Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width)
     return threaded(op, chosen, (target or GENERIC).costs)
 
@@ -69,9 +69,9 @@ def nest(op: Structured, target: Target | None, order: tuple[int, ...], unroll: 
 def default(op: Structured, target: Target | None) -> Nest:
     """Loops in the op's order, vectors along the innermost contiguous dimension.
 
-    What lies along another dimension in memory is transposed in registers, as many vectors at a time as one has elements. Where the output
-    has rows of a few elements, vectors lie across the rows, one for each place in them. A running sum over rows takes as much of each row as
-    registers hold.
+    Inputs that are contiguous along another dimension are transposed in registers, in groups of as many vectors as a vector has elements. If the rows
+    of the output have only a few elements, vectors lie across the rows, one vector per column. A running sum over rows handles as much of each row as
+    the registers hold.
     """
     vector = best_parallel_vector(op)
     places = interleaved(op, vector)
@@ -93,7 +93,7 @@ def default(op: Structured, target: Target | None) -> Nest:
 
 
 def by_stretches(op: Structured, target: Target | None, plain: Nest) -> Nest | None:
-    """A nest of a copy whose blocks are stretches of memory; None if `op` is no copy, or moves no such stretches."""
+    """A nest for a copy that moves contiguous blocks of memory; None if `op` is not such a copy."""
     box, block, around = [1] * len(op.sizes), [0] * len(op.sizes), len(plain.order)
     for place, dim in reversed(list(enumerate(plain.order))):
         inside, step = stretch(op, box), plain.step(dim)
@@ -113,32 +113,32 @@ def by_stretches(op: Structured, target: Target | None, plain: Nest) -> Nest | N
 
 
 def even_block(size: int, limit: int, step: int) -> int:
-    """The greatest multiple of `step` that divides `size` and is at most `limit`, or `limit` if none is above half of that."""
+    """The largest multiple of `step` that divides `size` and is at most `limit`, or `limit` if none exceeds half of it."""
     fewest = -(-size // limit)
     cuts = (size // pieces for pieces in range(fewest, 2 * fewest) if size % pieces == 0)
     return next((block for block in cuts if block % step == 0), limit)
 
 
 def interleaved(op: Structured, vector: int) -> int | None:
-    """The dimension that walks the short rows of the outputs, where vectors along `vector` lie across them; None if they do not."""
+    """The dimension that walks the short rows of the outputs, if vectors along `vector` lie across these rows; otherwise None."""
     if vector < 0 or op.reduction_dims or not all(o.interleaves(vector) for o in op.outputs):
         return None
     return next(d for d in op.parallel_dims if op.outputs[0].kind(d) == "vector")
 
 
 def scans_rows(op: Structured, vector: int) -> bool:
-    """Whether a state, of vectors along `vector`, goes from row to row of matrices and each row leaves a result: a running sum, for one.
+    """Whether a state of vectors along `vector` is carried from row to row and each row leaves a result, as in a running sum.
 
-    Read in strips of columns, each row is a jump; the wider a strip, the longer the stretches that hardware prefetches.
+    Read in strips of columns, each row is a jump; wider strips make longer contiguous runs for the hardware prefetcher.
     """
     moving = [any(a.kind(d) != "scalar" for d in op.reduction_dims) for a in op.outputs]
     return vector >= 0 and moving.count(True) == moving.count(False) == 1 and all(a.kind(vector) == "vector" for a in op.accesses if a.is_shaped)
 
 
 def columns_of_a_core(op: Structured, vector: int, target: Target) -> int:
-    """How many elements along `vector` each core gets if it is split among those that the other parallel loops leave idle.
+    """The number of elements along `vector` for each core if `vector` is split among the cores that the other parallel loops leave idle.
 
-    All of them where its part of a row would be short: hardware that prefetches what a core will write takes it from the core beside.
+    This is the whole dimension if the part per core would be short: the prefetcher of one core would take lines that its neighbour writes.
     """
     others = prod(op.sizes[d] for d in op.parallel_dims if d != vector)
     part = -(-op.sizes[vector] // target.cores)
@@ -147,9 +147,9 @@ def columns_of_a_core(op: Structured, vector: int, target: Target) -> int:
 
 
 def lying_across(op: Structured, vector: int) -> int | None:
-    """The dimension along which inputs lie in memory whose vectors along `vector` would have to be gathered; None if there is none.
+    """The dimension along which inputs are contiguous whose vectors along `vector` would have to be gathered; None if there is none.
 
-    There is none either if a register holds more than all of them, or than a tile has room for: shuffles would not pay.
+    Also None if one register holds more than the whole dimension, or more elements than a tile has room for: shuffles would not pay.
     """
     if vector < 0 or op.reduction_dims:
         return None
@@ -161,13 +161,13 @@ def lying_across(op: Structured, vector: int) -> int | None:
 
 @schedule("reduction", start=True)
 def reduction(op: Structured, target: Target | None) -> Nest:
-    """Vectors along the output where the input is contiguous there too, else along a contiguous reduction, lanes folded at the end."""
+    """Vectors along the output if the input is contiguous there too, else along a contiguous reduction, with the lanes folded at the end."""
     vector = best_parallel_vector(op)
     if vector < 0 or any(a.is_gathered(vector) for a in op.inputs if a.used and a.is_shaped):
         inside = [d for d in op.reduction_dims if op.can_vectorise(d) and op.sizes[d] > 1 and contiguous_inputs(op, d)]
         vector = max(inside, key=lambda d: op.sizes[d], default=vector)
     lanes = lanes_of(op, target)
-    # One row of accumulators waits for itself; of a long row, four vectors of them leave a small part as a remainder.
+    # A single row of accumulators waits for its own latency. For a long row, four vectors of accumulators leave only a small remainder.
     vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
     width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
     plain = nest(op, target, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
@@ -177,9 +177,9 @@ def reduction(op: Structured, target: Target | None) -> Nest:
 
 
 def rounds_ahead(op: Structured, target: Target | None, vector: int, width: int) -> int:
-    """How many rounds of `width` elements along `vector` ahead the elements of a stream that fits no first cache are asked for.
+    """The prefetch distance, in steps of `width` elements along `vector`, for a stream that does not fit the first cache.
 
-    Hardware waits at the end of a page; on a core whose second cache holds the stream, it still comes a few percent sooner.
+    The hardware prefetcher stops at the end of a page. Even on a core whose second cache holds the stream, prefetching saves a few percent.
     """
     streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "vector"]
     if target is None or len(streams) != 1 or op.fused or vector != op.reduction_dims[-1]:
@@ -190,12 +190,12 @@ def rounds_ahead(op: Structured, target: Target | None, vector: int, width: int)
 
 
 def rounds_of_a_page(size: int, costs: Costs) -> int:
-    """How many rounds of a loop that reads `size` bytes in each read a page, but at most as many as a schedule looks ahead."""
+    """The number of iterations in which a loop that reads `size` bytes per iteration reads a page, at most the largest legal prefetch distance."""
     return min(-(-costs.page_bytes // size), MAX_PREFETCH)
 
 
 def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
-    """A register tile of independent accumulators, for folds that reuse nothing: it hides the latency of each fold behind the others."""
+    """A register tile of independent accumulators, for folds without reuse: each fold's latency hides behind the others."""
     free = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
     if vector not in op.parallel_dims or not op.reduction_dims or not free:
         return {}
@@ -209,7 +209,7 @@ def contiguous_inputs(op: Structured, dim: int) -> bool:
 
 @schedule("contraction", start=True)
 def contraction(op: Structured, target: Target | None) -> Nest:
-    """A register tile as an outer product: vectors of one input against scalars of the other, all accumulators in registers."""
+    """A register tile as an outer product: vectors of one input times scalars of the other, with all accumulators in registers."""
     tiled = in_tiles(op, target)
     if tiled is not None:
         return tiled
@@ -218,7 +218,8 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         return reduction(op, target)
     lanes = lanes_of(op, target)
     rows = rows_of_constant(op, vector)
-    if rows is not None and op.sizes[rows] <= (target or GENERIC).vector_registers:  # its rows share sums, of which single registers hold the most
+    # the rows share partial sums, and single registers hold the most of them
+    if rows is not None and op.sizes[rows] <= (target or GENERIC).vector_registers:
         return nest(op, target, vectors_outside(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
@@ -231,7 +232,7 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     width = vector_width(op.sizes[vector], lanes, (target or GENERIC).costs.panel_registers)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
-    # If there is only one vector, a second dimension that adds vectors and no scalars makes the tile wider.
+    # If there is only one vector, a second dimension that adds vectors but no scalars widens the tile.
     wider = [d for d in op.parallel_dims if d != vector and d not in reused and op.sizes[d] > 1 and moves_with(op, d, vector)]
     if vectors == 1 and wider:
         unroll[wider[-1]] = vectors = 2
@@ -243,16 +244,17 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if dim in op.open and limit >= COMMON_FACTOR and op.sizes[dim] > limit:
         unroll[dim] = limit - limit % COMMON_FACTOR
     elif panel is not None:
-        unroll[dim] = -(-op.sizes[dim] // -(-op.sizes[dim] // limit))  # as large as each other: what is left over would wait for memory
+        unroll[dim] = -(-op.sizes[dim] // -(-op.sizes[dim] // limit))  # tiles of equal size: a small remainder would wait for memory
     else:
         unroll[dim] = tile_step(op.sizes[dim], limit, vectors)
     others = [d for d in reused if d != dim and d not in op.open]
-    if intrinsic != NONE and others and limit // unroll[dim] > 1:  # what is left of the registers, for as many rows: each reads the vectors once less
+    if intrinsic != NONE and others and limit // unroll[dim] > 1:  # use the remaining registers for more rows: each row saves one read of the vectors
         unroll[others[-1]] = tile_step(op.sizes[others[-1]], limit // unroll[dim], unroll[dim] * vectors)
     beside = INDEPENDENT_FOLDS // (unroll[dim] * vectors)
-    if beside > 1 and wider and wider[-1] not in unroll:  # so few sums would wait for each other; and several panels are as many streams of memory
+    # so few accumulators would wait for each other; and each panel is a memory stream of its own
+    if beside > 1 and wider and wider[-1] not in unroll:
         unroll[wider[-1]], panel = tile_step(op.sizes[wider[-1]], beside, unroll[dim] * vectors), None
-    if use is not None and not wider:  # as many sums as hide how long each takes
+    if use is not None and not wider:  # as many accumulators as hide the latency
         while unroll[dim] * vectors < INDEPENDENT_FOLDS and op.sizes[vector] % (2 * width) == 0:
             width, vectors = 2 * width, 2 * vectors
     chosen = replace(nest(op, target, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
@@ -264,11 +266,11 @@ def contraction(op: Structured, target: Target | None) -> Nest:
 
 
 def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest, use: Use | None) -> bool:
-    """Whether vectors of a register tile follow each other in memory, and each tile reads them from the second cache again.
+    """Whether the vectors of a register tile are neighbours in memory and each tile reads them from the second cache again.
 
-    They leave the first one where it holds less than a tile reads. Hardware prefetches them too late: without asking, products with a panel of
-    98 to 393 kB took 5 to 12 % longer with AVX-512, and a quarter longer with AVX2 on the same machine; pointwise convolutions up to a tenth with
-    AVX-512. Vectors of half a line, as convolutions have with AVX2, would ask for each line twice, and gained nothing.
+    A tile that reads more than the first cache holds evicts them. Hardware prefetches them too late: without software prefetching, products with a
+    panel of 98 to 393 kB took 5 to 12 % longer with AVX-512, and a quarter longer with AVX2 on the same machine; pointwise convolutions took up to a
+    tenth longer with AVX-512. Vectors of half a cache line, as convolutions have with AVX2, would prefetch each line twice, and gained nothing.
     """
     if use is None:
         streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(chosen.vector) == "vector"]
@@ -285,11 +287,11 @@ def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest, use:
 
 
 def from_end_to_end(op: Structured, target: Target | None, vector: int, width: int, vectors: int) -> Nest | None:
-    """A nest that reads a part of a matrix, each element once, in the order in which it lies in memory, and asks for what comes a page later.
+    """A nest that reads part of a matrix once, in memory order, and prefetches a page ahead.
 
-    That is so where rows of `width` elements are summed one after the other, and the next sums begin where they end. Sums of several such
-    stretches at once would hide the latency of each other, but read by turns from places in one page, which hardware does not prefetch.
-    None where there are no such stretches, or too few `vectors` in a row.
+    This applies if rows of `width` elements are summed one after the other and the next sums begin where they end. Several such runs at once would
+    hide each other's latency, but would alternate between addresses in one page, which hardware does not prefetch. None if there are no such runs, or
+    fewer than `vectors` in a row.
     """
     matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "vector"]
     outer = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
@@ -305,9 +307,9 @@ def from_end_to_end(op: Structured, target: Target | None, vector: int, width: i
 
 
 def a_page_early(op: Structured, target: Target | None, chosen: Nest, use: Use) -> Nest | None:
-    """`chosen`, asking for what comes a page later, where each round of a loop over products reads its own part of a matrix from end to end.
+    """`chosen` with prefetching a page ahead, if each iteration of a loop over products reads its own part of a matrix from end to end.
 
-    None where there is no such loop, or a part is larger.
+    None if there is no such loop, or if a part is larger than a page.
     """
     streams = [op.inputs[i] for i in use.sides if use.is_grouped(op.inputs[i], chosen.vector)]
     apart = [d for d in op.parallel_dims if op.sizes[d] > 1 and all(op.inputs[i].kind(d) != "scalar" for i in use.sides)]
@@ -322,7 +324,7 @@ def a_page_early(op: Structured, target: Target | None, chosen: Nest, use: Use) 
 
 
 def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:
-    """The intrinsic with most products for vectors of `width`, where an input lies in memory as it wants it: its lanes would else be gathered."""
+    """The intrinsic with the most products for vectors of `width` whose memory layout an input has, so that its lanes need no gathering."""
     fitting = [
         use.intrinsic
         for use in available(op, target).values()
@@ -333,9 +335,9 @@ def in_groups(op: Structured, target: Target | None, vector: int, width: int) ->
 
 
 def in_tiles(op: Structured, target: Target | None) -> Nest | None:
-    """A nest of two by two registers of two dimensions, each of which is multiplied by two others; None where the target has none for `op`.
+    """A nest of two by two tile registers, each operand of which is used twice; None if the target has no tile registers for `op`.
 
-    Few rows would fill little of them: these are left to vectors if an instruction takes the same neighbours.
+    With few rows, tile registers would be mostly empty: such ops are left to vectors if an instruction takes the same neighbours.
     """
     uses = available(op, target)
     for name, use in uses.items():
@@ -354,7 +356,7 @@ def in_tiles(op: Structured, target: Target | None) -> Nest | None:
 
 
 def rows_of_constant(op: Structured, vector: int) -> int | None:
-    """The dimension that walks the rows of a small constant matrix that the op multiplies columns by; None if it multiplies by no such matrix."""
+    """The dimension that walks the rows of a small constant matrix by which the op multiplies columns; None if there is no such matrix."""
     matrices = [a for a in op.inputs if a.used and a.is_constant and prod(a.shape) <= FEW_NUMBERS]
     if len(matrices) != 1 or not op.adds_products or matrices[0].kind(vector) != "scalar":
         return None
@@ -363,10 +365,10 @@ def rows_of_constant(op: Structured, vector: int) -> int | None:
 
 
 def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int | None:
-    """The dimension that walks panels of packed weights, each of which few rows pass; None if it is not worth asking for the next one early.
+    """The dimension that walks panels of packed weights, if few rows pass each of them; None if prefetching the next panel does not pay.
 
-    The first tile of rows reads a panel from memory, as slowly as that is, while the others compute: so they ask for the next panel meanwhile.
-    (With many rows that is little, and weights in the second cache are there.)
+    The first tile of rows reads a panel from memory, at memory's speed, while the others compute, so they prefetch the next panel meanwhile. With
+    many rows this gains little, and weights in the second cache are close enough.
     """
     others, few = [d for d in op.parallel_dims if d not in (rows, vector)], (target or GENERIC).costs.arithmetic_rows
     if len(others) != 1 or len(op.reduction_dims) != 1 or (rows not in op.open and not 1 < op.sizes[rows] <= few):
@@ -380,10 +382,10 @@ def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int
 
 
 def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int) -> Nest | None:
-    """A nest that reads a large matrix, each element once, a few whole rows at a time; None if `plain` does so anyway.
+    """A nest that reads a large matrix once, a few whole rows at a time; None if `plain` does so anyway.
 
-    Read in strips of columns, each row is a jump to another page. In blocks of a few rows, each core reads long stretches
-    of all of them, and the sums of a row, which are small, stay in its first cache.
+    In strips of columns, each row would be a jump to another page. In blocks of a few rows, each core reads long contiguous runs of all of them, and
+    the sums of a row, which are small, stay in its first cache.
     """
     matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(plain.vector) == "vector"]
     if target is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector] or not op.can_block(plain.vector):
@@ -400,9 +402,9 @@ def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int)
 
 
 def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:
-    """The parallel loops, those that select the loaded vectors outermost: the vectors stay in a cache while the scalars pass.
+    """The order of the parallel loops, with those that select the loaded vectors outermost, so that these vectors stay in a cache.
 
-    The input with the vectors is usually the larger one, the weights, and so it is read from memory once.
+    The input with the vectors is usually the larger one, the weights, so it is read from memory only once.
     """
 
     def place(dim: int) -> int:
@@ -415,7 +417,7 @@ def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:
 
 
 def outer_product(op: Structured, dim: int, vector: int) -> bool:
-    """Whether a tile of `dim` x `vector` loads each input once a row or column: no input moves along both."""
+    """Whether a tile of `dim` x `vector` loads each input once per row or column: no input moves along both."""
     moving = [(a.kind(dim) != "scalar", a.kind(vector) != "scalar") for a in op.inputs if a.used and a.is_shaped]
     return (True, False) in moving and (False, True) in moving and (True, True) not in moving
 
@@ -426,10 +428,10 @@ def moves_with(op: Structured, dim: int, vector: int) -> bool:
 
 
 def tile_step(size: int, limit: int, vectors: int) -> int:
-    """The tile, up to `limit` scalars wide, that walks `size` in the fewest cycles; the larger one of equals.
+    """The tile of at most `limit` scalars that walks `size` in the fewest cycles; the larger one of equals.
 
-    A tile of t scalars by v vectors takes, each round of the summed loops, t * v / 2 cycles for its FMAs and (t + v) / 2 for its loads,
-    two of either a cycle, and no less than 4, the latency of an FMA that waits for the one before.
+    A tile of t scalars by v vectors takes, per iteration of the reduction loops, t * v / 2 cycles for its FMAs and (t + v) / 2 for its loads (two of
+    either per cycle), and at least 4, the latency of an FMA that waits for the one before.
     """
 
     def cycles(tile: int) -> float:

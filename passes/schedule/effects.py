@@ -1,4 +1,4 @@
-"""What knobs of a schedule change in the code: values that are clamped or ignored beside the others, and the values worth offering."""
+"""The effect of a schedule's knobs on the code: values that other knobs clamp or make irrelevant, and the values worth offering."""
 
 from dataclasses import replace
 from math import prod
@@ -14,10 +14,10 @@ from stepwell.passes.schedule.space import Choice, Knob, Permutation, Range, blo
 
 
 def effective(nest: NestKnobs, op: Structured) -> Nest:
-    """A simpler schedule with the code of `nest`: what has no effect beside the other knobs is at its default, what is clamped is clamped.
+    """A simpler schedule with the same code as `nest`: knobs without effect get their default, and clamped values are clamped.
 
-    The step along `vector` is `width`, which is at most the largest power of two that the dimension holds; vectors of one element are none;
-    threads need a loop; and a prefetch needs a vector that moves along its loop. Two schedules may still be the same code.
+    The step along `vector` is `width`, which is at most the largest power of two that the dimension holds; vectors of one element are none; threads
+    need a loop; and a prefetch needs a vector that moves along its loop. Two different results may still have the same code.
     """
     found = Nest(**vars(nest))
     if not found.prefetch or not _prefetches(found, op):
@@ -36,15 +36,15 @@ def effective(nest: NestKnobs, op: Structured) -> Nest:
 
 
 def clamped(nest: Nest, op: Structured) -> dict[str, tuple[object, object]]:
-    """The knobs of `nest` that are taken for other values, by name: what was given, and what it is taken for."""
+    """Maps the name of each knob of `nest` whose value is replaced to the pair (given value, effective value)."""
     taken = effective(nest, op).values(op)
     return {name: (given, taken[name]) for name, given in nest.values(op).items() if taken[name] != given}
 
 
 def offered(op: Structured, target: Target | None, nest: NestKnobs) -> tuple[Knob, ...]:
-    """As `knobs`, without the values that, beside the other knobs of `nest`, are not legal, are clamped to another one, or change nothing.
+    """Like `knobs`, without the values that the other knobs of `nest` make illegal, clamp, or render irrelevant.
 
-    Found by rules (`effective`), without lowering anything: a few values that are left may still give the same code.
+    Found by rules (`effective`), without lowering anything: a few of the remaining values may still give the same code.
     """
     return tuple(Knob(knob.name, _narrowed(knob, op, target, Nest(**vars(nest))), knob.reasons) for knob in knobs(op, target))
 
@@ -80,7 +80,7 @@ def _narrowed(knob: Knob, op: Structured, target: Target | None, nest: Nest) -> 
 
 
 def _choice(nest: Nest, knob: Knob, op: Structured, values: list[Any] | None = None) -> Choice:
-    """Of values of a knob that give the same code the first."""
+    """The first of each set of a knob's values that give the same code."""
     first: dict[Nest, Any] = {}
     value: Any
     for value in knob.legal if values is None else values:
@@ -105,7 +105,7 @@ def _blocks(dim: int, nest: Nest, op: Structured) -> Range:
 
 
 def _tiled(nest: Nest) -> frozenset[int]:
-    """The dimensions that the points of a register tile differ in."""
+    """The dimensions in which the points of a register tile differ."""
     return frozenset(d for d, n in enumerate(nest.unroll) if n > 1 and d != nest.vector)
 
 
@@ -115,11 +115,11 @@ def _is_walked(nest: Nest, op: Structured, dim: int) -> bool:
 
 
 def _prefetches(nest: Nest, op: Structured) -> bool:
-    """Whether a nest with a prefetch has vectors to ask for: some input is read in vectors, and moves along the prefetch's loop."""
+    """Whether a nest with a prefetch has vectors to prefetch: some input is read in vectors and moves along the prefetch's loop."""
     if nest.vector < 0 or nest.width == 1 or not op.reduction_dims:
         return False
     along = nest.along if nest.along >= 0 else op.reduction_dims[-1]
     shaped = [a for a in op.inputs if a.used and a.is_shaped]
     if nest.intrinsic != NONE or (nest.along < 0 and len(op.reduction_dims) > 1):
-        return bool(shaped)  # what an intrinsic reads, and lines of what vectors are multiplied by, are asked for too
+        return bool(shaped)  # the operands of an intrinsic, and the lines of the other operand of vectors, are prefetched too
     return any(a.kind(nest.vector) == "vector" and a.kind(along) != "scalar" for a in shaped)

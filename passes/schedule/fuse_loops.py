@@ -1,4 +1,4 @@
-"""The pass that fuses loops of a kernel's stages, so that what one hands to the next stays in a cache."""
+"""The pass that fuses loops of a kernel's stages, so that values passed between stages stay in a cache."""
 
 from dataclasses import dataclass
 
@@ -20,30 +20,29 @@ class FuseLoops(Pass):
 
     rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {sched.fused = #sched.fused<[{loop = "l2", dim = 2, step = 14, …}]>} on both
 
-    One contraction of the kernel leads: the one with the most to do, the last if several have as much; in a kernel without any, some stage. Its
-    loops are tiled, and the other stages are computed inside them, a slice at a time (Halide's `compute_at`: Ragan-Kelley et al., PLDI 2013). It
-    does not matter what the others are: epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of
-    Winograd's convolution, a softmax between two products. A loop of the leader can be fused if all others go over what is handed on in step with
-    it, and if the operand that the kernel computes (or else the first operand) moves along it. Plans are weighed by the bytes that move beyond a
-    core's own cache; those whose rounds leave the register tile of a contraction a few rows at most are left out:
+    One contraction of the kernel is the leader: the one with the most work, the last one of equals; in a kernel without contractions, another stage.
+    Its loops are tiled, and the other stages are computed inside them, a slice at a time (Halide's `compute_at`: Ragan-Kelley et al., PLDI 2013). The
+    other stages can be anything: epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of Winograd's
+    convolution, a softmax between two products. A loop of the leader can be fused if all other stages traverse the passed values in step with it, and
+    if the operand that the kernel computes (or else the first operand) moves along it. Plans are compared by the bytes that move beyond a core's own
+    cache; a plan whose slices leave the register tile of a contraction only a few rows is not considered. The trade-off is:
+    - a slice at a time: values passed between stages stay in the cache, and so does an operand that several stages read; operands that do not move
+      along a loop are read again in each of its iterations;
+    - all at once: values passed between stages are written and read once, and each stage reads all other operands itself.
 
-    - a slice at a time: what the stages hand on stays in the cache, and what several of them read, and what does not move along a loop is read
-      again in each of its rounds;
-    - all at once: what is handed on is written and read once, and everything else is read by each stage.
+    A loop with a dynamic trip count is fused with the smallest step that divides every possible count, or not at all; plans are compared at likely
+    sizes. Among plans of equal cost, the pass prefers one whose iterations fill a register tile with static loops: images one by one, not four at
+    once. If no contraction leads and there is only this loop, a step may also cover a few of these smallest steps at once; the remainder is computed
+    in the smallest steps afterwards (`rest`).
 
-    A loop whose number of iterations is known only at run time is fused in the smallest steps, of which every number is a multiple, or not at all;
-    plans are weighed by likely sizes. Of plans that cost the same, one is taken whose rounds a register tile of known loops fills: images come one
-    by one, not four at once. Where no contraction leads and it is the only loop, also in a few of these at once: what whole rounds leave over comes
-    in the smallest steps behind them (`rest`).
+    An op that lies between fused stages but does not need them, such as the transform of filters behind that of data, moves before all of them: only
+    adjacent stages are computed in one loop.
 
-    What lies between the stages that are fused and needs none of them, as the transform of filters behind that of data, comes before all of them:
-    only neighbours are computed in one loop.
-
-    Stages on one side of the leader, before or after it, are then fused in one more common loop if that makes none of them read anything
-    again: what they hand on to each other becomes smaller still.
+    Stages on one side of the leader, before or after it, are then fused in one more common loop if none of them reads anything again because of it:
+    the values passed between them become smaller still.
     """
 
-    chunks: int = 0  # that the rounds of the outermost loop are split into, to run in parallel; 0 for one per core of the target
+    chunks: int = 0  # number of chunks of the outermost loop, to run in parallel; 0 for one per core of the target
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         group = FusionGroup.of(op)
@@ -79,13 +78,13 @@ class FuseLoops(Pass):
         state.count(self.name, int(plan.apply(steps, choice.room.chunks, state.machine.caches.per_core[1])))
 
     def choose(self, group: FusionGroup, leader: Stage, machine: Target) -> "Choice | None":
-        """The plan to take, and its steps, none where all at once is best; None if the stages have no loop in common."""
+        """The best plan with its steps (none if computing all at once is best); None if the stages have no loop in common."""
         plans = [plan for read in moving(group, leader) if (plan := plan_of(group, leader, read)).axes]
         if not plans:
             return None
         chunks = 1 if LoopInfo.parallel_around(leader.root.operation) is not None else self._chunks(group, machine)
         first, second, last = machine.caches.per_core
-        # Where elements are used once or a few times, the time goes into reaching them: they are to stay as close as they can.
+        # If elements are used only once or a few times, the time goes into reaching them, so they should stay in the nearest cache.
         for cache in (second,) if leader.root.kind == "contraction" else (first, second):
             room = Room(cache, last, chunks)
             plan, (steps, cost) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
@@ -94,7 +93,7 @@ class FuseLoops(Pass):
         return Choice(plan, steps, cost, room)
 
     def _chosen(self, group: FusionGroup, leader: Stage, usual: Choice, state: PassState) -> Choice:
-        """What is chosen (`PassState.choose`): `usual`, another plan of loops that the caches have room for, or all at once."""
+        """The decision (`PassState.choose`): `usual`, another plan that fits the caches, or all at once."""
         found, room = {steps_name(usual.steps, leader): usual}, usual.room
 
         def candidates() -> list[Candidate]:
@@ -108,5 +107,5 @@ class FuseLoops(Pass):
         return found[state.choose("loops", leader.root.operation, candidates, steps_name(usual.steps, leader))]
 
     def _chunks(self, group: FusionGroup, machine: Target) -> int:
-        """How many chunks the outermost loop is split into: one if there is little work."""
+        """The number of chunks of the outermost loop: one if there is little work."""
         return 1 if likely_work(group, machine.costs) < machine.costs.threaded_work else self.chunks or machine.cores

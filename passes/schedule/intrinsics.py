@@ -1,4 +1,4 @@
-"""How dot products of the target compute a structured op: which operand goes where, and along which dimensions."""
+"""Maps a structured op to a dot product of the target: which operand goes where, and along which dimensions."""
 
 from dataclasses import dataclass, replace
 
@@ -20,20 +20,20 @@ class Use:
 
     intrinsic: Intrinsic
     sides: tuple[int, int]
-    """Which input of the op goes to the first operand, and which to the second."""
+    """The inputs of the op that are the first and the second operand of the intrinsic."""
     signed: tuple[bool, bool]
-    """Whether these are widened with their sign."""
+    """Whether each of them is sign-extended."""
     values: tuple[ir.Value, ir.Value]
-    """What the body makes of them before it widens them."""
+    """The functions that the body applies to them before widening."""
     summed: int
-    """The dimension whose neighbouring iterations are summed in a lane, where vectors do not lie along a summed one."""
+    """The dimension whose neighbouring iterations are summed in one lane, if vectors do not lie along a reduction dimension."""
     rows: int | None = None
-    """The dimension that the rows of registers of two dimensions lie along, if there is more than one row."""
+    """The dimension along which the rows of tile registers lie, if there is more than one row."""
     steps: int | None = None
-    """The summed dimension that the rows of the second operand lie along, if there is more than one."""
+    """The reduction dimension along which the rows of the second operand lie, if there is more than one."""
 
     def cut(self, dim: int, extent: "int | Size") -> "list[tuple[Segment, Use | None]]":
-        """The stretches in which a summed dimension is walked: those of whole blocks by this, and what is left over by the body."""
+        """The segments of a reduction dimension: whole blocks, computed by this intrinsic, and the remainder, computed by the body."""
         step = 1
         if dim == self.summed:
             step = self.intrinsic.depth
@@ -48,16 +48,16 @@ class Use:
         return [(Segment(0, whole, step), self), (Segment(whole, extent, 1), None)]
 
     def is_grouped(self, access: Access, vector: int) -> bool:
-        """Whether an input lies in memory as its operand does in registers: for each lane along `vector` its neighbours side by side."""
+        """Whether an input has the operand's layout in memory: for each lane along `vector`, its neighbours side by side."""
         return access.kind(self.summed) == "vector" and access.apart(vector) == self.intrinsic.depth
 
     def innermost(self, op: Structured) -> int:
-        """The innermost summed dimension of `op` that blocks go through: not the one of which each takes all iterations, if there is another."""
+        """The innermost reduction dimension of `op` that blocks walk: preferably not one that a single block covers whole."""
         whole = op.sizes[self.summed] <= self.intrinsic.depth
         return next((d for d in reversed(op.reduction_dims) if d != self.summed or not whole), self.summed)
 
     def is_as_wide(self, access: Access, op: Structured) -> bool:
-        """Whether the operand that an input of `op` goes to has its bits, so that nothing is widened."""
+        """Whether the operand to which an input of `op` goes has the same number of bits, so that nothing is widened."""
         operands = zip(self.sides, self.intrinsic.operands, strict=True)
         return any(op.inputs[i] is access and int(kind[1:]) == element_bits(access.element_type) for i, kind in operands)
 
@@ -96,7 +96,7 @@ def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
 
 
 def _in_tiles(chosen: Intrinsic, op: Structured, factors: list[Factor]) -> tuple[int, int] | NoMatch | None:
-    """Which input is the one with the rows, and which the one with the lanes; None if they are not of the operands' types, or not as wide."""
+    """The inputs with the rows and with the lanes; None if their types are not those of the operands, or not as wide."""
     grouped = [n for n, factor in enumerate(factors) if any(op.inputs[factor.index].apart(d) == chosen.depth for d in op.parallel_dims)]
     if len(grouped) != 1:
         return NoMatch("neither input has its neighbours side by side for each column, or both do")
@@ -105,7 +105,7 @@ def _in_tiles(chosen: Intrinsic, op: Structured, factors: list[Factor]) -> tuple
 
 
 def _tiled(use: Use, op: Structured) -> Use | NoMatch:
-    """`use` with the dimensions that registers of two dimensions lie along, or why it has none."""
+    """`use` with the dimensions along which tile registers lie, or why it has none."""
     x, y = (op.inputs[index] for index in use.sides)
     lanes = [d for d in op.parallel_dims if use.is_grouped(y, d) and x.kind(d) == "scalar"]
     others = [d for d in op.reduction_dims if d != use.summed]
@@ -119,6 +119,6 @@ def _tiled(use: Use, op: Structured) -> Use | NoMatch:
 
 
 def _summed(op: Structured, inputs: list[int], depth: int) -> int | None:
-    """The summed dimension whose neighbours are combined: the one along which most inputs are contiguous, the innermost of equals."""
+    """The reduction dimension whose neighbours are combined: the one along which most inputs are contiguous, the innermost of equals."""
     moving = [d for d in op.reduction_dims if op.sizes[d] >= depth and all(op.inputs[i].kind(d) != "scalar" for i in inputs)]
     return max(moving, key=lambda d: (sum(op.inputs[i].kind(d) == "vector" for i in inputs), d), default=None)

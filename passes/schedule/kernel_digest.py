@@ -1,4 +1,4 @@
-"""Kernels by content: a digest of what a function computes, independent of names, ONNX nodes and schedules."""
+"""Kernels by content: a digest of the computation, independent of names, ONNX nodes and schedules."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs")
 
 
 def kernel_digest(function: ir.Operation) -> str:
-    """The digest of a function at level linalg or scheduled: the same for the same computation."""
+    """The digest of a function at level linalg or scheduled; equal computations have equal digests."""
     return hashlib.sha256("\n".join(_lines(function, {})).encode()).hexdigest()[:DIGITS]
 
 

@@ -1,4 +1,4 @@
-"""Plans of fused loops: which loops of a kernel's stages are fused, in which steps, and what moves beyond a core's own cache then."""
+"""Plans of fused loops: which loops of a kernel's stages are fused, with which steps, and the resulting traffic beyond a core's own cache."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,44 +17,47 @@ from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.parallel import likely_work_of
 
 ROOM = 0.75
-"""The part of a core's own cache that the data of fused loops may fill."""
+"""The fraction of a core's own cache that the data of fused loops may fill."""
 SMALL = 0.25
-"""The part for the values that stages hand on, where slices of their operands and results pass through the cache as well."""
+"""The fraction for the values passed between stages, if slices of their operands and results go through the cache as well."""
 LAST = 1 / 3
-"""The time of a byte from the last cache, as a part of the time of a byte from memory."""
+"""The time of a byte from the last cache, relative to a byte from memory."""
 REUSE = 4
-"""Iterations of a fused loop for which the leader's register tile loads an operand once, if there are as many."""
+"""Iterations of a fused loop for which the leader's register tile loads an operand once, if there are that many."""
 SEVERAL = (2, 4, 8)
-"""The smallest steps of a fused loop whose trip count only a run knows."""
+"""The smallest steps of a fused loop with a dynamic trip count."""
 UNEVEN = 1.2
-"""How many times the average work the busiest chunk may have."""
+"""The largest ratio of the busiest chunk's work to the average."""
 
-Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
+Steps = dict[Axis, int]  # maps each fused loop, outermost first, to the number of the leader's iterations in one step
 Cost = tuple[float, float, int, int]
-"""What moves beyond a core's own cache; the size of the slices; minus the iterations in a round that a register tile is best made of, if there are
-loops that only a run counts; the number of rounds."""
+"""The order of plans:
+
+traffic beyond a core's own cache; the size of the slices; minus the iterations per step that suit a register tile, if there are loops with a dynamic
+trip count; the number of steps.
+"""
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a plan is weighed by: the bytes of a core's own cache and of its part of the last one, and the number of chunks."""
+    """The limits that plans are compared under: bytes of a core's own cache and of its share of the last one, and the number of chunks."""
 
     cache: int
     last: int
     chunks: int
 
     def far(self, size: int) -> float:
-        """The cost of going through so many bytes that are not in the core's own cache: less if the last one holds them."""
+        """The cost of traversing `size` bytes that are not in the core's own cache: less if the last cache holds them."""
         return size * LAST if size <= self.last else float(size)
 
     def even(self, rounds: int) -> bool:
-        """Whether that many rounds split evenly enough into the chunks."""
+        """Whether `rounds` iterations split evenly enough into the chunks."""
         return -(-rounds // self.chunks) * self.chunks <= UNEVEN * rounds
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A plan, the steps in which its loops are fused, none if all is computed at once, and what they were weighed by."""
+    """A plan, the steps of its fused loops (none if all is computed at once), and the limits under which they were compared."""
 
     plan: "LoopPlan"
     steps: Steps
@@ -62,22 +65,22 @@ class Choice:
     room: Room
 
     def cost_of(self, steps: Steps) -> Cost:
-        """The cost of other steps of the same plan; of none, that of computing all at once."""
+        """The cost of other steps of the same plan; without steps, the cost of computing all at once."""
         return self.plan.cost(steps, self.room) if steps else min(self.plan.cost({}, self.room), self.plan.cost_at_once(self.room))
 
 
 def steps_name(steps: Steps, leader: Stage) -> str:
-    """What plans call steps: for each fused loop of the leader how many of its iterations a round has."""
+    """The name of a plan's steps: for each fused loop of the leader, the number of its iterations per step."""
     return " ".join(f"{step} of loop {axis.loops[leader][0]}" for axis, step in steps.items()) or "all at once"
 
 
 def likely_work(group: FusionGroup, costs: Costs) -> int:
-    """The work that a kernel is likely to do, in iterations of an element-wise loop (see `Costs.threaded_work`)."""
+    """The likely work of a kernel, in iterations of an element-wise loop (see `Costs.threaded_work`)."""
     return sum(likely_work_of(stage.root, costs) for stage in group.stages)
 
 
 def leader_of(group: FusionGroup) -> Stage | None:
-    """The contraction with the most to do among the stages that hand something on, or else the stage; the last if several have as much."""
+    """The contraction with the most work among the stages that pass values on, else another of these stages; the last one of equals."""
     linked = {stage for edge in group.edges for stage in (edge.producer, edge.reader)}
     able = [stage for stage in group.stages if stage in linked]
     contractions = [stage for stage in able if stage.root.kind == "contraction"]
@@ -94,9 +97,9 @@ def moving(group: FusionGroup, leader: Stage) -> list[Access]:
 
 
 def plan_of(group: FusionGroup, leader: Stage, read: Access) -> "LoopPlan":
-    """The plan that fuses loops along which `read` moves: of the leader, of what leads to that operand, and of all that comes after.
+    """The plan that fuses loops along which `read` moves: of the leader, its producers for this operand, and all stages after it.
 
-    Stages after the leader that have none of these loops stay outside, and so does what comes after them.
+    Stages after the leader that have none of these loops stay outside, and so do the stages behind them.
     """
     inside = group.before(leader, read) | {leader} | group.after(leader)
     loops = [d for d in leader.root.parallel_dims if leader.root.extents[d] > 1 and read.kind(d) != "scalar" and not contiguous(leader, d)]
@@ -110,7 +113,7 @@ def plan_of(group: FusionGroup, leader: Stage, read: Access) -> "LoopPlan":
 
 
 def contiguous(stage: Stage, dim: int) -> bool:
-    """Whether the loop walks neighbouring elements of the result: vectors run along it."""
+    """Whether the loop walks neighbouring elements of the result, so that vectors lie along it."""
     return stage.root.outputs[0].kind(dim) == "vector"
 
 
@@ -121,18 +124,18 @@ class LoopPlan:
     group: FusionGroup
     """All stages of the kernel."""
     fused: FusionGroup
-    """Those whose loops are fused."""
+    """The stages whose loops are fused."""
     leader: Stage
     axes: list[Axis]
-    """The loops that all of them have in common, in the leader's order."""
+    """The loops that all fused stages have in common, in the leader's order."""
 
     @cached_property
     def inner(self) -> dict[Stage, Axis]:
-        """By stage, the one more loop that stages before or after the leader are fused in, inside the others."""
+        """Maps each stage to the additional loop, inside the others, in which stages before or after the leader are fused."""
         return {stage: axis for run in self._runs() if (axis := self._inner(run)) is not None for stage in run.stages}
 
     def _runs(self) -> Iterator[FusionGroup]:
-        """Runs of neighbouring stages that hand something to each other, and are either all fused with the leader or all not."""
+        """Runs of neighbouring stages that pass values to each other and are either all fused with the leader or all not."""
         run: list[Stage] = []
         for stage in self.group.stages:
             linked = any({edge.producer, edge.reader} <= {stage, *run} for edge in self.group.edges if stage in (edge.producer, edge.reader))
@@ -144,7 +147,7 @@ class LoopPlan:
         yield self.group.within(run)
 
     def _inner(self, run: FusionGroup) -> Axis | None:
-        """The outermost loop, beside the fused ones, that all stages of a run have in common and in which none reads anything again."""
+        """The outermost loop, beside the fused ones, that all stages of a run share and that makes none of them read anything again."""
         if not run.edges:
             return None
         first, reads = run.stages[0], [(stage, *found) for stage in run.stages for found in run.reads(stage)]
@@ -159,25 +162,28 @@ class LoopPlan:
         return None
 
     def best(self, room: Room) -> tuple[Steps, Cost]:
-        """The steps that cost least, and their cost; no steps if it is best to compute all at once."""
+        """The cheapest steps and their cost; no steps if it is best to compute all at once."""
         at_once: tuple[Steps, Cost] = ({}, self.cost_at_once(room))
         found = [(steps, self.cost(steps, room)) for steps in self.options(room)]
         fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
         if fitting:
             best = min(fitting, key=lambda found: found[1])
-        else:  # the smallest slices come closest
+        else:  # the smallest slices are the closest to fitting
             best = min(found, key=lambda found: found[1][1], default=at_once)
         return best if best[1][0] < at_once[1][0] else at_once
 
     def options(self, room: Room) -> list[Steps]:
         """All steps that split evenly into chunks."""
-        # If the rounds of the outermost loop cannot be split evenly, those of another one perhaps can: also where sizes are smaller than is likely.
+        # If the iterations of the outermost loop do not split evenly, those of another loop may; otherwise the test is repeated for smaller sizes.
         tries = ((few, orders) for few in (True, False) for orders in ([self.axes], permutations(self.axes)))
         found_in = ([s for order in orders for s in self._options(order) if self._even(s, room, few)] for few, orders in tries)
         return next((options for options in found_in if options), [])
 
     def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
-        """Steps for ever larger slices of what is handed on: a few iterations of the innermost loop, all of it, a few of the next, and so on."""
+        """Steps for increasingly larger slices of the passed values:
+
+        a few iterations of the innermost loop, all of it, a few of the next, and so on.
+        """
         extents = [self.leader.root.extents[axis.leader] for axis in axes]
         for place, axis in enumerate(axes):
             outer = {a: a.unit for a in axes[:place]}
@@ -188,20 +194,20 @@ class LoopPlan:
                         yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
 
     def _divisors(self, axis: Axis) -> list[int]:
-        """The steps that the leader's iterations of a loop may be fused in, in order; all of them at last, likely ones if nobody knows."""
+        """The possible steps of a loop in the leader's iterations, ascending; the last covers the whole loop (its likely size if dynamic)."""
         extent = self.leader.root.extents[axis.leader]
         if axis.leader not in self.leader.root.free:
             return divisors(extent)
         if self.leader.root.bounds[axis.leader] % axis.unit != 0:
             return [extent]
-        # A few short rows hide each other's latency. Those of contractions are walked in tiles: in steps of another number they would be cut twice.
+        # A few short rows hide each other's latency. Contractions are walked in register tiles: other steps would cut these tiles a second time.
         several = [n * axis.unit for n in SEVERAL] if len(self.axes) == 1 and self.leader.root.kind != "contraction" else []
         return [step for step in (axis.unit, *several) if step < extent] + [extent]
 
     def _reuse(self, steps: Steps, without: Collection[int] = ()) -> int:
-        """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders.
+        """The iterations of a contraction within one step that take an operand from registers where others load it; 1 for other leaders.
 
-        Those of loops in `without` do not count.
+        Loops in `without` do not count.
         """
         taken = {axis.leader: step for axis, step in steps.items()}
         return prod(taken.get(d, self.leader.root.extents[d]) for d in self._sharing if d not in without)
@@ -216,7 +222,7 @@ class LoopPlan:
         return [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
 
     def _even(self, steps: Steps, room: Room, few: bool) -> bool:
-        """Whether the rounds of the outermost loop split evenly enough into the chunks, of likely sizes or of `fewer`."""
+        """Whether the iterations of the outermost loop split evenly enough into chunks, at likely sizes or, with `few`, at fewer iterations."""
         outermost = next(iter(steps), None)
         if outermost is None:
             return room.even(1)
@@ -233,7 +239,7 @@ class LoopPlan:
         return apart + room.far(self._shared), float(whole), 0, 1
 
     def cost(self, steps: Steps, room: Room) -> Cost:
-        """The cost of going through all that is not kept in the core's own cache, and what decides where it is the same (see `Cost`)."""
+        """The cost of all traffic that the core's own cache does not absorb, and the tie-breakers (see `Cost`)."""
         rounds = prod(self._rounds(steps, axis) for axis in steps)
         whole = sum(self._handed_on.values())
         slices, kept, again = (whole + self._shared) // rounds, 0, 0
@@ -251,24 +257,24 @@ class LoopPlan:
         cost += 2 * room.far(self._elsewhere)
         cost += 0 if slices <= room.cache * ROOM else (2 * whole + self._shared) * (LAST if slices <= room.last else 1)
         small = ROOM if all(stage in self.inner for stage in self.fused.stages if stage is not self.leader) else SMALL
-        # A register tile of loops whose number is known is full in each round; one of images or rows that only a run counts, where these are many.
+        # Static loops fill a register tile in each step; a tile of images or rows with a dynamic count is full only if there are many.
         known = self._reuse(steps, self.leader.root.free) if self.leader.root.free else 0
         return cost, max(slices, small * room.cache), -known, rounds
 
     @cached_property
     def _still(self) -> list[tuple[Stage, Structured, Access]]:
-        """What the fused stages read that the kernel does not compute, and that does not move along all of the loops."""
+        """The operands of fused stages that the kernel does not compute and that do not move along all of the loops."""
         reads = [(stage, member, read) for stage in self.fused.stages for member, read in self.fused.reads(stage)]
         return [(s, member, read) for s, member, read in reads if not all(s.moves(member, read, axis.loops[s][0]) for axis in self.axes)]
 
     @cached_property
     def _shared(self) -> int:
-        """The bytes of what several of the fused stages read, a slice each in each round: the first of them brings it into the cache."""
+        """The bytes of operands that several fused stages read, a slice each per step: the first reader brings them into the cache."""
         return sum(max(sizes.values()) for sizes in self._readers)
 
     @cached_property
     def _readers(self) -> list[dict[Stage, int]]:
-        """For each operand that several of the fused stages read, a slice each in each round: those stages in order, and the bytes of each."""
+        """For each operand that several fused stages read a slice at a time: those stages in order, and the bytes that each reads."""
         readers: dict[ir.Value, dict[Stage, int]] = {}
         for stage in self.fused.stages:
             for member, read in self.fused.reads(stage):
@@ -278,21 +284,21 @@ class LoopPlan:
 
     @cached_property
     def _handed_on(self) -> dict[Stage, int]:
-        """By producer, the bytes that fused stages hand on in whole slices: without what an inner loop makes smaller again."""
+        """Maps each producer to the bytes that fused stages pass on in whole slices, without those that an inner loop makes smaller."""
         edges = [edge for edge in self.fused.edges if self.leader in (edge.producer, edge.reader) or edge.producer not in self.inner]
         return {edge.producer: edge.bytes for edge in edges}
 
     @cached_property
     def _elsewhere(self) -> int:
-        """The bytes that fused stages and those outside hand each other."""
+        """The bytes passed between fused stages and those outside."""
         fused = set(self.fused.stages)
         return sum({edge.producer: edge.bytes for edge in self.group.edges if (edge.producer in fused) != (edge.reader in fused)}.values())
 
     def apply(self, steps: Steps, chunks: int, own: int) -> bool:
-        """Say on each stage which loops it is computed in, the outermost split into `chunks`. Returns whether any stage is in some.
+        """Record on each stage the loops it is computed in, the outermost split into `chunks`. Returns whether any stage is in a loop.
 
-        What several stages read is asked for a round early by the last of them if it fills half of a core's own cache, of so many bytes:
-        hardware that prefetches follows a stream, and this one rests while a round is computed.
+        The last reader of an operand that several stages read prefetches it one step ahead if the operand fills half of a core's own cache of `own`
+        bytes: the hardware prefetcher follows a stream, and this one pauses while a step is computed.
         """
         found = False
         before: tuple[Axis, list[str], str] | None = None
@@ -307,7 +313,7 @@ class LoopPlan:
                 if before is not None and before[0] is axis:
                     name = before[2]
                 elif before is not None and before[1:] == (around, name):
-                    name += "_"  # neighbours with one name would share the loop
+                    name += "_"  # neighbours with the same name would share the loop
                 loops.append(FusedLoop(name, *axis.of(stage, axis.unit)))
                 before = axis, around, name
             else:
@@ -322,19 +328,19 @@ class LoopPlan:
         return found
 
     def _neighbours(self) -> bool:
-        """Whether nothing else lies between the stages that are fused."""
+        """Whether the fused stages are adjacent."""
         places = [place for place, stage in enumerate(self.group.stages) if stage in self.fused.stages]
         return places[-1] - places[0] == len(places) - 1
 
     def _loop(self, stage: Stage, axis: Axis, step: int) -> FusedLoop:
-        """A fused loop as it is for a stage; of what nobody knows to be a multiple of the step something may be left over."""
+        """A fused loop as seen by one stage; it may have a remainder if its size is not known to be a multiple of the step."""
         dim, own = axis.of(stage, step)
         divides = self.leader.root.bounds[axis.leader] % step == 0
         return FusedLoop(f"loop{axis.leader}", dim, own, rest=0 if divides else axis.of(stage, axis.unit)[1])
 
 
 def bring_together(stages: Sequence[Stage]) -> None:
-    """Move what lies between the first and the last op of these stages, which are in one block, and needs none of them, before the first."""
+    """Move the ops between the first and the last of these stages (all in one block) that need none of them before the first."""
     own = {member.operation for stage in stages for member in stage.members}
     operations = [op.operation for op in stages[0].root.operation.block.operations]
     places = [place for place, op in enumerate(operations) if op in own]

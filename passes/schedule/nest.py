@@ -15,15 +15,15 @@ from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.space import Value, block_knob, check_values, knobs, tile_knob
 
 MAX_TILE = 256
-"""Points that a register tile may have: each is emitted."""
+"""The largest number of points in a register tile; each point is emitted separately."""
 
 
 class Nest(NestKnobs):
-    """The schedule of a structured op: the knobs of its nest, which are legal for the op and its target (see `NestKnobs` for each)."""
+    """The schedule of a structured op: the knobs of its nest, legal for the op and its target (see `NestKnobs` for each knob)."""
 
     @staticmethod
     def of(op: Structured, target: Target | None = None) -> "Nest":
-        """The schedule that `op` carries. Raises ScheduleError, naming the op, if there is none or if it is not legal for op and target."""
+        """The schedule on `op`. Raises ScheduleError, naming the op, if there is none or if it is not legal for op and target."""
         info = ScheduleInfo(op.operation)
         nest = Nest(**vars(info.nest))
         try:
@@ -41,7 +41,7 @@ class Nest(NestKnobs):
 
     @staticmethod
     def from_values(values: Mapping[str, Any], op: Structured, target: Target | None) -> "Nest":
-        """The schedule of `op` with these values of its knobs; lists count as tuples. Raises ScheduleError naming the knob that is wrong."""
+        """The schedule of `op` with these values of its knobs; lists count as tuples. Raises ScheduleError, naming the knob that is wrong."""
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         check_values(given, knobs(op, target))
         unroll = tuple(given.pop(tile_knob(d), 1) for d in range(len(op.sizes)))
@@ -51,7 +51,7 @@ class Nest(NestKnobs):
         return nest
 
     def check(self, op: Structured, target: Target | None) -> None:
-        """Raise ScheduleError, naming the knob, what is legal and what came, if this schedule is not legal for `op` on `target`."""
+        """Raise ScheduleError, naming the knob, the legal values and the given one, if this schedule is not legal for `op` on `target`."""
         dims = len(op.sizes)
         if len(self.unroll) != dims or any(self.unroll[d] != 1 for d in op.reduction_dims):
             raise ScheduleError(f"unroll: {list(self.unroll)} is not legal, expected {dims} numbers, 1 for each reduction of {op.reduction_dims}")
@@ -75,7 +75,7 @@ class Nest(NestKnobs):
 
 
 def turned_dim(access: Access, nest: NestKnobs) -> int | None:
-    """The dimension of the register tile along which an input lies in memory, where its vectors would have to be gathered; None if there is none.
+    """The dimension of the register tile along which an input is contiguous whose vectors would have to be gathered; None if there is none.
 
     The tile reads such an input along that dimension and transposes it in registers.
     """

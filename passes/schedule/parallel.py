@@ -1,4 +1,4 @@
-"""When loops are worth starting threads for, by the costs of the target."""
+"""Decides which loops are worth starting threads for, by the costs of the target."""
 
 from dataclasses import replace
 from math import prod
@@ -9,23 +9,23 @@ from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
 
 THREADED_ROUNDS = 16
-"""Rounds of threaded loops that are enough to balance threads: each of a few cores gets several."""
+"""Iterations of threaded loops that suffice to balance threads: each of a few cores gets several."""
 
 
 def work_of(op: Structured, costs: Costs) -> int | Size:
-    """The work of an op in iterations of an element-wise loop (see `Costs.threaded_work`); an expression of symbols if only a run knows it."""
+    """The work of an op in iterations of an element-wise loop (see `Costs.threaded_work`); an expression of symbols if sizes are dynamic."""
     count = product(op.bounds)
-    assert count is not None  # or it would have no bounds
+    assert count is not None  # otherwise it would have no bounds
     return count * op.inner_rounds // _rate(op, costs)
 
 
 def likely_work_of(op: Structured, costs: Costs) -> int:
-    """As `work_of`, for the sizes that are likely."""
+    """Like `work_of`, for likely sizes."""
     return prod(op.extents) * op.inner_rounds // _rate(op, costs)
 
 
 def threaded(op: Structured, nest: Nest, costs: Costs) -> Nest:
-    """`nest` with as many leading loops on threads as balance them, none if there is little work or the loops around are on threads."""
+    """`nest` with enough leading loops on threads to balance them; none if there is little work or an outer loop is already threaded."""
     if not op.may_thread:
         return replace(nest, parallel=0)
     rounds = [-(-size // nest.blocks.get(d, nest.step(d))) for d, size in enumerate(op.sizes)]
@@ -34,7 +34,7 @@ def threaded(op: Structured, nest: Nest, costs: Costs) -> Nest:
 
 
 def balancing_loops(order: tuple[int, ...], rounds: list[int]) -> int:
-    """How many leading loops balance the threads."""
+    """The number of leading loops that balance the threads."""
     count, total = 0, 1
     for dim in order:
         if total >= THREADED_ROUNDS:

@@ -17,7 +17,7 @@ _SCHEDULERS: dict[tuple[str, str], tuple[Scheduler, bool]] = {}
 def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Callable[[Scheduler], Scheduler]:
     """Register a function that chooses the schedule of structured ops of `kind` (see Structured.kind) on a target family.
 
-    With `start` the schedule is a starting point, from which the cost model searches for a better one.
+    With `start`, the schedule is a starting point from which the cost model searches for a better one.
     """
 
     def add(function: Scheduler) -> Scheduler:
@@ -29,13 +29,13 @@ def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Call
 
 
 def choose(op: Structured, target: Target | None) -> Nest:
-    """The default schedule of `op`: that of `first`, improved by the cost model if it is a starting point."""
+    """The default schedule of `op`: the result of `first`, improved by the cost model if it is a starting point."""
     nest, is_start = first(op, target)
     return improve(op, target, nest) if is_start and target is not None else nest
 
 
 def first(op: Structured, target: Target | None) -> tuple[Nest, bool]:
-    """The schedule from the most specific function for the kind of `op` and the target's family, and whether the search starts from it."""
+    """The schedule by the most specific function for the kind of `op` and the target's family, and whether the search starts from it."""
     family = "generic" if target is None else target.family
     for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
         if key in _SCHEDULERS:

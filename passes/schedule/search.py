@@ -1,4 +1,4 @@
-"""Local search: turns the knobs of a schedule one at a time, as long as the cost model says that it pays."""
+"""Local search: changes one knob of a schedule at a time, as long as the cost model predicts a gain."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,16 +14,16 @@ from stepwell.passes.schedule.nest import MAX_TILE, Nest
 from stepwell.passes.schedule.parallel import threaded
 
 GAIN = 0.9
-"""A change must cost less than this part of the best schedule so far: smaller gains are below the model's accuracy."""
+"""A change must cost less than this fraction of the best cost so far: smaller gains are below the model's accuracy."""
 ROUNDS = 4
-"""How often every knob is turned, at most."""
+"""The largest number of passes over all knobs."""
 LEAST_SUM = 128
 """The smallest block of a reduction dimension, in iterations: with fewer, storing and loading the partial sums costs more than the block saves."""
-VECTORS = (1, 2, 4)  # registers of one vector that are tried
+VECTORS = (1, 2, 4)  # candidate numbers of registers in one vector
 
 
 def improve(op: Structured, target: Target, start: Nest) -> Nest:
-    """The cheapest nest found by turning single knobs of `start`; `start` itself if none gains a tenth or more."""
+    """The cheapest nest found by changing single knobs of `start`; `start` itself if the gain is below a tenth."""
     if why_fixed(op, start, target) is not None:
         return start
     model = CostModel(op, target)
@@ -46,8 +46,8 @@ def improve(op: Structured, target: Target, start: Nest) -> Nest:
 
 
 def why_fixed(op: Structured, start: Nest, target: Target | None) -> NoMatch | None:
-    """Why the search leaves `start` as it is; None if it searches."""
-    if start.block:  # the function that chose them knows about pages and streams; the model does not
+    """Why the search leaves `start` unchanged; None if it searches."""
+    if start.block:  # the function that chose them accounts for pages and streams, which the model does not
         return NoMatch("its schedule has blocks, which stay as they were cut")
     used = available(op, target).get(start.intrinsic)
     if used is not None and used.intrinsic.tile is not None:
@@ -62,14 +62,14 @@ def why_fixed(op: Structured, start: Nest, target: Target | None) -> NoMatch | N
 
 
 def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
-    """Nests that differ in one knob, and in others only so far that the tile still fits the registers.
+    """Nests that differ in one knob, and in other knobs only as needed for the tile to fit the registers.
 
-    With `orders` the order of the loops changes too, which affects only traffic.
+    With `orders`, the order of the loops changes too, which affects only traffic.
     """
     op, sizes = model.op, model.sizes
     free = [d for d in op.parallel_dims if d != nest.vector and sizes[d] > 1]
     for dim in free:
-        # A tile over more images than there may be is full in part only: one that the search begins with stays, but it makes none of another.
+        # A tile over more images than there may be is only partly full: the search keeps such a tile if it starts with one, but creates none.
         most = max(nest.unroll[dim], op.small_extents[dim]) if dim in op.open else sizes[dim]
         for step in steps(sizes[dim], model.target.vector_registers // model.vectors(nest.width, model.bytes)):
             if step <= most and step != nest.unroll[dim]:
@@ -79,7 +79,7 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
         for intrinsic, width in widths(model, dim, nest.width):
             if (dim, width, intrinsic) != (nest.vector, nest.width, nest.intrinsic) and width <= sizes[dim]:
                 yield from fitting(model, Nest(nest.order, nest.parallel, unroll, dim, width, intrinsic), unroll, width, dim)
-    for dim in free if orders else ():  # outermost, and innermost
+    for dim in free if orders else ():  # move the loop to the outermost and the innermost position
         rest = tuple(d for d in nest.order if d != dim)
         yield threaded(op, replace(nest, order=(dim, *rest)), model.target.costs)
         yield threaded(op, replace(nest, order=(*rest, dim)), model.target.costs)
@@ -87,7 +87,7 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
 
 
 def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
-    """`nest` with the outermost loops in blocks, and what is summed in blocks inside of these, in halves, quarters and so on; or without blocks."""
+    """`nest` with the outermost loops and, inside them, the reduction dimensions in blocks (halves, quarters and so on); or without blocks."""
     op, sizes = model.op, model.sizes
     if nest.block:
         yield threaded(op, replace(nest, block=()), model.target.costs)
@@ -102,7 +102,7 @@ def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
 
 
 def cuts(size: int, step: int) -> list[int]:
-    """Blocks that cut `size` in two, four, eight and so on, each as a multiple of `step`."""
+    """Blocks that cut `size` in two, four, eight and so on, each a multiple of `step`."""
     parts = (2**i for i in range(1, 6) if size >> i >= step)
     return sorted({-(-size // (part * step)) * step for part in parts})
 
@@ -114,7 +114,7 @@ def vectorisable(op: Structured, vector: int) -> list[int]:
 
 
 def widths(model: CostModel, dim: int, now: int) -> Iterator[tuple[str, int]]:
-    """The intrinsics, and none, with the widths of vectors along `dim` that are tried for each: of intrinsics first the width that is there."""
+    """The intrinsics (and none) with the vector widths to try along `dim`; for an intrinsic, the current width comes first."""
     in_lanes = dim in model.reductions
     units = {NONE: model.vector_bytes // model.bytes}
     units |= {name: use.intrinsic.lanes * (use.intrinsic.depth if in_lanes else 1) for name, use in model.uses.items() if use.intrinsic.tile is None}
@@ -125,14 +125,14 @@ def widths(model: CostModel, dim: int, now: int) -> Iterator[tuple[str, int]]:
 
 
 def steps(size: int, limit: int) -> list[int]:
-    """The smallest step for each number of rounds that `size` can be walked in, up to `limit`."""
+    """The smallest step for each possible number of rounds over `size`, up to `limit`."""
     return sorted({-(-size // -(-size // step)) for step in range(1, min(size, limit) + 1)})
 
 
 def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
-    """`nest` with this tile, threads chosen anew; the steps of dimensions other than `turned` shrink until it fits the registers."""
+    """`nest` with this tile and newly chosen threads; the steps of dimensions other than `turned` shrink until the tile fits the registers."""
     while True:
-        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may not fit
+        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may no longer fit
         if prod(unroll) <= MAX_TILE and model.fits(candidate):
             yield threaded(model.op, candidate, model.target.costs)
             return

@@ -8,17 +8,17 @@ from stepwell.dialects.core.sizes import Size, known_sizes
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of one dimension walked with one step, of which each round covers `step` iterations."""
+    """A segment of one dimension that is walked with one step; each round covers `step` iterations."""
 
     low: int | Size
     high: int | Size
     step: int
     once: bool = False
-    """Whether it is known to be one round where it is walked at all."""
+    """Whether it has at most one round."""
     masked: bool = False
-    """Whether it is shorter than a step, and walked in one vector whose last lanes are switched off, or in none if it is empty."""
+    """Whether it is shorter than a step and walked in one vector whose last lanes are masked off, or in none if it is empty."""
     optional: bool = False
-    """Whether it is one round or none, as a run decides."""
+    """Whether it has one round or none, decided at run time."""
 
     @property
     def rounds(self) -> int | Size:
@@ -27,14 +27,14 @@ class Segment:
 
 @dataclass(frozen=True)
 class Rest:
-    """A last stretch of a dimension, of a length known only at run time: one of `lengths`, each of which is a tile of its own, or 0."""
+    """The last segment of a dynamic dimension: its length is one of `lengths`, each of which has a tile of its own, or 0."""
 
     low: int | Size
     high: int | Size
     lengths: Sequence[int]
 
     def of(self, length: int) -> Segment:
-        """The stretch if it has that length."""
+        """The segment for a remainder of that length."""
         return Segment(self.low, self.high, length, once=True)
 
 
@@ -44,9 +44,9 @@ MOST_LENGTHS = 7
 
 
 def segments(size: int | Size, step: int) -> Cut:
-    """Cut 0..size into a stretch of whole steps and a shorter last one: full tiles first, then the remainder as a tile of its own.
+    """Cut 0..size into a segment of whole steps and a shorter last one: full tiles first, then the remainder as a tile of its own.
 
-    Of a size that is known only at run time the last one is a `Rest`, before which comes a tile of half the step if it can be long.
+    For a dynamic size the last segment is a `Rest`, preceded by a tile of half the step if the remainder can be long.
     """
     if not isinstance(size, int):
         return resting_segments(size, step)
@@ -56,7 +56,7 @@ def segments(size: int | Size, step: int) -> Cut:
 
 
 def resting_segments(size: Size, step: int) -> Cut:
-    """Cut 0..size into whole steps, at most one tile of half a step (and of half of that), and a rest."""
+    """Cut 0..size into whole steps, at most one tile of half a step (and one of a quarter), and a rest."""
     out: Cut = []
     at: int | Size = 0
     while True:
@@ -70,7 +70,7 @@ def resting_segments(size: Size, step: int) -> Cut:
 
 
 def rests(size: int | Size, step: int) -> list[int]:
-    """The numbers other than 0 that may be left of a size after whole steps: fewer than all below `step` where more is known of it."""
+    """The possible remainders of a size after whole steps, without 0: fewer than all below `step` if more is known about the size."""
     for unit in range(step, 1, -1):
         left = size % unit if step % unit == 0 else None
         if isinstance(left, int):
@@ -79,7 +79,7 @@ def rests(size: int | Size, step: int) -> list[int]:
 
 
 def halving_segments(size: Size, step: int) -> list[Segment]:
-    """Cut 0..size into whole steps, then one of each smaller power of two, or none, as what is left asks for; of none more than once."""
+    """Cut 0..size into whole steps, then at most one step of each smaller power of two, as the remainder requires."""
     out: list[Segment] = []
     at: int | Size = 0
     while True:
@@ -92,7 +92,7 @@ def halving_segments(size: Size, step: int) -> list[Segment]:
 
 
 def masked_segments(size: Size, width: int, lanes: int) -> list[Segment]:
-    """Cut 0..size into vectors of `width`, at most one of each half of it down to `lanes`, and one of those in which lanes are switched off."""
+    """Cut 0..size into vectors of `width`, at most one of each half of it down to `lanes`, and one with masked lanes."""
     out: list[Segment] = []
     at: int | Size = 0
     while True:
@@ -106,7 +106,7 @@ def masked_segments(size: Size, width: int, lanes: int) -> list[Segment]:
 
 
 def vector_segments(size: int | Size, width: int) -> list[Segment]:
-    """Cut 0..size into stretches of vectors: `width` first, then halves of it for what is left, down to single elements."""
+    """Cut 0..size into segments of vectors: first `width`, then halves of it for the remainder, down to single elements."""
     if not isinstance(size, int):
         return halving_segments(size, width)
     out, at = [], 0
@@ -120,8 +120,8 @@ def vector_segments(size: int | Size, width: int) -> list[Segment]:
 
 
 def overlapping_segments(size: int, width: int) -> list[Segment]:
-    """As `vector_segments`, with one vector, which begins inside the stretch before, where these would take several for what is left."""
+    """Like `vector_segments`, with one vector that overlaps the previous segment in place of several narrower ones."""
     cut = vector_segments(size, width)
     left = size - known_sizes([cut[0].high])[0] if cut else 0
-    last = 1 << (left - 1).bit_length() if left else 0  # not wider than the vectors before, of which what is left is less than one
+    last = 1 << (left - 1).bit_length() if left else 0  # not wider than the vectors before; the remainder is less than one of them
     return cut if len(cut) <= 2 else [cut[0], Segment(size - last, size, last)]

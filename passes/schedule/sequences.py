@@ -1,4 +1,4 @@
-"""How the work of a recurrent layer is spread over threads."""
+"""Decides how the work of a recurrent layer is split over threads."""
 
 from collections.abc import Sequence
 from math import prod
@@ -6,9 +6,9 @@ from math import prod
 from stepwell.dialects.target.description import Target
 
 ROOM = 0.75
-"""The part of a core's own cache that the weights of a recurrent layer may fill."""
+"""The fraction of a core's own cache that the weights of a recurrent layer may fill."""
 ROWS = 2
-"""Rows of a product whose arithmetic takes as long as reading the weights from that cache: fewer rows take no less time."""
+"""Rows of a product whose arithmetic takes as long as reading the weights from that cache: with fewer rows it takes no less time."""
 FAR_ROWS = 4
 """The same for weights in the last cache."""
 
@@ -16,11 +16,11 @@ FAR_ROWS = 4
 def chunks_on_threads(
     steps: int, directions: int, batch: int, weights: Sequence[int], bits: int, target: Target, divisible: bool = True
 ) -> int:  # fmt: skip
-    """How many chunks the batch of a recurrent layer is cut into, each of which goes through all steps on a thread of its own in each direction.
+    """The number of chunks into which the batch of a recurrent layer is cut; each chunk runs all steps on its own thread in each direction.
 
-    0 if it costs less to start threads in each step, for the products alone, or to start none. `weights` are the sizes of what a state is
-    multiplied by in each direction, of so many bits an element. A chunk is at least so large that two chunks take no longer on one thread
-    than both at once: code is made for any number of threads. A batch that is not `divisible` stays one chunk.
+    Returns 0 if it is cheaper to start threads in each step for the products alone, or to start none. `weights` are the numbers of elements, of
+    `bits` each, by which a state is multiplied in each direction. A chunk is large enough that two chunks take no longer on one thread than both at
+    once, because the code is made for any number of threads. A batch that is not `divisible` stays one chunk.
     """
     size = prod(weights)
     least = ROWS if size * bits // 8 <= ROOM * target.caches.l2 else FAR_ROWS

@@ -14,7 +14,7 @@ from stepwell.passes.schedule.intrinsics import available
 MAX_STEP = 64
 """Iterations of one dimension that a register tile may hold: it is emitted unrolled."""
 MAX_WIDTH = 1024
-"""Elements that one vector of a schedule may have."""
+"""The largest number of elements in one vector of a schedule."""
 MAX_PREFETCH = 256
 """The largest prefetch distance, in iterations."""
 
@@ -23,7 +23,7 @@ Value: TypeAlias = int | str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values."""
+    """One of a fixed set of values."""
 
     values: tuple[int | str, ...]
 
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A whole number between two, both included; of more than one apart, those that are multiples of `step`."""
+    """An integer between two bounds, both included; if the range has more than one number, a multiple of `step`."""
 
     low: int
     high: int
@@ -63,7 +63,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Permutation:
-    """Some numbers in any order. Orders in which those of `loops` follow each other alike, and those of `tiled`, are the same: one is enumerated."""
+    """A permutation of some numbers. Orders that agree on `loops` and on `tiled` are equivalent, and one of them is enumerated."""
 
     of: tuple[int, ...]
     loops: frozenset[int] | None = None
@@ -77,7 +77,7 @@ class Permutation:
             yield from itertools.permutations(self.of)
             return
         seen = set()
-        # Those that stand anywhere in the same right go last.
+        # Numbers whose position makes no difference go last.
         for order in itertools.permutations(sorted(self.of, key=lambda n: n not in self._told)):
             told = tuple(tuple(n for n in order if n in which) for which in (self.loops, self.tiled))
             if told not in seen:
@@ -98,15 +98,15 @@ class Permutation:
 
 @dataclass(frozen=True)
 class Knob:
-    """A choice of a schedule: its name and its legal values. Iterating over `legal` gives them one by one."""
+    """A parameter of a schedule: its name and its legal values. Iterating over `legal` gives them one by one."""
 
     name: str
     legal: Choice | Range | Permutation
     reasons: Mapping[Value, str]
-    """Why certain values are not legal, if more can be said than which are."""
+    """Why certain values are not legal, if there is more to say than the legal values."""
 
     def check(self, value: object) -> None:
-        """Raise ScheduleError, naming the knob, what is legal and what came, if `value` is not legal."""
+        """Raise ScheduleError, naming the knob, the legal values and `value`, if `value` is not legal."""
         if value in self.legal:
             return
         shown = list(value) if isinstance(value, tuple) else value
@@ -125,7 +125,7 @@ def block_knob(dim: int) -> str:
 
 
 def knobs(op: Structured, target: Target | None) -> tuple[Knob, ...]:
-    """The knobs of a loop nest for `op` on `target`; `nest.Nest` says what each means. Of equal values the simplest comes first."""
+    """The knobs of a loop nest for `op` on `target` (`nest.Nest` explains each). Among equivalent values the simplest comes first."""
     parallel = tuple(op.parallel_dims)
     reasons = {d: op.why_not_vector(d) for d in range(len(op.sizes))}
     vectors = tuple(d for d, why in reasons.items() if why is None)
@@ -144,7 +144,7 @@ def knobs(op: Structured, target: Target | None) -> tuple[Knob, ...]:
 
 
 def check_values(values: Mapping[str, object], known: tuple[Knob, ...]) -> None:
-    """Raise ScheduleError for the first knob that is not known, is missing or is set to what is not legal."""
+    """Raise ScheduleError for the first knob that is unknown, missing or set to an illegal value."""
     names = [knob.name for knob in known]
     for name in values:
         if name not in names:
@@ -156,5 +156,5 @@ def check_values(values: Mapping[str, object], known: tuple[Knob, ...]) -> None:
 
 
 def to_json(known: tuple[Knob, ...]) -> dict[str, Any]:
-    """What is legal for each knob, as plain data."""
+    """The legal values of each knob, as plain data."""
     return {knob.name: knob.legal.to_json() for knob in known}

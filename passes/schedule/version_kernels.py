@@ -24,11 +24,12 @@ class VersionKernels(Pass):
 
     rewrite: @k  ->  @k and a copy @k.few {stepwell.version = {of = "k", size = "n", most = 2}, stepwell.kernel_hints = {n = 1}}
 
-    Both versions compute the same for any size. `fuse-loops` weighs plans by likely sizes, such as four images. For a quarter of these another plan
-    may be better: a convolution that transforms many filters does so all at once for four images, and a few filters at a time for one image.
-    If the plan for likely sizes costs more than `slack` of the kernel's time at the small sizes, the kernel gets a copy with hints for those.
-    `merge-versions` later makes one function of both, which compares `size`, the product of the leader's loop bounds that are symbols, with `most`,
-    the geometric mean of that product at small and at likely sizes.
+    Both versions compute the same for any size. `fuse-loops` compares plans at likely sizes, such as four images. For a quarter of these another plan
+    may be better: a convolution with many filters transforms all of them at once for four images, and a few filters at a time for one image. If the
+    plan for likely sizes costs more than `slack` of the kernel's time at the small sizes, the kernel gets a copy with hints for small sizes.
+
+    `merge-versions` later combines both into one function, which compares `size`, the product of the leader's loop bounds that are symbols, with
+    `most`, the geometric mean of that product at small and at likely sizes.
     """
 
     slack: float = 0.08
@@ -71,7 +72,7 @@ class VersionKernels(Pass):
         return True
 
     def _loss(self, copy: Any, usual: Choice, state: PassState) -> float:
-        """How much longer the copy would take with the plan for likely sizes than with its own, as a part of its time."""
+        """The extra time of the copy with the plan for likely sizes over its own plan, as a fraction of its time."""
         group = FusionGroup.of(copy.operation)
         leader = leader_of(group)
         choice = None if leader is None else FuseLoops().choose(group, leader, state.machine)

@@ -1,6 +1,6 @@
-"""log1p and expm1 from log and exp of libm: the stock lowerings to `log(1 + x)` and `exp(x) - 1` lose the digits that they are for.
+"""log1p and expm1 from log and exp of libm: upstream's lowerings to `log(1 + x)` and `exp(x) - 1` lose the digits that these functions are for.
 
-W. Kahan's formulas correct the rounding of `1 + x` and of `exp(x)` by what the inverse function makes of it.
+W. Kahan's formulas correct the rounding of `1 + x` and `exp(x)` with the help of the inverse function.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
 
 
 def log1p(x: Floats) -> Floats:
-    """`log(u) x / (u - 1)` with `u = 1 + x` as rounded: right to a few ulps."""
+    """`log(u) x / (u - 1)` with `u = 1 + x` after rounding: correct to a few ulps."""
     u = x + 1.0
     rounded = u - 1.0
     corrected = u.apply(math.LogOp) * (x / rounded)
@@ -19,7 +19,7 @@ def log1p(x: Floats) -> Floats:
 
 
 def expm1(x: Floats) -> Floats:
-    """`(u - 1) x / log(u)` with `u = exp(x)` as rounded: right to a few ulps."""
+    """`(u - 1) x / log(u)` with `u = exp(x)` after rounding: correct to a few ulps."""
     u = x.apply(math.ExpOp)
     difference = u - 1.0
     corrected = difference * (x / u.apply(math.LogOp))

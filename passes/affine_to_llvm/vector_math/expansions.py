@@ -1,4 +1,4 @@
-"""The registry of functions of the math dialect that we compute ourselves, with their largest errors."""
+"""The registry of functions of the math dialect with expansions of our own, and their largest errors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
 
 @dataclass(frozen=True)
 class Expansion:
-    """How one op of the math dialect is computed on f32."""
+    """The expansion of one op of the math dialect on f32."""
 
     op: str
     function: Callable[..., Floats]
-    """From the operands to the result; its docstring says how."""
+    """Maps the operands to the result; its docstring explains the method."""
     ulps: float
     """The largest error over all operands, in units of the last place of the exact result, as scripts/check_vector_math.py finds it."""
 
@@ -24,7 +24,7 @@ C = TypeVar("C", bound=Callable[..., Floats])
 
 
 def expands(op: str, *, ulps: float) -> Callable[[C], C]:
-    """Register a function as what becomes of `op`."""
+    """Register a function as the expansion of `op`."""
 
     def add(function: C) -> C:
         EXPANSIONS[op] = Expansion(op, function, ulps)

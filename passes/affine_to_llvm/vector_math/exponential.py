@@ -15,7 +15,7 @@ BELOW_2 = ~(1 << 30)  # all bits but the highest of the exponent
 
 
 def nearest(x: Floats, factor: float = 1.0) -> tuple[Ints, Floats]:
-    """The integer nearest to `factor * x`, twice: as an integer and as a float. NaN gives some integer, and NaN."""
+    """The integer nearest to `factor * x`, both as an integer and as a float. For NaN: an unspecified integer, and NaN."""
     shifted = x + ROUNDER if factor == 1 else fma(x, factor, ROUNDER)
     return shifted.bits() - ROUNDER_BITS, shifted - ROUNDER
 
@@ -37,7 +37,7 @@ def scaled(x: Floats, n: Ints, same: Floats) -> Floats:
 
 
 def split(x: Floats) -> tuple[Ints, Floats, Floats]:
-    """`k`, the same as floats, and `r` with `x = k ln 2 + r`, |r| <= ln(2) / 2, for |x| < 200."""
+    """`k`, `k` as floats, and `r` with `x = k ln 2 + r`, |r| <= ln(2) / 2, for |x| < 200."""
     k, multiple = nearest(x, c.LOG2_E[0])
     return k, multiple, fma(multiple, -c.LN2[1], fma(multiple, -c.LN2[0], x))
 
@@ -48,9 +48,9 @@ def exp_small(r: Floats) -> Floats:
 
 
 def below_2(r: Floats) -> Floats:
-    """`r` where |r| < 2, and some number below 2 for any other, infinities and NaN too: the exponent loses its highest bit.
+    """`r` if |r| < 2, and a number below 2 for any other value, including infinities and NaN: the exponent loses its highest bit.
 
-    Unlike two comparisons this leaves the units free that multiply, which are what vector maths waits for.
+    Unlike two comparisons this keeps the multiplication units free, which are the bottleneck of vector maths.
     """
     return (r.bits() & BELOW_2).as_float()
 
@@ -63,7 +63,7 @@ def expm1_small(r: Floats) -> Floats:
 @expands("math.exp", ulps=1.1)
 def exp(x: Floats) -> Floats:
     """`2^k e^r` with `x = k ln 2 + r`."""
-    if x.scales:  # the instruction takes k of any size, and NaN; only r has to be bounded, where it is no rest of x any more
+    if x.scales:  # the instruction accepts any k, including NaN; only r must be bounded, since it is meaningless for huge x
         k, same, r = split(x)
         return exp_small(below_2(r)).scaled(k, same)
     k, same, r = split(x.at_most(89.0).at_least(-104.0))
@@ -85,9 +85,9 @@ def exp2(x: Floats) -> Floats:
 
 @expands("math.expm1", ulps=1.5)
 def expm1(x: Floats) -> Floats:
-    """`2^k (e^r - 1) + (2^k - 1)` with `x = k ln 2 + r`; x itself where that is the nearest."""
+    """`2^k (e^r - 1) + (2^k - 1)` with `x = k ln 2 + r`; x itself if that is the nearest result."""
     k, _, r = split(x.at_most(89.0).at_least(-18.0))
-    half = power_of_two(k - 1)  # of 2^k, which may overflow before its product does
+    half = power_of_two(k - 1)  # half of 2^k, which may overflow although the product does not
     result = fma(half, expm1_small(r), half - 0.5) * 2.0
     return (abs(x) < 2.0**-25).choose(x, result)
 
@@ -101,7 +101,7 @@ def tanh(x: Floats) -> Floats:
     bounded = magnitude.at_most(9.1)
     twice = bounded + bounded
     k, multiple = nearest(twice, c.LOG2_E[0])
-    # One part of ln 2 is enough: what that loses grows with k, but what the exponential adds to the result shrinks faster.
+    # One part of ln 2 is enough: its error grows with k, but the exponential's share of the result shrinks faster.
     r = fma(multiple, -sum(c.LN2), twice)
     far = 1.0 - 2.0 / fma(power_of_two(k), exp_small(r), 1.0)
     return with_sign_of((magnitude < 0.625).choose(near, far), x)
@@ -125,7 +125,7 @@ def hyperbolic(x: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 @expands("math.sinh", ulps=1.9)
 def sinh(x: Floats) -> Floats:
-    """By the addition theorem from `|x| = k ln 2 + r`; x itself where that is the nearest."""
+    """By the addition theorem from `|x| = k ln 2 + r`; x itself if that is the nearest result."""
     total, difference, s, cosh_less_1 = hyperbolic(x)
     result = (difference + fma(difference, cosh_less_1, total * s)) * 4.0
     return (abs(x) < 2.0**-13).choose(x, with_sign_of(result, x))

@@ -1,4 +1,4 @@
-"""asin, acos and atan: odd polynomials for small arguments, and what takes the others there."""
+"""asin, acos and atan: odd polynomials for small arguments, to which the others are reduced."""
 
 from stepwell.passes.affine_to_llvm.vector_math import coefficients as c
 from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
@@ -7,7 +7,7 @@ from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Mask, fma, 
 
 
 def asin_parts(magnitude: Floats) -> tuple[Mask, Floats, Floats]:
-    """Whether it is above 1/2; s; and `asin s - s`, where s is `magnitude` up to 1/2 and `sqrt((1 - magnitude) / 2)` above."""
+    """Whether `magnitude` is above 1/2; s; and `asin s - s`, where s is `magnitude` up to 1/2 and `sqrt((1 - magnitude) / 2)` above."""
     above = magnitude > 0.5
     halved = fma(magnitude, -0.5, 0.5)
     square = above.choose(halved, magnitude * magnitude)

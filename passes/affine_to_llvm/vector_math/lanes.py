@@ -1,4 +1,4 @@
-"""Values that a formula computes with, lane by lane: a scalar or a vector of floats, integers or truth values, with Python's operators."""
+"""Values of a formula, computed lane by lane: a scalar or vector of floats, integers or truth values, with Python's operators."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ F = arith.CmpFPredicate
 
 
 class Shape:
-    """What all values of one formula have in common: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far.
+    """The common properties of all values in a formula: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far.
 
     `capabilities` are those of the target.
     """
@@ -27,11 +27,11 @@ class Shape:
         self.i32 = self.of(ir.IntegerType.get_signless(32))
 
     def of(self, element: ir.Type) -> ir.Type:
-        """The type of lanes of `element`."""
+        """The type of lanes with elements of type `element`."""
         return element if self.sizes is None else ir.VectorType.get(self.sizes, element)
 
     def constant(self, kind: ir.Type, value: float) -> ir.Value:
-        """`value` in every lane; one op for each type and value."""
+        """`value` in every lane; each type and value has one op."""
         key = str(kind), repr(value)
         if key not in self._constants:
             element = ir.VectorType(kind).element_type if self.sizes is not None else kind
@@ -50,7 +50,7 @@ class Shape:
 
 
 class Lanes:
-    """Base of the three kinds of values."""
+    """Base class of the three kinds of values."""
 
     def __init__(self, shape: Shape, value: ir.Value) -> None:
         self.shape, self.value = shape, value
@@ -74,7 +74,7 @@ class Mask(Lanes):
         return type(then)(self.shape, arith.SelectOp(self.value, then.value, other).result)
 
     def any(self) -> ir.Value:
-        """One i1: whether it is true in any lane."""
+        """Whether it is true in any lane, as one i1."""
         if self.shape.sizes is None:
             return self.value
         truth = ir.IntegerType.get_signless(1)
@@ -111,15 +111,15 @@ class Ints(Lanes):
         return self._binary(arith.ShLIOp, other)
 
     def __rshift__(self, other: int) -> "Ints":
-        """An arithmetic shift: it rounds down."""
+        """An arithmetic shift, which rounds down."""
         return self._binary(arith.ShRSIOp, other)
 
     def at_least(self, bound: int) -> "Ints":
-        """The greater of the two."""
+        """The larger one of it and `bound`."""
         return self._binary(arith.MaxSIOp, bound)
 
     def equal(self, other: int) -> Mask:
-        """Whether it is `other`."""
+        """Whether it equals `other`."""
         return Mask(self.shape, arith.CmpIOp(arith.CmpIPredicate.eq, self.value, self.shape.constant(self.shape.i32, other)).result)
 
     def as_float(self) -> "Floats":
@@ -169,15 +169,15 @@ class Floats(Lanes):
         return self.apply(math.AbsFOp)
 
     def constant(self, value: float) -> "Floats":
-        """`value` in every lane, in this one's type."""
+        """`value` in every lane, in the type of this value."""
         return Floats(self.shape, self.shape.constant(self.value.type, value))
 
     def floor(self) -> "Floats":
-        """The greatest integer not above it."""
+        """The largest integer not above it."""
         return self.apply(math.FloorOp)
 
     def apply(self, op: Callable[[ir.Value], Any]) -> "Floats":
-        """An op of the math dialect on it."""
+        """The result of an op of the math dialect on it."""
         return self._new(op(self.value))
 
     def sqrt(self) -> "Floats":
@@ -200,24 +200,24 @@ class Floats(Lanes):
         return self._compare(F.OGE, other)
 
     def equal(self, other: "Floats | float") -> Mask:
-        """Whether it is `other`; false for NaN."""
+        """Whether it equals `other`; false for NaN."""
         return self._compare(F.OEQ, other)
 
     def differs(self, other: "Floats | float") -> Mask:
-        """Whether it is not `other`; true for NaN."""
+        """Whether it differs from `other`; true for NaN."""
         return self._compare(F.UNE, other)
 
     def at_most(self, bound: float) -> "Floats":
-        """The lesser of the two; NaN stays."""
+        """The smaller one of it and `bound`; NaN stays."""
         return (self > bound).choose(self.constant(bound), self)
 
     def at_least(self, bound: float) -> "Floats":
-        """The greater of the two; NaN stays."""
+        """The larger one of it and `bound`; NaN stays."""
         return (self < bound).choose(self.constant(bound), self)
 
     @property
     def scales(self) -> bool:
-        """Whether `scaled` takes n as floats, of any size: the lanes fill registers that the target scales by one instruction."""
+        """Whether `scaled` accepts n as floats without a bound: the lanes fill registers that the target scales in one instruction."""
         return self._scaling() is not None
 
     def _scaling(self) -> tuple[int, Emit] | None:
@@ -225,7 +225,7 @@ class Floats(Lanes):
         return widest(self.shape.capabilities.power_scaling, sizes[0]) if len(sizes) == 1 else None
 
     def scaled(self, n: Ints, same: "Floats") -> "Floats":
-        """An f32 times 2^n, rounded once, on machines with an instruction for that; `same` is n as floats, which is what their instruction takes."""
+        """An f32 times 2^n, rounded once, on machines with an instruction for that; `same` is n as floats, the operand of that instruction."""
         scaling = self._scaling()
         if scaling is None:  # LLVM finds the instruction itself, after a conversion of n
             return Floats(self.shape, call_intrinsic(self.value.type, "llvm.ldexp", [self.value, n.value]))
@@ -250,7 +250,7 @@ class Floats(Lanes):
 
 
 def fma(x: Floats, y: Floats | float, z: Floats | float) -> Floats:
-    """`x * y + z`, rounded once: one instruction where the target has it, elsewhere a function that gives the same."""
+    """`x * y + z`, rounded once: one instruction if the target has it, otherwise a function with the same result."""
     return Floats(x.shape, math.FmaOp(x.value, x._operand(y), x._operand(z)).result)
 
 
@@ -263,7 +263,7 @@ def polynomial(x: Floats, coefficients: Sequence[float]) -> Floats:
 
 
 def when_any(condition: Mask, then: Callable[[], Sequence[L]], otherwise: Sequence[L]) -> list[L]:
-    """What `then()` gives if `condition` is true in any lane, else `otherwise`: a branch around work that is hardly ever needed."""
+    """The result of `then()` if `condition` is true in any lane, else `otherwise`: a branch around work that is hardly ever needed."""
     shape = condition.shape
     branch = scf.IfOp(condition.any(), [value.value.type for value in otherwise], has_else=True)
     with shape.inside(branch.then_block):

@@ -1,4 +1,4 @@
-"""log, log2, log10, log1p and what follows from it: `x = 2^e (1 + f)` with 1 + f around 1, and a polynomial in f."""
+"""log, log2, log10, log1p and functions derived from them: `x = 2^e (1 + f)` with 1 + f around 1, and a polynomial in f."""
 
 from math import inf, nan
 
@@ -22,7 +22,7 @@ def decompose(x: Floats) -> tuple[Floats, Floats]:
 
 
 def natural(e: Floats, f: Floats) -> Floats:
-    """`e ln 2 + log(1 + f)`. The large terms are added with what their sum loses, so that cancellation does no harm."""
+    """`e ln 2 + log(1 + f)`. The rounding error of the sum of the large terms is added back, so that cancellation does no harm."""
     high = fma(e, c.LN2[0], f)
     lost = f - fma(e, -c.LN2[0], high)
     return high + (lost + fma(e, c.LN2[1], f * f * polynomial(f, c.LOG)))
@@ -63,7 +63,7 @@ def log10(x: Floats) -> Floats:
 
 
 def log_of_sum(x: Floats, doubled: Mask | None = None) -> Floats:
-    """`log(1 + x)` for x > -1, plus ln 2 where `doubled`; x itself where that is the nearest.
+    """`log(1 + x)` for x > -1, plus ln 2 in lanes that are `doubled`; x itself if that is the nearest result.
 
     The exponent is that of the rounded sum, but f is exact up to one rounding: `2^-e x + (2^-e - 1)`.
     """
@@ -81,12 +81,12 @@ def log1p(x: Floats) -> Floats:
     return with_specials(log_of_sum(x), x, -1.0)
 
 
-LARGE = 2.0**28  # from here on 1 more or less under a root or in a logarithm is lost anyway
+LARGE = 2.0**28  # beyond this, adding 1 under a root or in a logarithm makes no difference
 
 
 @expands("math.asinh", ulps=1.9)
 def asinh(x: Floats) -> Floats:
-    """`log1p(|x| + x^2 / (1 + sqrt(x^2 + 1)))`, for large ones `log1p(|x|) + ln 2`, and the sign of x."""
+    """`log1p(|x| + x^2 / (1 + sqrt(x^2 + 1)))`, for large values `log1p(|x|) + ln 2`, and the sign of x."""
     magnitude = abs(x)
     large = magnitude > LARGE
     square = magnitude * magnitude
@@ -97,7 +97,7 @@ def asinh(x: Floats) -> Floats:
 
 @expands("math.acosh", ulps=2.0)
 def acosh(x: Floats) -> Floats:
-    """`log1p(t + sqrt(t^2 + 2 t))` with `t = x - 1`, for large ones `log1p(x) + ln 2`; NaN below 1."""
+    """`log1p(t + sqrt(t^2 + 2 t))` with `t = x - 1`, for large values `log1p(x) + ln 2`; NaN below 1."""
     large = x > LARGE
     t = x - 1.0
     result = log_of_sum(large.choose(x, t + fma(t, t, t + t).sqrt()), large)

@@ -9,7 +9,7 @@ from stepwell.passes.affine_to_llvm.vector_math.exponential import SIGN, exp2_sm
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, polynomial
 from stepwell.passes.affine_to_llvm.vector_math.logarithm import decompose
 
-WIDE_ROUNDER = 1.5 * 2.0**52  # as exponential.ROUNDER, for f64
+WIDE_ROUNDER = 1.5 * 2.0**52  # like exponential.ROUNDER, for f64
 
 
 def log2_wide(x: Floats) -> Floats:
@@ -39,11 +39,11 @@ def power(x: Floats, y: Floats) -> Floats:
 
 
 def square_root(x: Floats) -> Floats:
-    """`x^(1/2)`, which for -0 and minus infinity is not what sqrt gives."""
+    """`x^(1/2)`, which differs from sqrt for -0 and minus infinity."""
     return x.equal(-inf).choose(-x, (x + 0.0).sqrt())
 
 
-# What is cheaper than the general way, by the exponent.
+# Cheaper ways than the general one, by exponent.
 CONSTANT_EXPONENTS: dict[float | None, Callable[[Floats], Floats]] = {
     -1.0: lambda x: 1.0 / x,
     -0.5: lambda x: 1.0 / square_root(x),

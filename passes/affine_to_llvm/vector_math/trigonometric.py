@@ -1,8 +1,8 @@
-"""sin, cos and tan: `|x| = k pi/2 + r` with an integer k, of which the last two bits count, and polynomials in r.
+"""sin, cos and tan: `|x| = k pi/2 + r` with an integer k, of which only the last two bits matter, and polynomials in r.
 
-Up to `FAR` the reduction is W. J. Cody and W. Waite's with three parts of pi/2 and fused multiplications, and keeps what r loses by
-rounding. Further out it is M. H. Payne and R. N. Hanek's (1983), in f64: only those bits of 2/pi that matter for x are multiplied. It
-is done only where a lane of the vector needs it, and that lane alone takes its result, so lanes do not depend on each other.
+Up to `FAR` the reduction is W. J. Cody and W. Waite's with three parts of pi/2 and fused multiplications, and it keeps the rounding error of r.
+Beyond, it is M. H. Payne and R. N. Hanek's (1983), in f64: only the bits of 2/pi that matter for x are multiplied. It runs only if a lane of the
+vector needs it, and only that lane uses the result, so lanes do not depend on each other.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FAR = 2.0**15
 
 @dataclass(frozen=True)
 class Angle:
-    """`quadrant pi/2 + r + low`, |r| <= pi/4; `low` is what r has lost by rounding. Of `quadrant` only the last two bits count."""
+    """`quadrant pi/2 + r + low`, |r| <= pi/4; `low` is the rounding error of r. Only the last two bits of `quadrant` matter."""
 
     quadrant: Ints
     r: Floats
@@ -44,9 +44,9 @@ def reduce(x: Floats) -> Angle:
 
 
 def reduce_far(x: Floats) -> Angle:
-    """The angle of a large x, up to the largest; of infinity and NaN one whose r is NaN."""
+    """The angle of an arbitrarily large finite x; for infinity and NaN one whose r is NaN."""
     wide = x.wide()
-    # x = y 2^(24 j), where y is an integer unless j = 0, so that of 2^(24 j) 2/pi only the value modulo 4 counts.
+    # x = y 2^(24 j), where y is an integer unless j = 0, so that only the value of 2^(24 j) 2/pi modulo 4 matters.
     y, parts = wide, [wide.constant(part) for part in c.QUADRANTS[:3]]
     for j in range(1, 5):
         above = x >= 2.0 ** (24 * (j + 1))
@@ -74,7 +74,7 @@ def sine_of(a: Angle, square: Floats) -> Floats:
 
 
 def cosine_of(a: Angle, square: Floats) -> Floats:
-    """`cos(r + low)`; what `1 - r^2 / 2` loses by rounding is added at the end."""
+    """`cos(r + low)`; the rounding error of `1 - r^2 / 2` is added at the end."""
     half = square * 0.5
     high = 1.0 - half
     rest = (1.0 - high) - half

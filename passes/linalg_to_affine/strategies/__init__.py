@@ -1,4 +1,4 @@
-"""What computes register tiles: one file for each strategy; importing this registers them."""
+"""Strategies that compute register tiles, one file each; importing this registers them."""
 
 from stepwell.dialects.support.exports import load_modules
 

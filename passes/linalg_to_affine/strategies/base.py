@@ -1,4 +1,4 @@
-"""What computes the values of register tiles: the interface of a strategy, and the summed loops inside of a tile."""
+"""The interface of a strategy, which computes the values of register tiles, and the reduction loops inside a tile."""
 
 from abc import ABC, abstractmethod
 
@@ -16,16 +16,16 @@ CONSTANT = "the elements of a constant are written into the code instead of bein
 
 
 class TileStrategy(ABC):
-    """How the root of a nest is computed in its register tiles, from the accumulators' first values to their last ones.
+    """How the root of a nest is computed in its register tiles, from the accumulators' initial values to their final ones.
 
-    The loops around a tile, the epilogues and the stores behind it are the same for all strategies. One is chosen for each nest; it keeps
-    nothing about the tile at hand, which each method is given. By default a tile is `begin`, the summed loops around `step`, and `finish`.
+    The loops around a tile, and the epilogues and stores after it, are the same for all strategies. One is chosen for each nest; it keeps no state
+    about the current tile, which each method receives. By default a tile is `begin`, the reduction loops around `step`, and `finish`.
     """
 
     name: str
-    """The name that it is registered by (see `register_tile_strategy`)."""
+    """The name under which it is registered (see `register_tile_strategy`)."""
     rest: "TileStrategy | None" = None
-    """The next strategy that fits the nest, if any: it computes the tiles that this one declines, and what `cut` leaves to it."""
+    """The next strategy that fits the nest, if any: it computes the tiles that this one declines, and the segments that `cut` leaves to it."""
 
     def __init__(self, context: NestContext) -> None:
         self.context, self.root = context, context.root
@@ -33,37 +33,37 @@ class TileStrategy(ABC):
     @classmethod
     @abstractmethod
     def fits(cls, context: NestContext) -> "TileStrategy | NoMatch | None":
-        """The strategy for a nest; why it does not fit, or None where it is for nests of another kind and there is nothing to say."""
+        """The strategy for a nest; or why it does not fit; or None if it is for nests of another kind and there is nothing to report."""
 
     def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
-        """The values of a tile in front of the epilogues: for each point one for each output, with as many lanes as `tile.lanes`.
+        """The values of a tile before the epilogues: for each point one per output, with `tile.lanes` lanes.
 
         A tile that the strategy does not fit is declined before anything is emitted.
         """
         return self.finish(tile, self.summed(tile, self.begin(tile)))
 
     def begin(self, tile: RegisterTile) -> list[ir.Value]:
-        """What the summed loops carry at first: by default an accumulator for each value of the tile."""
+        """The initial values that the reduction loops carry: by default an accumulator for each value of the tile."""
         return tile.starts()
 
     def step(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
-        """What the summed loops carry after one round, at whose position the tile is."""
+        """The values that the reduction loops carry after one iteration, at whose position the tile is."""
         raise NotImplementedError
 
     def finish(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
-        """The values of the tile, from what the summed loops carry at last."""
+        """The values of the tile, from the final values of the reduction loops."""
         return carried
 
     def cut(self, tile: RegisterTile, dim: int) -> "list[tuple[Segment, TileStrategy]]":
-        """The stretches in which a summed dimension is walked, and whose `step` takes the rounds of each."""
+        """The segments of a reduction dimension, each with the strategy whose `step` computes its iterations."""
         return [(tile.stretch(dim), self)]
 
     def written_out(self, tile: RegisterTile, dim: int, segment: Segment) -> bool:
-        """Whether the rounds of a stretch that `cut` made follow each other without a loop."""
+        """Whether the iterations of a segment from `cut` follow each other without a loop."""
         return dim in self.context.written_out
 
     def summed(self, tile: RegisterTile, carried: list[ir.Value], done: int = 0) -> list[ir.Value]:
-        """The loops over the root's summed dimensions, without the first `done` of them, around `step`."""
+        """The loops over the root's reduction dimensions, without the first `done` of them, around `step`."""
         dims = self.root.reduction_dims[done:]
         if not dims:
             return self.step(tile, carried)

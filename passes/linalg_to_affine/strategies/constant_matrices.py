@@ -1,4 +1,4 @@
-"""Register tiles that multiply columns by a matrix of known numbers, whose rows share what they can."""
+"""Register tiles that multiply columns by a constant matrix whose rows share partial sums."""
 
 from itertools import product
 
@@ -21,7 +21,7 @@ class ConstantMatrices(TileStrategy):
     """All sums of a tile at once, without loops, from sums and differences that several of them need (see `SharedSums`)."""
 
     def __init__(self, context: NestContext, matrix: int, other: int, initial: ir.Value) -> None:
-        """`matrix` and `other` are the numbers of the inputs, `initial` is the zero that sums begin with."""
+        """`matrix` and `other` are the indices of the inputs, `initial` is the zero that sums begin with."""
         super().__init__(context)
         self.matrix, self.other, self.initial = matrix, other, initial
 
@@ -58,7 +58,7 @@ class ConstantMatrices(TileStrategy):
         return [as_vector(self.initial, tile.width) if v is None else v for v in sums]
 
     def _load(self, tile: RegisterTile, other: Access, place: Offsets) -> ir.Value:
-        """What a column is multiplied with, in the type of the sums."""
+        """The value of a column, in the type of the sums."""
         factors = self.root.factors
         signed = factors is None or any(f.index == self.other and f.kind.startswith("s") for f in factors)
         prefetch(tile, other, place)

@@ -1,4 +1,4 @@
-"""Register tiles by dot products of the target: each round takes in several iterations of a summed dimension at once."""
+"""Register tiles by dot products of the target: each iteration covers several iterations of a reduction dimension."""
 
 from functools import partial
 from itertools import chain
@@ -23,7 +23,7 @@ from stepwell.passes.schedule.segments import Segment
 
 @register_tile_strategy("dot-products", kinds=("contraction",))
 class DotProducts(TileStrategy):
-    """The intrinsic that the schedule names, on vectors. Operands are gathered as it wants them; the body takes what is left of the sum."""
+    """The schedule's intrinsic on vectors. Operands are rearranged as it requires; the op's body computes the remainder of the sum."""
 
     def __init__(self, context: NestContext, use: Use) -> None:
         super().__init__(context)
@@ -55,7 +55,7 @@ class DotProducts(TileStrategy):
 
 
 class DotProductsInLanes(SumsInLanes):
-    """Sums in lanes, of which the intrinsic sums vectors that hold whole blocks."""
+    """Sums in lanes, with the intrinsic for vectors that hold whole blocks."""
 
     def __init__(self, context: NestContext, use: Use) -> None:
         super().__init__(context)
@@ -76,14 +76,14 @@ class DotProductsInLanes(SumsInLanes):
 
 
 def is_rolled(use: Use, root: Structured, dim: int, segment: Segment) -> bool:
-    """Whether LLVM would keep a loop around blocks that it had better not keep (see `ROLLED_ROUNDS`)."""
+    """Whether LLVM would keep a loop around blocks that it should not keep (see `ROLLED_ROUNDS`)."""
     return dim == use.innermost(root) and segment.rounds == ROLLED_ROUNDS
 
 
 def add_blocks(use: Use, tile: RegisterTile, sums: list[ir.Value]) -> list[ir.Value]:
     """The sums with a block of products added to each."""
     keys = [[(side, tile.place(tile.context.root.inputs[index], point)) for side, index in enumerate(use.sides)] for point in tile.points]
-    # What there is most of is taken one after the other, so that only the other operand stays in registers.
+    # The operand with more distinct values is processed one value at a time, so that only the other operand stays in registers.
     most = max(range(len(use.sides)), key=lambda side: len({key[side] for key in keys}))
     alike: dict[tuple[int, str], list[int]] = {}
     for n, both in enumerate(keys):
@@ -99,7 +99,7 @@ def add_blocks(use: Use, tile: RegisterTile, sums: list[ir.Value]) -> list[ir.Va
 
 
 def _operand(use: Use, tile: RegisterTile, side: int, point: Offsets) -> list[ir.Value]:
-    """What the intrinsic is given of an input at a point: see `emit_block`."""
+    """The intrinsic's operand from an input at a point: see `emit_block`."""
     at, context, root = tile.at, tile.context, tile.context.root
     access, depth, vector = root.inputs[use.sides[side]], use.intrinsic.depth, context.nest.vector
 

@@ -16,12 +16,12 @@ from stepwell.passes.linalg_to_affine.values import constant_of
 from stepwell.passes.schedule.segments import Segment
 
 Loaded = dict[tuple[int, str], ir.Value]
-"""What was loaded in a round: by the number of the input and the text of the address, so that each is loaded once."""
+"""The values loaded in an iteration, by input index and address text, so that each is loaded once."""
 
 
 @register_tile_strategy("plain")
 class PlainTiles(TileStrategy):
-    """Each round emits the body at each point. Where the op says so, a few rounds at a time are added up on their own."""
+    """Each iteration emits the body at each point. If the op says so, a few iterations at a time are summed separately."""
 
     @classmethod
     def fits(cls, context: NestContext) -> "TileStrategy | NoMatch | None":
@@ -38,15 +38,15 @@ class PlainTiles(TileStrategy):
         return results
 
     def loaded(self, tile: RegisterTile) -> Loaded:
-        """What is loaded in front of the bodies of a round, which load the rest of what they read."""
+        """The values loaded before the bodies of an iteration; the bodies load the rest."""
         return {}
 
     def settled(self, tile: RegisterTile, made: list[ir.Value], before: list[ir.Value]) -> list[ir.Value]:
-        """What a round leaves of a point, for which the body made new values."""
+        """The new values of a point after an iteration in which the body computed `made`."""
         return made
 
     def _at_point(self, tile: RegisterTile, loaded: Loaded, point: Offsets, before: list[ir.Value]) -> list[ir.Value]:
-        """The body at a point: from the accumulators before the round to those behind it."""
+        """The body at a point: maps the accumulators before the iteration to those after it."""
         root, shown = self.root, self.context.shown
         inputs = self._inputs(tile, loaded, point)
         if inputs is None:
@@ -60,8 +60,7 @@ class PlainTiles(TileStrategy):
         return made
 
     def _inputs(self, tile: RegisterTile, loaded: Loaded, point: Offsets) -> list[ir.Value | None] | None:
-        """What the body reads at a point; None if it is multiplied by the zero of a known matrix, which stands for no term at all, not for
-        0 * infinity."""
+        """The body's inputs at a point; None if it is multiplied by the zero of a constant matrix, which means no term at all, not 0 * infinity."""
         root = self.root
         numbers = {n: number for n in self.context.known if (number := tile.number(n, point)) is not None}
         if any(numbers.get(n) == 0 for n in root.multiplied):
@@ -82,7 +81,7 @@ class PlainTiles(TileStrategy):
         return inputs
 
     def _summed_in_parts(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
-        """As `summed`; where the op says so, a few rounds of the outermost summed loop at a time, which are added up on their own."""
+        """Like `summed`; if the op says so, a few iterations of the outermost reduction loop at a time are summed separately."""
         dims, extents = self.root.reduction_dims, tile.at.extents
         extent = extents[dims[0]] if dims else 0
         rounds = self.root.part // prod(self.context.sizes[d] for d in dims[1:])
@@ -95,6 +94,6 @@ class PlainTiles(TileStrategy):
         return carried
 
     def _part(self, tile: RegisterTile, zeros: list[ir.Value], rounds: int, at: Position, before: list[ir.Value]) -> list[ir.Value]:
-        """Some rounds of the outermost summed loop, added up on their own and then to what was there before."""
+        """Sum some iterations of the outermost reduction loop separately, then add the result to the previous sums."""
         added = self.summed(tile.seen_from(at.within({self.root.reduction_dims[0]: rounds})), zeros)
         return [arith.addf(a, b) for a, b in zip(before, added, strict=True)]

@@ -1,4 +1,4 @@
-"""The strategies that compute register tiles: their registry, and the choice for a nest."""
+"""The registry of strategies that compute register tiles, and the choice for a nest."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.strategies.base import TileStrategy
 
 ORDER = ("constant-matrices", "tile-registers", "dot-products", "sums-in-lanes", "transposed", "plain")
-"""The built-in strategies in the order in which they are asked. Those of plugins are asked before, the last one that was registered first."""
+"""The built-in strategies in the order in which they are tried. Those of plugins come first, the latest registration first."""
 S = TypeVar("S", bound=type[TileStrategy])
 Decline = Callable[[str, NoMatch], None]
-"""Notes why the strategy of a name does not compute a nest, or some of its tiles."""
+"""Records why the named strategy does not compute a nest, or some of its tiles."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ _STRATEGIES: dict[str, _Registered] = {}
 
 
 def register_tile_strategy(name: str, *, kinds: Sequence[str] = ("elementwise", "contraction", "reduction", "other")) -> Callable[[S], S]:
-    """Register a class that computes the register tiles of ops of these kinds (see `Structured.kind`), where it fits."""
+    """Register a class that computes the register tiles of ops of these kinds (see `Structured.kind`), if it fits."""
 
     def add(cls: S) -> S:
         known = _STRATEGIES.pop(name, None)
@@ -45,15 +45,15 @@ def register_tile_strategy(name: str, *, kinds: Sequence[str] = ("elementwise", 
 
 
 def tile_strategies(kind: str) -> list[type[TileStrategy]]:
-    """The strategies for ops of a kind, in the order in which they are asked."""
+    """The strategies for ops of a kind, in the order in which they are tried."""
     brought = [name for name in reversed(_STRATEGIES) if name not in ORDER]
     return [_STRATEGIES[name].strategy for name in (*brought, *ORDER) if kind in _STRATEGIES[name].kinds]
 
 
 def choose(context: NestContext, decline: Decline) -> TileStrategy:
-    """The first strategy that fits a nest, with those behind it that fit as its `rest`. Notes why those before it do not.
+    """The first strategy that fits a nest, with the ones behind it that fit as its `rest`. Records why those before it do not.
 
-    Raises PassError if none fits, or if one answers with something else.
+    Raises PassError if none fits, or if `fits` returns anything else.
     """
     found: list[TileStrategy] = []
     for cls in tile_strategies(context.root.kind):

@@ -1,4 +1,4 @@
-"""Register tiles whose vectors lie along a summed dimension: each lane sums its part, and all lanes are folded at the end."""
+"""Register tiles whose vectors lie along a reduction dimension: each lane sums its part, and all lanes are folded at the end."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from stepwell.passes.schedule.segments import Segment, vector_segments
 
 @register_tile_strategy("sums-in-lanes", kinds=("contraction", "reduction", "other"))
 class SumsInLanes(PlainTiles):
-    """Lanes start neutral and are folded together at the end; what is left over of the vectors goes one by one."""
+    """Lanes start neutral and are folded together at the end; the remainder of the vectors is computed one element at a time."""
 
     @classmethod
     def fits(cls, context: NestContext) -> "SumsInLanes | None":
@@ -26,7 +26,7 @@ class SumsInLanes(PlainTiles):
 
     @property
     def combiner(self) -> str:
-        """What folds two lanes."""
+        """The op that folds two lanes."""
         if self.root.combiner is None:
             raise PassError(f"'{self.root.operation.name}' at {self.root.operation.location} is not a fold that lanes could share")
         return self.root.combiner
@@ -53,7 +53,7 @@ class SumsInLanes(PlainTiles):
         return made if mask is None else [arith.select(mask, m, b) for m, b in zip(made, before, strict=True)]
 
     def _under_masks(self, tile: RegisterTile, extent: Size, sums: list[ir.Value]) -> list[ir.Value]:
-        """As `compute`, with one vector for all that is left over, so that lanes are folded only once."""
+        """Like `compute`, with one vector for the whole remainder, so that lanes are folded only once."""
         dim, width = self.context.nest.vector, self.context.nest.width
         whole = extent // width * width
         lanes = self._neutral(width, len(sums))
@@ -63,15 +63,15 @@ class SumsInLanes(PlainTiles):
         return self._folded(sums, lanes)
 
     def _neutral(self, width: int, count: int) -> list[ir.Value]:
-        """So many vectors that folding in changes nothing."""
+        """`count` vectors of neutral elements."""
         return [as_vector(neutral(self.combiner, self.root.outputs[0].element_type), width) for _ in range(count)]
 
     def _folded(self, sums: list[ir.Value], lanes: list[ir.Value]) -> list[ir.Value]:
-        """The sums, or what else is folded, with all lanes of vectors of them."""
+        """The sums (or other folds), with all lanes of their vectors folded in."""
         element, combiner = self.root.outputs[0].element_type, self.combiner
         kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
-        order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # by halves, not one by one
+        order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # in halves, not one by one
         if combiner == "arith.maxnumf":
-            order |= arith.FastMathFlags.nnan  # each lane began with a number
+            order |= arith.FastMathFlags.nnan  # each lane started with a number
         folded = [vector.ReductionOp(element, kind, v, fastmath=order).result for v in lanes]
         return [combine(combiner, a, f) for a, f in zip(sums, folded, strict=True)]

@@ -1,4 +1,4 @@
-"""Register tiles in tile registers, which have two dimensions: which rows and columns each holds, its operands, and the vectors that it leaves."""
+"""Register tiles in tile registers: the rows and columns that each holds, its operands, and the resulting vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +19,7 @@ from stepwell.passes.schedule.segments import Segment
 
 @register_tile_strategy("tile-registers", kinds=("contraction",))
 class TileRegisters(TileStrategy):
-    """Sums in tile registers, from zero on: those of the same rows side by side, rows after rows. What the sums begin with is added when they come
-    to vectors, by way of memory."""
+    """Sums in tile registers, starting from zero, row by row. The initial values are added when the sums become vectors, by way of memory."""
 
     def __init__(self, context: NestContext, use: Use, registers: Tile) -> None:
         super().__init__(context)
@@ -110,12 +109,12 @@ class TileRegisters(TileStrategy):
 
 @dataclass(frozen=True)
 class _Layout:
-    """Which sums of a tile each of its registers holds."""
+    """The assignment of a tile's sums to tile registers."""
 
     columns: range
-    """Where in a vector the registers begin that hold it."""
+    """The positions in a vector at which its registers begin."""
     parts: Sequence[Sequence[int]]
-    """The places, among the tile's points, of the rows of each register, from the first of which the others lie equally far apart."""
+    """The indices, among the tile's points, of the rows of each register; they are equally spaced."""
 
     @staticmethod
     def of(tile: RegisterTile, use: Use, registers: Tile) -> "_Layout":
@@ -128,11 +127,11 @@ class _Layout:
 
 
 def constant(index: int) -> ir.Value:
-    """An index that is known."""
+    """A constant index."""
     return arith.constant(ir.IndexType.get(), index)
 
 
 def apart(context: NestContext, access: Access, dim: int) -> int:
-    """How many elements apart in memory the neighbours along `dim` lie, in the slice of a buffer that fused loops keep if they do."""
+    """The distance in memory, in elements, between neighbours along `dim`, in the slice of a buffer if fused loops keep one."""
     strides, _ = ir.MemRefType(context.memory(access).type).get_strides_and_offset()
     return sum(step * stride for step, stride in zip(access.coefficients(dim), strides, strict=True) if step)

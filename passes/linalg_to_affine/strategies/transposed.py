@@ -1,4 +1,4 @@
-"""Register tiles of inputs that lie in memory along another dimension than the vectors: loaded along that one, and transposed in registers."""
+"""Register tiles with inputs that are contiguous along another dimension than the vectors: loaded along that one, and transposed in registers."""
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import known_sizes
@@ -16,10 +16,10 @@ from stepwell.passes.schedule.segments import vector_segments
 
 @register_tile_strategy("transposed")
 class TransposedTiles(PlainTiles):
-    """As plain tiles, but what the tile reads along another of its dimensions than its vectors lie is loaded along that one first."""
+    """Plain tiles whose inputs that are contiguous along another dimension of the tile are loaded along that one first."""
 
     def __init__(self, context: NestContext, turned: dict[int, int]) -> None:
-        """`turned` are the dimensions along which inputs lie in memory, by the numbers of these."""
+        """`turned` maps input indices to the dimensions along which these inputs are contiguous."""
         super().__init__(context)
         self.turned = turned
 
@@ -47,7 +47,7 @@ class TransposedTiles(PlainTiles):
         return found
 
     def _turn(self, tile: RegisterTile, found: Loaded, n: int, first: Offsets, count: int) -> None:
-        """Load input `n` at `count` points along the dimension that it lies along, from `first` on, in vectors along the nest's dimension."""
+        """Load input `n` at `count` points along its contiguous dimension, from `first` on, as vectors along the nest's dimension."""
         access, dim, at = self.root.inputs[n], self.turned[n], tile.at
         keys = [(n, tile.place(access, {**first, dim: first[dim] + i})) for i in range(count)]
         if keys[0] in found:  # points that differ only in dimensions along which the input does not move
