@@ -1,4 +1,4 @@
-"""Boxes: vectors of numbers that say where a tensor lies in memory, and its sizes, so that tensors of any size can take each other's place."""
+"""Boxes: vectors of numbers that hold a tensor's address and sizes, so that tensors of different sizes are interchangeable."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +15,13 @@ from stepwell.dialects.graph.inference import no_arithmetic
 from stepwell.dialects.support.errors import InferenceError
 
 BOX = TensorType("i64", (BOX_ELEMENTS,))
-"""A box: where the tensor lies, then its sizes, then zeros."""
+"""The length of a box: the address, then the sizes, then zeros."""
 MOST_DIMENSIONS = BOX_ELEMENTS - 1
 BOX_OP, UNBOX_OP = "flow.box", "flow.unbox"
 
 
 class BoxOp(GraphOp, dialect=Flow, name="box", traits=[Pure]):
-    """A box of `x`, which then lies in memory of its own, and there unchanged for as long as a box of it can be reached.
+    """A box of `x`, which then has memory of its own and stays unchanged there for as long as a box of it can be reached.
 
     `destinations` as in `flow.if`: from the level `graph-opt` on there is one.
     """
@@ -44,7 +44,7 @@ class BoxOp(GraphOp, dialect=Flow, name="box", traits=[Pure]):
 
 
 class UnboxOp(GraphOp, dialect=Flow, name="unbox", traits=[Pure]):
-    """The tensor in a box, of element type `to` and of these sizes, which are known before (see `opened`)."""
+    """The tensor in a box, with element type `to` and these sizes, which are already known (see `opened`)."""
 
     fusion = Fusion.FREE
 
@@ -67,7 +67,7 @@ class UnboxOp(GraphOp, dialect=Flow, name="unbox", traits=[Pure]):
 
 
 def may_hold_boxes(kind: TensorType | ir.Type) -> bool:
-    """Whether the elements of a tensor may be boxes, by its type: then what they say is looked up before memory is let go."""
+    """Whether the elements of a tensor may be boxes, by its type: if so, the tensors in them are looked up before memory is freed."""
     tensor = kind if isinstance(kind, TensorType) else TensorType.from_mlir(kind)
     return tensor.dtype == "i64" and tensor.rank > 0 and tensor.shape[-1] == BOX_ELEMENTS
 
@@ -79,7 +79,7 @@ def boxed(b: Any, x: ir.Value) -> ir.Value:
 
 
 def opened(b: Any, box: ir.Value, dtype: str, sizes: Sequence[Dim]) -> ir.Value:
-    """What a box holds, built by a GraphBuilder. The sizes become known here; those that are so already are compared when it runs."""
+    """The tensor in a box, built by a GraphBuilder. Unknown sizes become known here; known ones are compared at run time."""
     assert None not in sizes
     if sizes:
         numbers = b.slice(box, starts=(1,), sizes=(len(sizes),), steps=(1,))
@@ -89,7 +89,7 @@ def opened(b: Any, box: ir.Value, dtype: str, sizes: Sequence[Dim]) -> ir.Value:
 
 
 class Boxes:
-    """The boxes of a run in numpy: the meaning of the two ops."""
+    """The boxes of a run in numpy: the reference semantics of the two ops."""
 
     def __init__(self) -> None:
         self._held: list[np.ndarray] = []
@@ -100,5 +100,5 @@ class Boxes:
         return np.array([len(self._held), *x.shape, *[0] * (MOST_DIMENSIONS - x.ndim)], np.int64)
 
     def unbox(self, box: np.ndarray) -> np.ndarray:
-        """What a box holds."""
+        """The tensor in a box."""
         return self._held[int(box[0]) - 1]

@@ -13,9 +13,9 @@ CONTROL = ("flow.if", "flow.loop")
 
 
 class IfOp(GraphOp, dialect=Flow, name="if"):
-    """What the function `then` makes of the inputs where the condition holds, else what the function `otherwise` does.
+    """The results of the function `then` on the inputs if the condition holds, else those of the function `otherwise`.
 
-    The last `destinations` of the inputs are not passed on: they are where the results go, one for each from the level `graph-opt` on.
+    The last `destinations` inputs are not passed on: they are the buffers for the results, one for each from the level `graph-opt` on.
     """
 
     fusion = Fusion.FREE
@@ -28,7 +28,7 @@ class IfOp(GraphOp, dialect=Flow, name="if"):
     destinations: ir.IntegerAttr
 
     def verify_region_invariants(self) -> bool:
-        """The condition is a boolean scalar; there is a destination of its type for each result, or none at all."""
+        """Whether the condition is a boolean scalar, and whether there is a destination of its type for each result, or none at all."""
         condition = type_of(self.condition)
         if condition != TensorType(BOOL, ()):
             return report(self, f"operand 'condition' must be tensor<i1>, got {condition}")
@@ -36,12 +36,14 @@ class IfOp(GraphOp, dialect=Flow, name="if"):
 
 
 class LoopOp(GraphOp, dialect=Flow, name="loop"):
-    """Rounds of the function `body`: at most `trip_count`, while the condition holds.
+    """Iterations of the function `body`: at most `trip_count`, while the condition holds.
 
-    The body takes the round (tensor<i64>), the condition (tensor<i1>) and the inputs, of which the first `carried` are those of the round
-    before; it gives the next condition, the next carried values, and what is collected: one part for each of the other results but the last.
-    The results are the carried values, the collected parts along a new first dimension, which is as long as there may be rounds (parts of
-    rounds that do not come mean nothing), and the number of rounds (tensor<1xi64>). `destinations` as in `flow.if`.
+    The body takes the iteration number (tensor<i64>), the condition (tensor<i1>) and the inputs, the first `carried` of which are those of the
+    previous iteration. It returns the next condition, the next carried values, and the collected parts: one for each of the other results but the
+    last.
+
+    The results are the carried values; the collected parts along a new first dimension, which is as long as the largest possible trip count (the
+    parts of iterations that did not run are undefined); and the trip count (tensor<1xi64>). `destinations` as in `flow.if`.
     """
 
     fusion = Fusion.FREE
@@ -55,7 +57,7 @@ class LoopOp(GraphOp, dialect=Flow, name="loop"):
     destinations: ir.IntegerAttr
 
     def verify_region_invariants(self) -> bool:
-        """Trip count and condition are scalars; the carried values have the types of the first results."""
+        """Whether trip count and condition are scalars, and the carried values have the types of the first results."""
         count, condition = TensorType("i64", ()), TensorType(BOOL, ())
         for name, value, expected in (("trip_count", self.trip_count, count), ("condition", self.condition, condition)):
             if type_of(value) != expected:
@@ -72,7 +74,7 @@ class LoopOp(GraphOp, dialect=Flow, name="loop"):
 
 
 def destination_problem(op: "IfOp | LoopOp") -> str | None:
-    """What is wrong with the destinations of an op's results; None if nothing is."""
+    """A problem with the destinations of an op's results; None if there is none."""
     count = op.attribute_values()["destinations"]
     if not 0 <= count <= len(op.inputs):
         return f"attribute 'destinations' must be from 0 to the number of inputs, {len(op.inputs)}, got {count}"
@@ -84,17 +86,17 @@ def destination_problem(op: "IfOp | LoopOp") -> str | None:
 
 
 def passed_on(op: "IfOp | LoopOp") -> list[ir.Value]:
-    """The inputs that the functions take."""
+    """The inputs that are passed to the functions."""
     return list(op.inputs)[: len(op.inputs) - op.attribute_values()["destinations"]]
 
 
 def destinations_of(op: "IfOp | LoopOp") -> list[ir.Value]:
-    """Where the results go."""
+    """The destinations of the results."""
     return list(op.inputs)[len(op.inputs) - op.attribute_values()["destinations"] :]
 
 
 def with_inputs(op: "IfOp | LoopOp", inputs: Sequence[ir.Value], attributes: dict[str, Any], types: Sequence[TensorType]) -> ir.Operation:
-    """An op in front of this one, and at its location, with the same scalars, but with other inputs, attributes and results."""
+    """A copy of this op in front of it and at its location, with the same scalars, but with other inputs, attributes and results."""
     old = op.operation
     scalars = list(old.operands)[: len(old.operands) - len(op.inputs)]
     with ir.InsertionPoint(old), old.location:
@@ -102,5 +104,5 @@ def with_inputs(op: "IfOp | LoopOp", inputs: Sequence[ir.Value], attributes: dic
 
 
 def called_by(op: ir.Operation) -> list[str]:
-    """The functions that a conditional or a loop names."""
+    """The names of the functions that a conditional or a loop calls."""
     return [ir.StringAttr(op.attributes[name]).value for name in (("then", "otherwise") if op.name == "flow.if" else ("body",))]

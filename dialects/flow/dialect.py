@@ -1,4 +1,4 @@
-"""The `flow` dialect: what a program does between kernel launches, from the level `graph-opt` to `scheduled`."""
+"""The `flow` dialect: the ops of a program between kernel launches, from the level `graph-opt` to `scheduled`."""
 
 from stepwell.dialects.core.attributes import Sizes, sizes_value
 from stepwell.dialects.core.mlir import Dialect, Operand, Operation, Pure, Result, VariadicResult, ir, register_dialect
@@ -11,14 +11,14 @@ class Flow(Dialect, name="flow"):
 
 
 class BindSizesOp(Operation, dialect=Flow, name="bind_sizes"):
-    """As `graph.bind_sizes`; its results are the numbers, as values of type index."""
+    """Like `graph.bind_sizes`; its results are the numbers, as values of type index."""
 
     values: Operand
     numbers: VariadicResult
     sizes: Sizes
 
     def verify_invariants(self) -> bool:
-        """Whether `values` is a vector of i64 with an element for each of the sizes, which are as many as the results."""
+        """Whether `values` is a vector of i64 with one element per size, and there are as many sizes as results."""
         operands, results = list(self.operation.operands), list(self.operation.results)
         kind = operands[0].type if operands else None
         try:
@@ -38,7 +38,7 @@ class BindSizesOp(Operation, dialect=Flow, name="bind_sizes"):
 
 
 class SizeOp(Operation, dialect=Flow, name="size", traits=[Pure]):
-    """A size that is known when a function of a region begins, as a value of type index."""
+    """A size that is known when a region's function begins, as a value of type index."""
 
     number: Result
     size: ir.StringAttr

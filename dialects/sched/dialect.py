@@ -1,4 +1,4 @@
-"""The `sched` dialect: how structured ops are computed, as attributes on them, boundaries between them, and conditions of loops on threads."""
+"""The `sched` dialect: schedules of structured ops as attributes, boundaries between ops, and conditions of threaded loops."""
 
 from stepwell.dialects.core.mlir import Attribute, Dialect, Operand, Operation, Pure, Region, Result, ir, register_dialect
 
@@ -9,19 +9,19 @@ class Sched(Dialect, name="sched"):
 
 
 class NestAttr(Attribute, dialect=Sched, name="nest"):
-    """A loop nest; `knobs` is a dictionary of them by name (see `dialects/sched/nest.py`)."""
+    """A loop nest; `knobs` is a dictionary of its parameters by name (see `dialects/sched/nest.py`)."""
 
     knobs: ir.DictAttr
 
 
 class FusedAttr(Attribute, dialect=Sched, name="fused"):
-    """The loops that an op is fused in with its neighbours in a kernel, outermost first (see `dialects/sched/fused_loops.py`)."""
+    """The loops in which an op is fused with its neighbours in a kernel, outermost first (see `dialects/sched/fused_loops.py`)."""
 
     loops: ir.ArrayAttr
 
 
 class BoundaryOp(Operation, dialect=Sched, name="boundary", traits=[Pure]):
-    """`x`, kept a separate op: fused into its readers, it would be computed again for each of their tiles."""
+    """`x`, kept as the result of a separate op: fused into its consumers, it would be recomputed for each of their tiles."""
 
     x: Operand
     result: Result
@@ -36,7 +36,7 @@ class BoundaryOp(Operation, dialect=Sched, name="boundary", traits=[Pure]):
 
 
 class ThreadedOp(Operation, dialect=Sched, name="threaded", traits=[ir.NoTerminatorTrait]):
-    """Loops of which the parallel ones run on threads where `enough` (an i1) holds, else on the thread that comes to them."""
+    """A region whose parallel loops run on threads if `enough` (an i1) holds, and otherwise on the calling thread."""
 
     enough: Operand
     body: Region

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FusedLoop:
-    """A loop around several ops: in every round each does `step` iterations of its dimension `dim`, one op after the other.
+    """A loop around several ops: in every iteration each op does `step` iterations of its dimension `dim`, one op after the other.
 
-    What one op hands to the next is then a slice, which stays in a cache: Halide's `compute_at` with its storage folding
-    (Ragan-Kelley et al., PLDI 2013). Neighbours are in one loop if they give it the same name. The rounds of the outermost loop may be
-    split into `chunks` that run in parallel, each with buffers of its own; 1 keeps them on one thread. An op with `prefetch` asks, while it
-    computes, for what it reads in that many rounds from now, where that lies in memory and not in such a buffer.
+    Values passed from one op to the next are then slices, which stay in a cache: Halide's `compute_at` with its storage folding (Ragan-Kelley et al.,
+    PLDI 2013). Adjacent ops are in one loop if they give it the same name. The iterations of the outermost loop may be split into `chunks` that run
+    in parallel, each with its own buffers; 1 keeps them on one thread. While it computes, an op with `prefetch` prefetches the operands that it reads
+    that many iterations later, if they lie in memory and not in such a buffer.
 
-    Of an outermost loop whose number of iterations only a run knows, what whole rounds leave over comes after them, in rounds of `rest`
-    iterations on one thread; 0 where nothing is left over.
+    The remainder of an outermost loop with a dynamic trip count is computed after its full iterations, with a step of `rest` on one thread; 0 if
+    there is no remainder.
     """
 
     loop: str
@@ -26,12 +26,12 @@ class FusedLoop:
 
     @property
     def unit(self) -> int:
-        """What the number of iterations is a multiple of."""
+        """A number that divides the trip count."""
         return self.rest or self.step
 
 
 def complaint(loops: Sequence[FusedLoop]) -> str | None:
-    """What is wrong with the fused loops of an op; None if nothing is."""
+    """A problem with the fused loops of an op; None if there is none."""
     for i, loop in enumerate(loops):
         if loop.dim < 0 or loop.step < 1 or loop.chunks < 1 or loop.prefetch < 0 or (i and loop.chunks > 1):
             return f"dim and prefetch must be 0 or more, step and chunks 1 or more, chunks 1 but for the first; got {loop}"

@@ -9,21 +9,21 @@ from stepwell.dialects.target.dot_products import NONE
 
 @dataclass(frozen=True)
 class NestKnobs:
-    """How a structured op's iteration space is walked. Which values are legal for an op is up to passes.
+    """How a structured op's iteration space is walked. The passes decide which values are legal for an op.
 
     - `order`: the parallel dimensions, outermost first; reductions follow inside, in the op's order.
-    - `parallel`: how many leading loops of `order` run on threads.
-    - `unroll`: for each dimension, how many of its iterations the register tile holds.
-    - `block`: for each dimension, how many of its iterations make a block, 0 for all; empty where no dimension has blocks. Loops over
-      blocks lie outside of all others, so that what a block reads stays in a cache. Blocks of a summed dimension leave their
-      sums in memory for the next.
-    - `prefetch`: how many rounds of a loop ahead its vectors are asked for; 0 leaves that to the hardware. Where the innermost summed
-      loop goes through one line of what the vectors are multiplied by, a prefetch along it asks for the next such line, too, one round of the
-      loop around it ahead.
-    - `along`: the dimension of this loop; -1 for the innermost summed one. Along another one, whose next round is further away, whole tiles
-      ask, for the second cache: if only the run knows how many there are, those in the first 16 iterations.
+    - `parallel`: the number of leading loops of `order` that run on threads.
+    - `unroll`: for each dimension, the number of its iterations in the register tile.
+    - `block`: for each dimension, the number of its iterations in a block, 0 for all; empty if no dimension has blocks. Loops over
+      blocks lie outside all others, so that the data of a block stay in a cache. Blocks of a reduction dimension leave their
+      partial sums in memory for the next block.
+    - `prefetch`: the prefetch distance of vectors, in iterations of a loop; 0 leaves prefetching to the hardware. If the innermost reduction
+      loop walks one cache line of the other operand, a prefetch along it also prefetches the next such line, one iteration of the
+      surrounding loop ahead.
+    - `along`: the dimension of this loop; -1 for the innermost reduction. Along any other loop, whose next iteration is further away, whole tiles
+      prefetch into the second cache: if their number is dynamic, only those in the first 16 iterations.
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are
-      added up at the end.
+      summed at the end.
     - `width`: elements of one vector.
     - `intrinsic`: the name of an intrinsic that computes blocks of the tile, or "none" for the op's own body.
     """
@@ -40,13 +40,13 @@ class NestKnobs:
 
     @property
     def blocks(self) -> dict[int, int]:
-        """The dimensions that are walked in blocks, and the size of these."""
+        """Maps each dimension that is walked in blocks to the block size."""
         return {d: size for d, size in enumerate(self.block) if size}
 
     def step(self, dim: int) -> int:
-        """How many iterations of `dim` a round of its innermost loop is: those of the tile, or of a vector."""
+        """The iterations of `dim` in one iteration of its innermost loop: those of the tile, or of a vector."""
         return self.width if dim == self.vector else self.unroll[dim]
 
     def chosen(self) -> dict[str, Any]:
-        """The knobs that are not at their defaults, by name."""
+        """The knobs that differ from their defaults, by name."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.default != getattr(self, f.name)}

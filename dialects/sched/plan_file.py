@@ -1,4 +1,4 @@
-"""Plans: JSON with choices at named sites, and with values of knobs by kernel and op, that replace those which would be taken."""
+"""Plans: JSON files with choices at named sites, and with knob values by kernel and op, that override the compiler's decisions."""
 
 import json
 import os
@@ -21,27 +21,27 @@ _ENTRY = {"nodes": list, "kind": str, "sizes": list, "knobs": dict, "legal": dic
 
 @dataclass(frozen=True)
 class Entry:
-    """What a file says of one structured op."""
+    """The entry of a file for one structured op."""
 
     knobs: Mapping[str, Any]
-    """Values by the names of knobs; knobs that are not named keep their defaults."""
+    """Knob values by name; knobs without an entry keep their defaults."""
     kind: str | None = None
     sizes: tuple[int, ...] | None = None
     nodes: tuple[str, ...] = ()
-    """The ONNX nodes that the op is of, for messages."""
+    """The ONNX nodes that the op implements, for messages."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Notes for the reader: the legal values, the predicted cycles."""
 
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """What a file says of one kernel."""
+    """The entry of a file for one kernel."""
 
     ops: Mapping[int, Entry]
-    """By the place of an op among the structured ops of the kernel, counted from 0."""
+    """Maps the index of an op among the structured ops of the kernel, from 0, to its entry."""
     name: str = ""
     nodes: tuple[str, ...] = ()
-    """What the kernel was called, and which ONNX nodes it was of, in the model that the file was written for."""
+    """The kernel's name and its ONNX nodes in the model for which the file was written."""
 
     def __str__(self) -> str:
         of = f" of {', '.join(self.nodes[:4])}{', …' if len(self.nodes) > 4 else ''}" if self.nodes else ""
@@ -50,29 +50,30 @@ class KernelEntry:
 
 @dataclass(frozen=True)
 class Plan:
-    """Choices by kind and site, and schedules by kernel, named by the digest of what it computes, and by op.
+    """Choices by kind and site, and schedules by kernel (named by a digest of its computation) and by op.
 
     ```
     {"version": 2, "choices": {"winograd": {"conv1": "F(2, 3)"}}, "target": {"name": "x86-64-v3", "cpu": "x86-64-v3", "digest": "0a5c8f…"},
      "kernels": {"55794b3bd2c1f0aa": {"name": "conv_1c0d3f5e", "nodes": ["conv1"],
-       "ops": {"1": {"nodes": ["conv1"], "kind": "contraction", "sizes": [16, 8], "knobs": {"unroll.0": 6}, "legal": {…}}}}}}
-    ```
-    A site is named by the ONNX nodes that the op is of, joined by `+`.
-    `target`, `kind` and `sizes`, where they are given, must be those of the run and of the op; names and nodes are for messages, `legal` and
-    `cycles` are not read.
+       "ops": {"1": {"nodes": ["conv1"], "kind": "contraction", "sizes": [16, 8], "knobs": {"unroll.0": 6}, "legal": {…}}}}}} ```
+
+    A site is named by the ONNX nodes that the op implements, joined by `+`.
+
+    `target`, `kind` and `sizes`, if given, must be those of the run and of the op; names and nodes are only for messages, and `legal` and `cycles`
+    are not read.
     """
 
     kernels: Mapping[str, KernelEntry]
     name: str = "schedule"
-    """Where it comes from, for messages."""
+    """Its origin, for messages."""
     target: Mapping[str, str] | None = None
-    """Name, CPU and digest of the machine that the plan is for; without it it is for any."""
+    """Name, CPU and digest of the machine that the plan is for; empty for any machine."""
     choices: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For each kind of choice, by site, the candidate to take."""
+    """For each kind of choice, the candidate to take by site."""
 
     @staticmethod
     def of(source: Source) -> "Plan":
-        """`source` itself, or what the file of that name says. Raises ScheduleError, for a file that cannot be read too, and InputError."""
+        """`source` itself, or the plan in the file of that name. Raises ScheduleError, also for a file that cannot be read, and InputError."""
         if isinstance(source, Plan):
             return source
         if not isinstance(source, (str, os.PathLike)):
@@ -81,7 +82,7 @@ class Plan:
 
     @staticmethod
     def parse(text: str, name: str = "schedule") -> "Plan":
-        """The plan that `text` holds. Raises ScheduleError naming what is wrong with it, and where, or InputError if it is no text."""
+        """The plan in `text`. Raises ScheduleError, naming the problem and its position, or InputError if it is not text."""
         if not isinstance(text, str):
             raise InputError(f"text: expected a string, got {shown(text)}")
         try:
@@ -115,14 +116,14 @@ class Plan:
 
     @cached_property
     def text(self) -> str:
-        """The file's text: the same for the same content."""
+        """The file's text; equal plans have equal texts."""
         kernels = {digest: _kernel_to_json(entry) for digest, entry in self.kernels.items()}
         target = {"target": dict(self.target)} if self.target is not None else {}
         choices = {"choices": {kind: dict(sites) for kind, sites in self.choices.items()}} if self.choices else {}
         return _pretty({"version": VERSION, **target, **choices, "kernels": kernels}) + "\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         write_atomically(path, self.text)
 
 
@@ -137,7 +138,7 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 
 
 def _pretty(value: Any, indent: str = "") -> str:
-    """JSON with a line for each knob: objects that hold objects are spread out, others and lists are not."""
+    """JSON with a line for each knob: objects that contain objects span several lines, other values one."""
     if not isinstance(value, dict) or not value or (not any(isinstance(v, dict) for v in value.values()) and "order" not in value):
         return json.dumps(value)
     deeper = indent + " "
@@ -145,7 +146,7 @@ def _pretty(value: Any, indent: str = "") -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are unique: of two equal ones json would silently drop one."""
+    """An object whose names are unique: json would silently drop one of two equal names."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -181,7 +182,7 @@ def _place(text: str, where: str) -> int:
 
 
 def _fields(data: Any, known: Mapping[str, type], where: str, *, needed: tuple[str, ...]) -> None:
-    """Check that `data` is an object whose fields are known, of the right types, and all there that are needed."""
+    """Check that `data` is an object with all `needed` fields, no unknown ones, and the right types."""
     _of_type(data, dict, where)
     for name, value in data.items():
         if name not in known:

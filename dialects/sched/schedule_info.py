@@ -1,4 +1,4 @@
-"""The schedule of a structured op: the nest of its own loops, and the loops that it is fused in; and of loops around such ops."""
+"""The schedule of a structured op: its own loop nest and its fused loops; and the schedule of loops around such ops."""
 
 from collections.abc import Iterator
 
@@ -55,15 +55,15 @@ class ScheduleInfo(Carrier):
     on, what = ("linalg.",), "a structured op (linalg)"
 
     nest: Carried[NestKnobs] = Carried("sched.nest", NEST, error=ScheduleError)
-    """The nest of the op's own loops; ScheduleError if there is none."""
+    """The nest of the op's own loops; raises ScheduleError if there is none."""
     fused: Carried[tuple[FusedLoop, ...]] = Carried("sched.fused", LOOPS, (), PassError)
-    """The loops that it is fused in with its neighbours in the kernel, outermost first."""
+    """The loops in which it is fused with its neighbours in the kernel, outermost first."""
     part: Carried[int] = Carried("sched.part", COUNT, 0, PassError)
-    """How many products a sum adds up on their own before it adds them to the others, so that long sums round less; 0 for all."""
+    """The number of products that are summed separately before they are added to the others, to reduce rounding errors; 0 for all."""
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the nest is there."""
+        """Whether it has a nest."""
         return ScheduleInfo.nest.name in self.attributes
 
     def problems(self) -> Iterator[str]:
@@ -74,22 +74,22 @@ class ScheduleInfo(Carrier):
 
 
 class LoopInfo(Carrier):
-    """How the rounds of a loop around structured ops run."""
+    """How the iterations of a loop around structured ops run."""
 
     on, what = ("scf.for",), "a loop (scf.for)"
 
     is_parallel: Carried[bool] = Carried("sched.parallel", FLAG, False)
-    """Whether they run on threads: each writes only parts of what the loop carries that no other round reads or writes."""
+    """Whether they run on threads: each writes only parts of the carried values that no other iteration reads or writes."""
 
     @property
     def rounds(self) -> int | None:
-        """How many there are; None unless the loop counts from 0 to a constant in steps of 1."""
+        """The trip count; None unless the loop counts from 0 to a constant in steps of 1."""
         low, high, step = (known_index(self.op.operands[i]) for i in range(3))
         return high if low == 0 and step == 1 else None
 
     @staticmethod
     def parallel_around(op: ir.Operation) -> ir.Operation | None:
-        """The loop around an op whose rounds run on threads; None if there is none."""
+        """The loop around an op whose iterations run on threads; None if there is none."""
         while (parent := op.parent) is not None:
             op = parent.operation
             if op.name in LoopInfo.on and LoopInfo(op).is_parallel:

@@ -5,33 +5,33 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Emit: TypeAlias = Callable[..., Any]
-"""Builds an instruction at the current insertion point. Operands and result are vectors (`ir.Value`) with the lanes that the instruction has."""
+"""Builds an instruction at the current insertion point. Operands and result are vectors (`ir.Value`) with as many lanes as the instruction."""
 ByLanes: TypeAlias = tuple[tuple[int, Emit], ...]
-"""One instruction in several widths: the lanes of each, the widest first."""
+"""One instruction in several widths, as pairs of lanes and builder, the widest first."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the instructions of a machine can do. The default is a machine without any of it, for which passes use plain arithmetic."""
+    """The capabilities of a machine's instructions. By default a machine has none, and passes use plain arithmetic."""
 
     masked_bits: frozenset[int] = frozenset()
-    """Widths in bits of the elements that a vector can be loaded and stored in under a mask."""
+    """Widths, in bits, of the elements with which vectors support masked loads and stores."""
     maximum_selects: bool = False
-    """Whether a maximum is `y > x ? y : x`, which gives `x` where either is NaN (`maxps`), instead of IEEE 754's `maximum`; and so for minima."""
+    """Whether a maximum is `y > x ? y : x`, which returns `x` if either is NaN (`maxps`), instead of IEEE 754's `maximum`; likewise for minima."""
     conversion_rounds: bool = False
-    """Whether the conversion of f32 to i32 rounds to nearest even, and LLVM must be told to leave a rounding before it out (`cvtps2dq`)."""
+    """Whether the conversion of f32 to i32 rounds to nearest even, and LLVM does not remove a redundant rounding before it (`cvtps2dq`)."""
     bf16_rounding: ByLanes = ()
     """`emit(x)` rounds f32 to bf16, to nearest even. Subnormal numbers may become zero."""
     power_scaling: ByLanes = ()
-    """`emit(x, n)` is `x * 2**n` for f32, rounded once, with the whole number `n` given as f32 of any size."""
+    """`emit(x, n)` is `x * 2**n` for f32, rounded once; `n` is an integer of any size, given as f32."""
     tile_registers: int = 0
-    """The number of registers of two dimensions (AMX)."""
+    """The number of tile registers (AMX)."""
 
 
 PLAIN = Capabilities()
-"""Plain vector arithmetic, and nothing beyond it."""
+"""A machine with only plain vector arithmetic."""
 
 
 def widest(instructions: ByLanes, lanes: int) -> tuple[int, Emit] | None:
-    """The widest instruction that fills its lanes on vectors of so many, and how many it has; None if there is none."""
+    """The widest instruction that a vector of `lanes` fills, and its number of lanes; None if there is none."""
     return next(((width, emit) for width, emit in instructions if lanes % width == 0), None)

@@ -10,13 +10,13 @@ from typing import Any
 from stepwell.dialects.support.errors import InputError, shown
 
 MAX_THREADS = 1024
-"""For one run. OpenMP ends the process if the system has no more threads."""
+"""The largest number of threads in a run. OpenMP ends the process if the system cannot create more threads."""
 
 
 def thread_count(threads: Any) -> int:
-    """How many threads a run uses: `threads`, or one for each core that the process may use where it is None.
+    """The number of threads in a run: `threads`, or if that is None, one for each core that the process may use.
 
-    Raises InputError for what is not a whole number from 1 to `MAX_THREADS`.
+    Raises InputError if it is not an integer from 1 to `MAX_THREADS`.
     """
     if threads is None:
         return min(available_cores(), MAX_THREADS)
@@ -31,14 +31,14 @@ def thread_count(threads: Any) -> int:
 
 @cache
 def available_cores() -> int:
-    """How many cores the process may use: those it is bound to, within the quota of its control group; never less than 1."""
+    """The number of cores that the process may use: its affinity, within the quota of its control group; at least 1."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota() if platform.system() == "Linux" else None
     return bound if quota is None else max(1, min(bound, quota))
 
 
 def _quota() -> int | None:
-    """The CPU quota of the control group in whole cores, rounded up, where there is one."""
+    """The CPU quota of the control group in whole cores, rounded up; None if there is none."""
     try:
         allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
     except (OSError, ValueError):

@@ -19,31 +19,31 @@ class Target:
     triple: str
     cpu: str
     features: frozenset[str]
-    """Names of the instruction-set extensions that it has, as LLVM spells them."""
+    """Names of its instruction-set extensions, as LLVM spells them."""
     vector_bits: int
-    """Width of a vector register."""
+    """Width of a vector register in bits."""
     vector_registers: int
     fma: bool
     """Whether a multiplication and an addition are one instruction."""
     cores: int
-    """Cores that the process may use."""
+    """The number of cores that the process may use."""
     caches: Caches
     pipes: Pipes
     contraction: bool = True
-    """Whether `a * b + c` may be rounded once, where the machine has an instruction for that."""
+    """Whether `a * b + c` may be rounded once, if the machine has an instruction for that."""
     vector_maths: bool = True
-    """Whether exp, tanh and the like are our own vector code; else they are the system's libm, element by element."""
+    """Whether exp, tanh and similar functions are our own vector code; otherwise they are the system's libm, element by element."""
     costs: Costs = COMMON
-    """What things cost on it."""
+    """Its costs."""
 
     @property
     def family(self) -> str:
-        """The name of its family, for which schedules may be registered: `x86_64`, `aarch64`, or one of a plugin's."""
+        """The name of its family, for which schedules may be registered: `x86_64`, `aarch64`, or a plugin's family."""
         return family_of(self.triple).name
 
     @property
     def capabilities(self) -> Capabilities:
-        """What its instructions can do."""
+        """The capabilities of its instructions."""
         return capabilities_of(self.triple, self.features)
 
     @property
@@ -53,16 +53,16 @@ class Target:
 
     @property
     def digest(self) -> str:
-        """A digest of all that code depends on: equal for machines without a `difference`."""
-        import hashlib  # here, because OpenSSL takes long to load
+        """A digest of everything that code depends on: equal for machines without a `difference`."""
+        import hashlib  # imported here, because OpenSSL takes long to load
 
         values = [getattr(self, name) for name in _DECISIVE]
         return hashlib.sha256(repr([sorted(v) if isinstance(v, frozenset) else v for v in values]).encode()).hexdigest()[:16]
 
     def difference(self, other: "Target") -> str | None:
-        """The difference of `other` that makes code for this machine wrong for it, as text; None if there is none.
+        """The property of `other` that makes code for this machine wrong for it, as text; None if there is none.
 
-        Sizes of caches and numbers of cores only say what is fast: they do not count.
+        Cache sizes and core counts only affect speed, so they do not count.
         """
         for name in _DECISIVE:
             mine, others = getattr(self, name), getattr(other, name)
@@ -75,11 +75,11 @@ class Target:
         return None
 
     def lanes(self, bits: int) -> int:
-        """How many elements of `bits` bits a vector register holds."""
+        """The number of elements of `bits` bits in a vector register."""
         return max(1, self.vector_bits // bits)
 
     def seconds(self, operations: float = 0.0, moved: float = 0.0) -> float:
-        """About how long one core takes for floating-point operations of f32 at its peak, and for bytes that it reads from memory or writes there."""
+        """The approximate time in seconds for one core to do `operations` f32 operations at its peak and to move `moved` bytes from or to memory."""
         costs = self.costs
         rate = 2 * self.lanes(32) * self.pipes.fmas * costs.clock
         return (operations + costs.flops_per_byte * moved) / rate
@@ -93,7 +93,7 @@ def _some(names: frozenset[str]) -> str:
 
 
 def describe(name: str, triple: str, cpu: str, features: frozenset[str], caches: Caches | None = None) -> Target:
-    """A machine by LLVM's names; fields that are not given have values that are common for its family."""
+    """A machine by LLVM's names; fields that are not given have common values of its family."""
     family = family_of(triple)
     vectors = family.vectors(features)
     pipes = family.pipes(cpu, vectors)
@@ -103,10 +103,10 @@ def describe(name: str, triple: str, cpu: str, features: frozenset[str], caches:
 
 
 REQUIRES = "stepwell.requires."
-"""What the names of symbols of objects begin with that say, behind a colon, which features code needs beyond those of the machine that made it."""
+"""The prefix of symbols in objects that list, after a colon, the features that code needs beyond those of the compiling machine."""
 
 TRIPLE = "llvm.target_triple"
-"""The attribute of a module with instructions of another family than the host's: only an emitter for that triple takes it."""
+"""The attribute of a module with instructions of another family than the host's: only an emitter for that triple accepts it."""
 
 GENERIC = Target("generic", "x86_64-unknown-unknown", "generic", frozenset(), 256, 16, False, 1, COMMON_CACHES, COMMON_PIPES)
-"""The target that passes assume if none was named."""
+"""The target that passes assume if none is named."""

@@ -1,4 +1,4 @@
-"""The `target` dialect: the description of a machine as an attribute, so that IR says which one it is for."""
+"""The `target` dialect: the description of a machine as an attribute, so that IR names its target."""
 
 from dataclasses import MISSING, asdict, fields
 from typing import Any
@@ -17,7 +17,7 @@ class TargetDialect(Dialect, name="target"):
 
 
 class DescriptionAttr(Attribute, dialect=TargetDialect, name="description"):
-    """A machine: `fields` are those of `stepwell.Target`, by name; those with defaults may be left out."""
+    """A machine: `fields` are those of `stepwell.Target`, by name; those with defaults may be omitted."""
 
     fields: ir.DictAttr
 

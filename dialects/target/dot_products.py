@@ -1,17 +1,17 @@
 """Dot products: blocks of a computation that a machine instruction, or a fixed sequence of them, computes; schedules name them.
 
-Each lane of a vector of sums takes in `depth` products of neighbouring elements,
+Each lane of a vector of sums accumulates `depth` products of neighbouring elements,
 
     acc[j] += sum over i < depth of x[j * depth + i] * y[j * depth + i]        for j < lanes
 
-which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be split into such blocks if the
-operand types hold all values that it multiplies, so that the products are the same, and if it sums in the type of the result.
+which is the block {vector dimension: lanes, reduction dimension: depth} of a contraction. A contraction can be split into such blocks if the operand
+types hold all values that it multiplies, so that the products are the same, and if it sums in the type of the result.
 
-Those on registers of two dimensions do so for several rows of `x`, and several times for each sum, with the rows of `y` one after the other:
+Dot products on tile registers do so for several rows of `x`, and several times for each sum, with the rows of `y` one after the other:
 
     acc[r][j] += sum over s < steps and i < depth of x[r][s * depth + i] * y[s][j * depth + i]        for r < rows, j < lanes
 
-Element types are spelled `s8`, `u8`, `s16`… of integers with and without a sign, and `b16` of bf16.
+Element types are spelled `s8`, `u8`, `s16`… for integers with and without a sign, and `b16` for bf16.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,50 +29,50 @@ if TYPE_CHECKING:
 
 BRAIN = "b"  # floats with the exponent of f32
 NONE = "none"
-"""The intrinsic of a nest that computes by the op's own body."""
+"""The intrinsic name of a nest that computes by the op's own body."""
 Emit: TypeAlias = "Callable[[ir.Value, ir.Value, ir.Value], ir.Value]"
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Registers of two dimensions: how many rows they have at most, and what builds their contents, of fewer rows too."""
+    """Tile registers: their largest number of rows, and the builders of their contents, also for fewer rows."""
 
     rows: int
-    """Of sums, and of the first operand."""
+    """Rows of the sums and of the first operand."""
     steps: int
     """Rows of the second operand, with the neighbours of each lane side by side."""
     zero: "Callable[[ir.Type, int, int], ir.Value]"
     """`zero(element, rows, columns)`: sums that are 0."""
     load: "Callable[[ir.Value, Sequence[ir.Value], int, int, int], ir.Value]"
-    """`load(memory, place, stride, rows, columns)`: rows that lie `stride` elements apart in memory, the first one at `place`."""
+    """`load(memory, place, stride, rows, columns)`: rows that are `stride` elements apart in memory, the first one at `place`."""
     store: "Callable[[ir.Value, ir.Value, Sequence[ir.Value], int], None]"
     """`store(tile, memory, place, stride)`."""
 
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """A dot product that a target has. `emit(acc, x, y)` builds it on vectors: x and y are of integers with the bits of what they hold."""
+    """A dot product that a target has. `emit(acc, x, y)` builds it on vectors; x and y are integers with the bits of their elements."""
 
     name: str
     features: frozenset[str]
-    """What a target must have, as LLVM spells it."""
+    """The features that a target needs, as LLVM spells them."""
     lanes: int
     depth: int
     operands: tuple[str, str]
     result: str
     instructions: float
-    """How many instructions it is, for the cost model."""
+    """The number of instructions, for the cost model."""
     emit: Emit
     tile: Tile | None = None
-    """Of intrinsics on registers of two dimensions: `emit` gets these in the place of vectors."""
+    """The tile registers of an intrinsic on these: `emit` gets them instead of vectors."""
 
     @property
     def products(self) -> int:
-        """How many products it sums."""
+        """The number of products it sums."""
         return self.lanes * self.depth * (1 if self.tile is None else self.tile.rows * self.tile.steps)
 
     def takes(self, left: str, right: str) -> tuple[int, int] | None:
-        """Which of two types goes to the first operand and which to the second, (0, 1) or (1, 0); None if they do not fit."""
+        """The assignment of two types to the first and the second operand, (0, 1) or (1, 0); None if they do not fit."""
         for order in ((0, 1), (1, 0)):
             if all(_holds(wide, (left, right)[i]) for wide, i in zip(self.operands, order, strict=True)):
                 return order
@@ -95,8 +95,8 @@ def intrinsic(
 ) -> Callable[[Emit], Emit]:
     """Register a function that emits a dot product of vectors (see `Intrinsic`) on targets that have all of `features`.
 
-    It gets a vector of `lanes` sums and two of `lanes * depth` elements in the types of the operands, and returns the new sums; with `tile`,
-    registers of two dimensions as that one makes them.
+    It gets a vector of `lanes` sums and two of `lanes * depth` elements in the types of the operands, and returns the new sums; with `tile`, it gets
+    tile registers built by `tile`.
     """
 
     def add(emit: Emit) -> Emit:
@@ -111,7 +111,7 @@ def intrinsic(
 
 
 def all_dot_products() -> list[Intrinsic]:
-    """The dot products of all families, in the order in which they were registered."""
+    """The dot products of all families, in the order of registration."""
     for family in families():
         if family.dot_products:
             import_module(family.dot_products)
@@ -119,12 +119,12 @@ def all_dot_products() -> list[Intrinsic]:
 
 
 def dot_products(target: Target) -> list[Intrinsic]:
-    """The dot products that a target has, in the order in which they were registered."""
+    """The dot products of a target, in the order of registration."""
     return [i for i in all_dot_products() if i.features <= target.features]
 
 
 def _holds(wide: str, kind: str) -> bool:
-    """Whether every value of one type is one of the type spelled `wide`."""
+    """Whether the type spelled `wide` holds every value of another."""
     if BRAIN in (wide[0], kind[0]):
         return wide == kind
     width, bits = int(wide[1:]), int(kind[1:])
@@ -132,8 +132,8 @@ def _holds(wide: str, kind: str) -> bool:
 
 
 def bf16_pairs(acc: "ir.Value", x: "ir.Value", y: "ir.Value") -> "ir.Value":
-    """Sums with both products of each pair of bf16 added, the first ones first, on machines without an instruction for that."""
-    from stepwell.dialects.core.mlir import arith, ir, vector  # here, because it loads the bindings
+    """Sums plus both products of each pair of bf16, the first ones first, on machines without an instruction for that."""
+    from stepwell.dialects.core.mlir import arith, ir, vector  # imported here, because it loads the bindings
 
     words = ir.VectorType.get(acc.type.shape, ir.IntegerType.get_signless(32))
     high, shift = (arith.constant(words, ir.DenseElementsAttr.get_splat(words, ir.IntegerAttr.get(words.element_type, n))) for n in (-65536, 16))

@@ -1,4 +1,4 @@
-"""Families of machines: what an instruction set says of all machines that have it. A plugin may add one (`register_family`)."""
+"""Families of machines: the properties of all machines with one instruction set. A plugin may add one (`register_family`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,37 +13,37 @@ from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Caches
 
 @dataclass(frozen=True)
 class Family:
-    """The machines of one instruction set. Features are spelled as LLVM spells them."""
+    """The machines with one instruction set. Features are spelled as LLVM spells them."""
 
     name: str
-    """What schedules are registered for."""
+    """The name for which schedules are registered."""
     architectures: tuple[str, ...]
-    """The beginnings of the triples that LLVM gives its machines."""
+    """The prefixes of the triples that LLVM gives its machines."""
     vectors: Callable[[frozenset[str]], Vectors]
     """The vector registers of a machine with these features."""
     caches: Caches
-    """The caches that a machine is taken to have if nothing else is known: those that are common in the family."""
+    """The default caches of a machine, common in the family."""
     pipes: Callable[[str, Vectors], Pipes]
-    """What a core of that name, as LLVM calls it, does in a cycle."""
+    """The pipelines of a core, by LLVM's name of it."""
     capabilities: Callable[[frozenset[str]], Capabilities] = lambda _: PLAIN
-    """What a machine with these features can do."""
+    """The capabilities of a machine with these features."""
     costs: Costs = COMMON
-    """What things cost on its machines."""
+    """The costs of its machines."""
     usable: Callable[[frozenset[str]], frozenset[str]] = lambda features: features
-    """Those of the host's features that this process may use; the system may have to be asked for some."""
+    """The host's features that this process may use; for some of them, the system must give permission."""
     before_code: Callable[[], object] = lambda: None
-    """Called before a process runs code of this machine's family, wherever that was compiled: the system may have to be asked for registers."""
+    """Called before a process runs code of this machine's family, wherever it was compiled: the system may have to be asked for registers."""
     dot_products: str = ""
-    """The module that registers its dot products, imported when a pass asks for them; empty where they are registered at once, or are none."""
+    """The module that registers its dot products, imported when a pass asks for them; empty if they are registered at once, or do not exist."""
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For beginnings of the names of LLVM's intrinsics: the features of which a machine must have one. The longest beginning counts."""
+    """Maps prefixes of the names of LLVM's intrinsics to the features, of which a machine needs one. The longest prefix wins."""
 
 
 _FAMILIES: dict[str, Family] = {}
 
 
 def register_family(family: Family) -> Family:
-    """Add a family; returns it. Raises InputError if another one has its name, or machines of the same architecture."""
+    """Add a family and return it. Raises InputError if another one has its name, or covers the same architecture."""
     for other in _FAMILIES.values():
         same = set(other.architectures) & set(family.architectures)
         if other.name == family.name or same:
@@ -62,7 +62,7 @@ def families() -> tuple[Family, ...]:
 
 @cache
 def family_of(triple: str) -> Family:
-    """The family of a triple; one whose machines have nothing beyond plain vectors if none is registered for it."""
+    """The family of a triple; if none is registered for it, a family with only plain vectors."""
     known = (family for family in _FAMILIES.values() if triple.startswith(family.architectures))
     return next(known, None) or _plain(triple.partition("-")[0])
 
@@ -75,12 +75,12 @@ def _plain(architecture: str) -> Family:
 
 @cache
 def capabilities_of(triple: str, features: frozenset[str]) -> Capabilities:
-    """What the instructions of a machine with these features can do."""
+    """The capabilities of a machine with these features."""
     return family_of(triple).capabilities(features)
 
 
 @cache
 def features_of_intrinsic(name: str) -> tuple[str, ...]:
-    """The features of which a machine must have one for an intrinsic of LLVM's; none for one that LLVM has on every machine."""
+    """The features of which a machine needs one for an intrinsic of LLVM; empty for an intrinsic that every machine has."""
     known = {start: features for family in _FAMILIES.values() for start, features in family.intrinsics.items() if name.startswith(start)}
     return known[max(known, key=len)] if known else ()

@@ -1,4 +1,4 @@
-"""This machine: what LLVM and the system say of it."""
+"""This machine, as described by LLVM and the system."""
 
 import platform
 from dataclasses import replace
@@ -9,7 +9,7 @@ from stepwell.dialects.target.cores import available_cores
 from stepwell.dialects.target.description import Caches, Target, describe
 from stepwell.dialects.target.families import family_of
 
-# The lines of /proc/cpuinfo that LLVM's name of a processor and its features follow from, on x86 and on Arm.
+# The lines of /proc/cpuinfo that determine LLVM's name and features of a processor, on x86 and on Arm.
 _TOLD = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
@@ -19,7 +19,7 @@ _TOLD = (
 @cache
 def host() -> Target:
     """This machine, as LLVM sees it."""
-    import llvmlite.binding as llvm  # imported here: it takes 40 MB, and running cached code does not need it
+    import llvmlite.binding as llvm  # imported here, because it takes 40 MB, and running cached code does not need it
 
     triple = llvm.get_process_triple()
     features = family_of(triple).usable(frozenset(name for name, there in llvm.get_host_cpu_features().items() if there))
@@ -28,7 +28,7 @@ def host() -> Target:
 
 @cache
 def identity() -> str:
-    """A text that identifies this machine: everything `host` depends on, without asking LLVM if possible."""
+    """A text that identifies this machine: everything `host` depends on, without loading LLVM if possible."""
     told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _TOLD)
     text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *told))
     return text if any(f"; {key}: " in text for key in ("flags", "Features")) else repr(sorted(vars(host()).items(), key=str))
@@ -42,7 +42,7 @@ def _first_processor() -> list[str]:
 
 
 def _system_caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> Caches | None:
-    """The data caches of the first core as Linux describes them; None where it does not, or not all that is needed."""
+    """The data caches of the first core as Linux describes them; None if some of the information is missing."""
     sizes: dict[int, int] = {}
     sharing, ways = 1, 0
     for entry in sorted(Path(folder).glob("index*")):
@@ -58,13 +58,13 @@ def _system_caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> Caches
             return None
     if not {1, 2} <= set(sizes) or min(sizes.values()) <= 0:
         return None
-    last = sizes.get(3, sizes[2])  # without a third level, memory comes after the second
+    last = sizes.get(3, sizes[2])  # without a third level, memory follows the second
     known = Caches(sizes[1], sizes[2], last, max(1, min(sharing, available_cores())))
     return replace(known, l1d_ways=ways) if ways > 0 else known
 
 
 def _count(cores: str) -> int:
-    """How many numbers a list of ranges has: `0-3,8` has five."""
+    """The number of entries in a list of ranges: `0-3,8` has five."""
     ends = [part.split("-") for part in cores.split(",")]
     return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
 
@@ -75,5 +75,5 @@ def runs_here(target: Target) -> bool:
 
 
 def narrows_host(target: Target) -> bool:
-    """Whether this machine runs the target's code, and has instructions beyond it."""
+    """Whether this machine runs the target's code, and has more instructions."""
     return runs_here(target) and target.features < host().features

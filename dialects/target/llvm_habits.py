@@ -1,18 +1,18 @@
-"""Habits of LLVM's optimiser that schedules reckon with. They were found by reading the code that it makes for x86-64."""
+"""Habits of LLVM's optimiser that schedules take into account, found by reading its code for x86-64."""
 
 WRITTEN_OUT = 8
-"""Rounds of an innermost loop around a register tile up to which LLVM unrolls it completely."""
+"""The largest trip count of an innermost loop around a register tile that LLVM unrolls completely."""
 UNROLLED = 32
-"""Rounds of all summed loops together up to which LLVM unrolls them completely."""
+"""The largest total trip count of all reduction loops that LLVM unrolls completely."""
 LOADS_AHEAD = 4
-"""Registers for loads that LLVM moves ahead of their use, where each vector is used once."""
+"""Registers for loads that LLVM moves ahead of their use, if each vector is used once."""
 ROOM = 0.625
-"""The part of the registers that accumulators may take before LLVM moves them about to have room for its loads."""
+"""The fraction of the registers that accumulators may use before LLVM moves them to make room for its loads."""
 OPERANDS_IN_TURN = 2
-"""Registers for the operands that a tile multiplies its vectors by, one after the other."""
+"""Registers for the operands by which a tile multiplies its vectors, one after the other."""
 CROWDED = 0.5
-"""The part of the registers that accumulators may take where LLVM also keeps elements of overlapping windows for some rounds."""
+"""The fraction of the registers that accumulators may use if LLVM also keeps elements of overlapping windows for some iterations."""
 CROWDED_COST = 1.15
-"""How many times as long a tile with more of them takes."""
+"""The slowdown of a tile with more accumulators than that."""
 ROLLED_ROUNDS = 2
-"""Rounds of blocks of an intrinsic around which LLVM keeps a loop instead of unrolling it: it then hoists all loads and spills the accumulators."""
+"""The trip count of a loop over blocks of an intrinsic that LLVM does not unroll, so that it hoists all loads and spills the accumulators."""

@@ -30,7 +30,7 @@ _REGISTERED: dict[str, Target | Callable[[], Target]] = {"host": host}
 def register_target(name: str, target: Target | Callable[[], Target]) -> None:
     """Register a machine under a name for `--target` and `target=`; a function is called when the target is first needed.
 
-    Raises InputError for a name that is taken by another.
+    Raises InputError if another target has the name.
     """
     if not isinstance(name, str) or not name:
         raise InputError(f"expected the name of a target, got {shown(name)}")
@@ -52,7 +52,7 @@ def target_names() -> tuple[str, ...]:
 
 
 def resolve(target: "str | Target") -> Target:
-    """The target named `target`: one of `target_names()`. Raises InputError for another name."""
+    """The target named `target`: one of `target_names()`. Raises InputError for an unknown name."""
     if isinstance(target, Target):
         return target
     known = _REGISTERED.get(check_name(target))

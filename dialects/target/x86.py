@@ -15,7 +15,7 @@ _HALF_WIDTH = frozenset({"znver4"})
 _MASKS = frozenset({"avx", "avx2", "avx512f"})
 _SCALES = frozenset({"avx512f", "avx512vl"})
 _AMX = "amx-tile"
-_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # a system call of x86-64, one of its codes, and the state that it is about
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # a system call of x86-64, one of its codes, and the state that it concerns
 
 
 def _vectors(features: frozenset[str]) -> Vectors:
@@ -40,19 +40,19 @@ def _capabilities(features: frozenset[str]) -> Capabilities:
 
 
 def _round_to_bf16(x: Any) -> Any:
-    from stepwell.dialects.target.x86_code import round_to_bf16  # here, because it loads the bindings
+    from stepwell.dialects.target.x86_code import round_to_bf16  # imported here, because it loads the bindings
 
     return round_to_bf16(x)
 
 
 def _scale_by_power(x: Any, n: Any) -> Any:
-    from stepwell.dialects.target.x86_code import scale_by_power  # here, because it loads the bindings
+    from stepwell.dialects.target.x86_code import scale_by_power  # imported here, because it loads the bindings
 
     return scale_by_power(x, n)
 
 
 def _usable(features: frozenset[str]) -> frozenset[str]:
-    """The features without those of AMX, if the system does not keep its registers for this process."""
+    """The features, without those of AMX if the system does not save its registers for this process."""
     if _AMX in features and not _may_use_tiles():
         return frozenset(name for name in features if not name.startswith("amx-"))
     return features
@@ -60,7 +60,7 @@ def _usable(features: frozenset[str]) -> frozenset[str]:
 
 @cache
 def _may_use_tiles() -> bool:
-    """Ask Linux to keep the registers of AMX for this process and those that it forks (Documentation/arch/x86/xstate.rst); whether it does."""
+    """Ask Linux to save the registers of AMX for this process and its forks (Documentation/arch/x86/xstate.rst). Returns whether it does."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     return ctypes.CDLL(None, use_errno=True).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0

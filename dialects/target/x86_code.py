@@ -1,10 +1,10 @@
-"""Instructions of x86-64 that have no operation in MLIR, as calls of LLVM's intrinsics."""
+"""Instructions of x86-64 without an op in MLIR, as calls of LLVM's intrinsics."""
 
 from stepwell.dialects.core.llvm_ops import call_intrinsic
 from stepwell.dialects.core.mlir import arith, ir
 
 _WIDEST = 512  # bits of a vector
-_CURRENT_ROUNDING = 4  # the operand of instructions of that width for the rounding that the machine is set to
+_CURRENT_ROUNDING = 4  # the operand of full-width instructions that selects the current rounding mode
 
 
 def round_to_bf16(x: ir.Value) -> ir.Value:
@@ -18,7 +18,7 @@ def scale_by_power(x: ir.Value, n: ir.Value) -> ir.Value:
     lanes = ir.VectorType(x.type).shape[0]
     mask = ir.IntegerType.get_signless(max(lanes, 8))
     nothing = arith.ConstantOp(x.type, ir.DenseElementsAttr.get_splat(x.type, ir.FloatAttr.get(ir.F32Type.get(), 0.0))).result
-    rest = [nothing, arith.ConstantOp(mask, ir.IntegerAttr.get(mask, -1)).result]  # for lanes outside of the mask, and the mask of all lanes
+    rest = [nothing, arith.ConstantOp(mask, ir.IntegerAttr.get(mask, -1)).result]  # for masked-off lanes, and the mask of all lanes
     if 32 * lanes == _WIDEST:
         rest.append(arith.ConstantOp(ir.IntegerType.get_signless(32), _CURRENT_ROUNDING).result)
     return call_intrinsic(x.type, f"llvm.x86.avx512.mask.scalef.ps.{32 * lanes}", [x, n, *rest])

@@ -26,13 +26,13 @@ def pmaddwd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @intrinsic("pmaddwd.512", features=AVX512, lanes=16, depth=2, operands=("s16", "s16"), instructions=2)
 def pmaddwd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `pmaddwd_256`, of twice the width."""
+    """Like `pmaddwd_256`, with twice the width."""
     return arith.addi(acc, call("llvm.x86.avx512.pmaddw.d.512", acc.type, x, y))
 
 
 @intrinsic("vpdpwssd.512", features=VNNI, lanes=16, depth=2, operands=("s16", "s16"))
 def vpdpwssd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `pmaddwd_512` with its addition."""
+    """Like `pmaddwd_512`, including the addition to the sums."""
     return call("llvm.x86.avx512.vpdpwssd.512", acc.type, acc, x, y)
 
 
@@ -44,13 +44,13 @@ def vpdpbusd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @intrinsic("vpdpwssd.256", features=VNNI_256, lanes=8, depth=2, operands=("s16", "s16"))
 def vpdpwssd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `vpdpwssd_512`, of half the width."""
+    """Like `vpdpwssd_512`, with half the width."""
     return call("llvm.x86.avx512.vpdpwssd.256", acc.type, acc, x, y)
 
 
 @intrinsic("vpdpbusd.256", features=VNNI_256, lanes=8, depth=4, operands=("u8", "s8"))
 def vpdpbusd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `vpdpbusd_512`, of half the width."""
+    """Like `vpdpbusd_512`, with half the width."""
     return call("llvm.x86.avx512.vpdpbusd.256", acc.type, acc, x, y)
 
 
@@ -63,18 +63,18 @@ def vdpbf16ps_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
 
 @intrinsic("pairs-bf16.512", features=AVX512, lanes=16, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
 def pairs_bf16_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `pairs_bf16_256`, of twice the width."""
+    """Like `pairs_bf16_256`, with twice the width."""
     return bf16_pairs(acc, x, y)
 
 
 @intrinsic("pairs-bf16.256", features={"avx2"}, lanes=8, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
 def pairs_bf16_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Products of bf16, of which each is the upper half of an f32: two fused multiply-adds, and what takes pairs apart."""
+    """Products of bf16, each of which is the upper half of an f32: two fused multiply-adds, and the instructions that split the pairs."""
     return bf16_pairs(acc, x, y)
 
 
 def tile_type(element: ir.Type, rows: int, columns: int) -> ir.Type:
-    """A register of AMX with that much in it."""
+    """The type of an AMX register with this content."""
     return ir.Type.parse(f"!x86.amx.tile<{rows}x{columns}x{element}>")
 
 
@@ -95,36 +95,37 @@ def store_tile(tile: ir.Value, memory: ir.Value, place: Sequence[ir.Value], stri
 
 
 AMX = Tile(16, 16, zero_tile, load_tile, store_tile)
-AMX_CYCLES = 32  # in halves, since two vector instructions start in one (Intel, "Optimization Reference Manual", 20.5: a product each 16 cycles)
+# in half cycles, since two vector instructions start per cycle (Intel, "Optimization Reference Manual", 20.5: a product every 16 cycles)
+AMX_CYCLES = 32
 
 
 @intrinsic(
     "tdpbf16ps", features={"amx-bf16"}, lanes=16, depth=2, operands=("b16", "b16"), result="f32", instructions=AMX_CYCLES, tile=AMX
 )
 def tdpbf16ps(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Rows of bf16 times pairs of them, in sums of f32, as `vdpbf16ps` rounds them."""
+    """Rows of bf16 times pairs of bf16, in sums of f32, rounded as by `vdpbf16ps`."""
     return x86.amx_tile_mulf(x, y, acc)
 
 
 @intrinsic("tdpbssd", features={"amx-int8"}, lanes=16, depth=4, operands=("s8", "s8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbssd(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Rows of bytes times fours of them."""
+    """Rows of bytes times groups of four bytes."""
     return x86.amx_tile_muli(x, y, acc)
 
 
 @intrinsic("tdpbusd", features={"amx-int8"}, lanes=16, depth=4, operands=("u8", "s8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbusd(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `tdpbssd`, of unsigned bytes and signed ones."""
+    """Like `tdpbssd`, for unsigned times signed bytes."""
     return x86.amx_tile_muli(x, y, acc, is_zext_lhs=True)
 
 
 @intrinsic("tdpbsud", features={"amx-int8"}, lanes=16, depth=4, operands=("s8", "u8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbsud(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `tdpbssd`, of signed bytes and unsigned ones."""
+    """Like `tdpbssd`, for signed times unsigned bytes."""
     return x86.amx_tile_muli(x, y, acc, is_zext_rhs=True)
 
 
 @intrinsic("tdpbuud", features={"amx-int8"}, lanes=16, depth=4, operands=("u8", "u8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbuud(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `tdpbssd`, of unsigned bytes."""
+    """Like `tdpbssd`, for unsigned bytes."""
     return x86.amx_tile_muli(x, y, acc, is_zext_lhs=True, is_zext_rhs=True)

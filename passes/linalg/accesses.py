@@ -1,4 +1,4 @@
-"""Operands of structured ops: where in memory each iteration finds its element, and so how vectors of them are loaded."""
+"""Operands of structured ops: the memory location of each iteration's element, and so how vectors of elements are loaded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, stri
 CLOSE = 4
 """The largest stride within a row, in elements, for which shuffling whole vectors is faster than loading single elements."""
 FEW_NUMBERS = 64
-"""Elements of a constant operand up to which they become constants of the code."""
+"""The largest number of elements of a constant operand that is emitted into the code."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Access:
     value: ir.Value
     map: Any
     used: bool  # whether the body reads it
-    _columns: dict[int, list[int | None]] = field(default_factory=dict, repr=False, compare=False)  # coefficients that were asked for
+    _columns: dict[int, list[int | None]] = field(default_factory=dict, repr=False, compare=False)  # cache of coefficients
 
     @cached_property
     def is_shaped(self) -> bool:
@@ -36,28 +36,28 @@ class Access:
 
     @cached_property
     def exact_shape(self) -> list[Dim]:
-        """Its sizes, where they are known only at run time as expressions of symbols."""
+        """Its sizes; dynamic ones are expressions of symbols."""
         return exact_shape(self.value)
 
     @cached_property
     def shape(self) -> list[int]:
-        """Its sizes; one that is known only at run time is taken to be about as large as is likely."""
+        """Its sizes; dynamic ones have their likely value."""
         return self._likely(self.exact_shape)
 
     @property
     def bytes(self) -> int:
-        """Of the whole operand, as far as its sizes are known."""
+        """Bytes of the whole operand, as far as its sizes are known."""
         return prod(self.shape) * element_bits(self.element_type) // 8
 
     @property
     def is_constant(self) -> bool:
-        """Whether it reads a constant of the kernel, whose numbers are written into the code where they are few."""
+        """Whether it reads a constant of the kernel; few numbers are emitted into the code."""
         source = defining_op(self.value) if self.is_shaped else None
         return source is not None and source.name in ("arith.constant", "memref.get_global")
 
     @cached_property
     def exact_strides(self) -> list[Dim]:
-        """How far apart the neighbours of each dimension lie, in elements, in the buffer that it is, or is part of; None where nobody knows."""
+        """The stride of each dimension, in elements, in the buffer that contains the operand; None for an unknown stride."""
         return strides(self.value)
 
     def _likely(self, sizes: Sequence[Dim]) -> list[int]:
@@ -68,24 +68,24 @@ class Access:
         return [shapes.likely(size) for size in sizes]
 
     def coefficients(self, dim: int) -> list[int | None]:
-        """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""
+        """For each result of the map, the coefficient of `dim` (None if the result is not linear in it)."""
         if dim not in self._columns:
             self._columns[dim] = [terms.get(dim, 0) for terms in self.terms]
         return self._columns[dim]
 
     @cached_property
     def terms(self) -> list[dict[int, int | None]]:
-        """For each result of the map, the coefficients of the dimensions that it mentions (None where it is not linear in one)."""
+        """For each result of the map, the coefficients of its dimensions (None for one in which the result is not linear)."""
         return [terms_of(result) for result in self.results]
 
     @cached_property
     def moving(self) -> tuple[int, ...]:
-        """The dimensions that the map mentions."""
+        """The dimensions that occur in the map."""
         return tuple(dict.fromkeys(dim for terms in self.terms for dim in terms))
 
     @cached_property
     def dims(self) -> list[int]:
-        """For each result of the map, the dimension that it is, or -1 where it is another expression."""
+        """For each result of the map, the dimension that it is, or -1 for any other expression."""
         return [result.position if isinstance(result, ir.AffineDimExpr) else -1 for result in self.results]
 
     @cached_property
@@ -94,7 +94,7 @@ class Access:
 
     @cached_property
     def results(self) -> list[Any]:
-        """The results of the map; none of a scalar."""
+        """The results of the map; none for a scalar."""
         return list(self.map.results) if self.is_shaped else []
 
     def kind(self, dim: int) -> str:
@@ -107,7 +107,7 @@ class Access:
         return "strided"
 
     def step(self, dim: int) -> int | None:
-        """How many elements apart the neighbours along `dim` lie, where they lie in one row of it, or in rows without gaps; None where not."""
+        """The distance in elements between neighbours along `dim`, if they lie in one row or in rows without gaps; otherwise None."""
         steps = self.coefficients(dim)
         if steps and not any(steps[:-1]) and self._last_stride == 1:
             return steps[-1]
@@ -116,9 +116,9 @@ class Access:
         return None if place is None or apart is None else apart * prod(self.shape[place + 1 :])
 
     def row(self, dim: int) -> int | None:
-        """The one dimension of the operand that `dim` walks, if what comes after it is short rows that follow each other in memory; else None.
+        """The one dimension of the operand that `dim` walks, if the dimensions behind it form contiguous short rows; otherwise None.
 
-        Short are rows of which so many vectors, shuffled, are quicker than single elements.
+        A row is short if shuffling its vectors is faster than loading single elements.
         """
         steps = self.coefficients(dim)
         moving = [place for place, step in enumerate(steps) if step != 0]
@@ -133,24 +133,24 @@ class Access:
         return place
 
     def interleaves(self, dim: int) -> bool:
-        """Whether vectors along `dim`, one for each place in a row of a few, are stored side by side: 2 or 4 of them make all elements."""
+        """Whether vectors along `dim`, one for each index in a short row, are stored interleaved: 2 or 4 of them contain all elements."""
         place = self.row(dim)
         return place == len(self.shape) - 2 and self.coefficients(dim)[place] == 1 and self.shape[-1] in (2, 4)
 
     def apart(self, dim: int) -> int | None:
-        """How far apart in memory the neighbours along `dim` lie, in elements; None where that is not the same everywhere, or only a run knows."""
+        """The distance in memory between neighbours along `dim`, in elements; None if it is not the same everywhere, or dynamic."""
         pairs = [(step, stride) for step, stride in zip(self.coefficients(dim), self.exact_strides, strict=True) if step != 0]
         numbers = [step * stride for step, stride in pairs if step is not None and isinstance(stride, int)]
         return sum(numbers) if len(numbers) == len(pairs) else None
 
     def is_gathered(self, dim: int) -> bool:
-        """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
+        """Whether vectors along `dim` are assembled from single elements, because these are not close together in one row."""
         step = self.step(dim)
         return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
 
 
 def terms_of(expr: Any) -> dict[int, int | None]:
-    """The coefficients of the dimensions that an affine expression mentions; None where the expression is not linear in one."""
+    """The coefficients of the dimensions in an affine expression; None for one in which the expression is not linear."""
     if isinstance(expr, ir.AffineDimExpr):
         return {expr.position: 1}
     if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):

@@ -23,19 +23,19 @@ from stepwell.passes.linalg.structured import Structured, filled
 @register_pass("collapse-dimensions", level="linalg", anchor="func.func", optional=True)
 @dataclass
 class CollapseDimensions(Pass):
-    """Merge neighbouring loops wherever every operand walks them as one contiguous stretch.
+    """Merge neighbouring loops if every operand walks them as one contiguous run.
 
     rewrite: generic over (…, h, w, …)  ->  expand(generic over (…, h*w, …) of collapsed operands)
 
-    All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7
-    images gets rows of 49, an element-wise op a single loop. Rows and columns of a slice stay apart where the slice leaves out part of a row;
-    dimensions of a slice whose strides only a run knows are merged in the whole (`merged_slices.py`).
+    All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7 images
+    gets rows of 49, an element-wise op a single loop. Rows and columns of a slice stay separate if the slice leaves out part of a row; dimensions of
+    a slice with dynamic strides are merged in the whole tensor (`merged_slices.py`).
 
-    With `free`, it merges only loops one of which has a size that is known only at run time, and only where all stages of the kernel merge them.
-    That comes before loops are fused: a loop over all rows splits evenly among threads, whichever of batch and length is 1.
+    With `free`, the pass only merges pairs of loops one of which has a dynamic size, and only if all stages of the kernel merge them. That happens
+    before loops are fused: a loop over all rows splits evenly among threads, whether batch or length is 1.
     """
 
-    free: bool = False  # whether to merge only loops of sizes known only at run time
+    free: bool = False  # merge only loops with dynamic sizes
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         stages = stages_on_tensors(op)
@@ -60,7 +60,7 @@ Sizes = tuple[Dim, Dim]
 
 
 def _apart(stages: list[Stage]) -> set[Sizes]:
-    """The sizes of neighbouring dimensions that some stage does not walk as one stretch where it writes or reads them."""
+    """The sizes of neighbouring dimensions that some stage does not write or read as one contiguous run."""
     written = {_sizes(stage.members[0].outputs[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
     reads = [(member, access) for stage in stages for member in stage.members for access in member.inputs if access.is_shaped]
     read = {_sizes(access, i) for member, access in reads for i in range(len(access.dims) - 1) if not _pair_walks(member, access, i)}
@@ -74,14 +74,14 @@ def _sizes(access: Access, index: int) -> Sizes:
 
 
 def _joined(members: list[Structured]) -> list[bool]:
-    """Whether each two neighbouring dimensions of a stage's output can become one."""
+    """Whether each pair of neighbouring dimensions of a stage's output can be merged."""
     rank = len(members[0].outputs[0].dims)
     begin, end = _begin(members), members[-1].operation.results[0]
     return [all(_pair_walks(member, member.outputs[0], i) for member in members) and merges_written(begin, end, i) for i in range(rank - 1)]
 
 
 def _begin(members: list[Structured]) -> ir.Value:
-    """What the last members write over: the output of the last one that does not continue the one before."""
+    """The tensor that the last members overwrite: the output of the last member that does not continue the previous one."""
     made = [member.operation.results[0] for member in members]
     starts = [member for number, member in enumerate(members) if not number or member.outputs[0].value != made[number - 1]]
     value: ir.Value = starts[-1].outputs[0].value
@@ -89,9 +89,9 @@ def _begin(members: list[Structured]) -> ir.Value:
 
 
 def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) -> list[Groups] | NoMatch:
-    """For each member, its dimensions grouped; NoMatch if nothing can be merged.
+    """For each member, its dimensions in groups; NoMatch if nothing can be merged.
 
-    With `apart`, only dimensions of the output one of which is of a size known only at run time, and whose sizes are not in it.
+    With `apart`, only pairs of output dimensions one of which is dynamic, and whose sizes are not in `apart`.
     """
     rank = len(members[0].outputs[0].dims)
     joined = _joined(members)
@@ -119,24 +119,24 @@ def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) ->
 
 
 def _pair_walks(op: Structured, access: Access, index: int) -> bool:
-    """Whether the loops that walk dimensions `index` and `index + 1` of an operand can become one."""
+    """Whether the loops that walk dimensions `index` and `index + 1` of an operand can be merged."""
     first, second = access.dims[index : index + 2]
     return first >= 0 and second == first + 1 and _pair_merges(op, first)
 
 
 def _pair_merges(op: Structured, dim: int) -> bool:
-    """Whether loops `dim` and `dim + 1` can become one: every operand walks both side by side, or neither."""
+    """Whether loops `dim` and `dim + 1` can be merged: every operand walks both side by side, or neither."""
     if dim + 1 >= len(op.iterators) or op.iterators[dim] != op.iterators[dim + 1]:
         return False
     if any(loop.dim == dim + 1 for loop in op.fused):
         return False  # a fused loop may only absorb the dimension after it: its step then covers all of that dimension
     if op.fused and dim + 1 in op.open:
-        return False  # and steps are numbers
+        return False  # and steps must be static
     return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
 
 
 def _walks_together(access: Access, dim: int) -> bool:
-    """Whether an operand's elements for loops `dim` and `dim + 1` lie side by side in two dimensions, and these in memory."""
+    """Whether an operand's elements for loops `dim` and `dim + 1` lie in two adjacent dimensions that are contiguous in memory."""
     involved = sum(dim in terms or dim + 1 in terms for terms in access.terms)
     if not involved:
         return True
@@ -148,7 +148,7 @@ def _walks_together(access: Access, dim: int) -> bool:
 
 
 def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
-    """Build the stage anew on collapsed operands; its last result is expanded back to the old shape."""
+    """Rebuild the stage on collapsed operands; its last result is expanded to the old shape."""
     last = members[-1].operation
     begin, own = members[0].outputs[0], groups[0]
     with ir.InsertionPoint(members[0].operation), members[0].operation.location:
@@ -158,7 +158,7 @@ def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
             before = members[number - 1].operation.results[0] if number else None
             if before is None or member.outputs[0].value == before:
                 current = _rebuild_member(member, member_groups, current)
-            else:  # it makes elements of another type in memory of their own
+            else:  # it has elements of another type, in a tensor of its own
                 begin, own = member.outputs[0], member_groups
                 window = _collapsed(begin, own)
                 current = _rebuild_member(member, member_groups, window, {before: current})
@@ -174,7 +174,7 @@ def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
 
 
 def _rebuild_member(member: Structured, groups: Groups, out: ir.Value, rebuilt: Mapping[ir.Value, ir.Value] = MappingProxyType({})) -> ir.Value:
-    """The member on collapsed operands, over `out`; of operands that have been `rebuilt`, what they are now."""
+    """The member on collapsed operands, over `out`; `rebuilt` maps operands that were replaced to their replacements."""
     if member.is_fill:
         return filled(member.operation.operands[0], out)
     inputs = [rebuilt.get(a.value) or _collapsed(a, groups) for a in member.inputs]
@@ -198,7 +198,7 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value, rebuilt: 
 
 
 def _reassociation(access: Access, groups: Groups) -> list[list[int]]:
-    """How the operand's dimensions group, or [] if none merge."""
+    """The groups of the operand's dimensions, or [] if none are merged."""
     follows = {d: g[i - 1] for g in groups for i, d in enumerate(g) if i > 0}
     out: list[list[int]] = []
     positions = access.dims
@@ -222,7 +222,7 @@ def _collapsed(access: Access, groups: Groups) -> ir.Value:
 def _collapsed_map(access: Access, groups: Groups) -> Any:
     """The access's map over the merged dimensions: a merged run of results is one result."""
     place = {d: i for i, g in enumerate(groups) for d in g}
-    # Dimensions that are alone keep their expressions; a merged one appears in an operand only as a whole.
+    # Unmerged dimensions keep their expressions; a merged one appears in an operand only as a whole.
     replacements = [ir.AffineDimExpr.get(place[d]) for d in range(sum(map(len, groups)))]
     inner = ir.AffineMap.get(len(groups), 0, replacements)
     results = list(access.map.results)

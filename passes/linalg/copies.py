@@ -1,4 +1,4 @@
-"""Structured ops that move elements and change none: whole stretches of memory."""
+"""Structured ops that copy contiguous runs of memory unchanged."""
 
 from collections.abc import Sequence
 from math import prod
@@ -8,14 +8,14 @@ from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 
 STRETCH = 1 << 16
-"""Bytes from which on a stretch is worth a call of `memcpy`: more than a first cache holds of source and destination together.
+"""The smallest run, in bytes, that is worth a call of `memcpy`: more than a first cache holds of source and destination together.
 
-It may write lines whole where stores of vectors have to read each line first: 1.26 times as fast for 80 kB to 600 kB, 0.9 times for 3 kB.
+`memcpy` may write whole lines where vector stores have to read each line first: it is 1.26 times as fast for 80 kB to 600 kB, 0.9 times for 3 kB.
 """
 
 
 def moved(op: Structured) -> tuple[Access, Access] | None:
-    """What `op` reads and what it writes if it stores each element as it is; None if it does anything else."""
+    """The source and the destination of `op` if it stores each element unchanged; otherwise None."""
     if op.is_fill or op.reduction_dims or len(op.outputs) != 1 or len(op.body.operations) != 1:
         return None
     given = op.body.operations[0].operands[0]
@@ -24,26 +24,26 @@ def moved(op: Structured) -> tuple[Access, Access] | None:
 
 
 def stretch(op: Structured, box: Sequence[int]) -> int:
-    """The bytes that `op` moves from one stretch of memory to another in so many iterations of each dimension; 0 if they are not stretches."""
+    """The bytes that `op` moves between two contiguous runs of memory in `box` iterations of each dimension; 0 if they are not contiguous."""
     accesses = moved(op)
     if accesses is None or op.free:
         return 0
     source, target = ([access.apart(dim) for dim, count in enumerate(box) if count > 1] for access in accesses)
     if source != target or not _dense(source, [count for count in box if count > 1]):
         return 0
-    if any(prod(sizes_of_part(access, box)) != prod(box) for access in accesses):  # along a diagonal, for one
+    if any(prod(sizes_of_part(access, box)) != prod(box) for access in accesses):  # as along a diagonal
         return 0
     return prod(box) * element_bits(op.outputs[0].element_type) // 8
 
 
 def sizes_of_part(access: Access, box: Sequence[int]) -> list[int]:
-    """How much of each dimension of an operand so many iterations of each loop reach over."""
+    """The extent of each operand dimension that `box` iterations of each loop reach."""
     moves = [access.coefficients(dim) for dim in range(len(box))]
     return [1 + sum((steps[place] or 0) * (count - 1) for steps, count in zip(moves, box, strict=True)) for place in range(len(access.shape))]
 
 
 def _dense(steps: Sequence[int | None], counts: Sequence[int]) -> bool:
-    """Whether so many iterations of loops, each of which moves so far, reach every element of a stretch once."""
+    """Whether `counts` iterations of loops, which move by `steps`, reach every element of a contiguous run exactly once."""
     size = 1
     for step, count in sorted(zip(steps, counts, strict=True), key=lambda loop: loop[0] or 0):
         if step != size:

@@ -1,4 +1,4 @@
-"""What the body of a contraction multiplies, as instructions for dot products would: inputs, or some of their bits."""
+"""The factors in the body of a contraction, as dot-product instructions take them: inputs, or some of their bits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,22 +11,21 @@ MULTIPLY_ADDS = (["arith.muli", "arith.addi", "linalg.yield"], ["arith.mulf", "a
 
 @dataclass(frozen=True)
 class Factor:
-    """One of the two that are multiplied."""
+    """One of two factors of a product."""
 
     index: int
-    """Of the input that it comes from."""
+    """The index of the input that it comes from."""
     kind: str
-    """Its type, as intrinsics spell it: `s8`, `u4`, `b16`."""
+    """Its type as intrinsics spell it: `s8`, `u4`, `b16`."""
     value: ir.Value
-    """What the body makes of the argument before it widens it: the argument itself, or some of its bits."""
+    """Computes the factor, before widening, from the argument: the argument itself, or some of its bits."""
 
 
 def product_factors(body: ir.Block, stays: Callable[[int, int], bool]) -> list[Factor] | None:
     """The factors of the product of two inputs that a body adds to its sum; None if it does anything else.
 
-    They are integers, perhaps widened, or bf16. An integer may be cut to its lowest bits first, perhaps shifted down before. By how much may
-    depend on places in loops for which `stays(input, dim)` says that it may: all that an intrinsic takes of the input at once is to be shifted
-    alike.
+    They are integers, possibly widened, or bf16. An integer may first be cut to its lowest bits, possibly after a shift. The shift may depend on the
+    indices of loops for which `stays(input, dim)` holds: all elements that an intrinsic takes from the input at once must be shifted alike.
     """
     operations = [o.operation for o in body.operations]
     if [o.name for o in operations[-3:]] not in MULTIPLY_ADDS:
@@ -49,7 +48,7 @@ def product_factors(body: ir.Block, stays: Callable[[int, int], bool]) -> list[F
 
 
 def _cut(body: ir.Block, value: ir.Value, stays: Callable[[int, int], bool]) -> tuple[int | None, int | None]:
-    """Which input `value` is, or is the lowest bits of, and how many these are: None for all, and None if it is neither."""
+    """The input whose value or lowest bits `value` is, and the number of these bits (None for all); the input is None if `value` is neither."""
     made = defining_op(value)
     if made is None:
         return _argument(body, value), None
@@ -65,12 +64,12 @@ def _cut(body: ir.Block, value: ir.Value, stays: Callable[[int, int], bool]) -> 
 
 
 def _argument(body: ir.Block, value: ir.Value) -> int | None:
-    """Which input's argument a value is."""
+    """The input whose argument a value is; None if it is not an argument."""
     return next((i for i, a in enumerate(list(body.arguments)[:-1]) if a == value), None)
 
 
 def _places(value: ir.Value) -> set[int] | None:
-    """The loops whose places a scalar of a body is computed of; None if it is computed of anything else but constants."""
+    """The loops whose indices a scalar of a body is computed from; None if it depends on anything else but constants."""
     made = defining_op(value)
     if made is None:
         return None

@@ -1,4 +1,4 @@
-"""The pass that fills only the border of a padded tensor: the rest is overwritten anyway."""
+"""The pass that fills only the border of a padded tensor, because the rest is overwritten anyway."""
 
 from dataclasses import dataclass
 from math import prod
@@ -12,18 +12,18 @@ from stepwell.passes.linalg.structured import Structured, filled
 
 Window = tuple[list[int | Size], list[int | Size]]  # offsets and sizes
 TWICE = 8
-"""Elements from which on it is faster to write a run in vectors, some of it twice, than one element alone."""
+"""The shortest run, in elements, for which overlapping vector stores are faster than storing single elements."""
 
 
 @register_pass("fill-borders", level="linalg", anchor="func.func", optional=True)
 @dataclass
 class FillBorders(Pass):
-    """Fill a padded tensor around its inside, not all of it.
+    """Fill a padded tensor only around its inside.
 
     rewrite: %f = fill(%c, %d); … insert_slice(%x into %f[window])  ->  the same with %f made of fills of the slices around the window
 
-    Each of these is small, and none is written twice. A window in the middle of two dimensions has four slices around it. If they are scattered all
-    over the tensor, as those of a last dimension that is filled up are, it takes less to fill all of it.
+    Each of these slices is small, and none is written twice. A window in the middle of two dimensions has four slices around it. If the slices are
+    scattered over the tensor, as when the last dimension is padded, it is cheaper to fill all of it.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -57,7 +57,7 @@ class FillBorders(Pass):
 
 
 def window_of(op: ir.Operation, shapes: SymbolicShapes) -> Window | None:
-    """What an insert_slice or extract_slice touches, if that is known, be it in symbols, and without gaps."""
+    """The window of an insert_slice or extract_slice, if it is known (possibly in symbols) and has no gaps; otherwise None."""
     offsets, sizes, strides = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides"))
     dynamic = ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()
     values = list(op.operands)[1 if op.name == "tensor.extract_slice" else 2 :]
@@ -69,14 +69,14 @@ def window_of(op: ir.Operation, shapes: SymbolicShapes) -> Window | None:
 
 
 def _only_sees(user: ir.Operation, insert: ir.Operation, window: Window, shapes: SymbolicShapes) -> bool:
-    """Whether a user of the filled tensor is the insertion, or reads nothing but the window in order to overwrite it."""
+    """Whether a user of the filled tensor is the insertion, or only reads the window in order to overwrite it."""
     if user == insert:
         return True
     return user.name == "tensor.extract_slice" and window_of(user, shapes) == window and _is_overwritten(user.results[0])
 
 
 def _is_overwritten(value: ir.Value) -> bool:
-    """Whether all users of a tensor write over it without reading it."""
+    """Whether all users of a tensor overwrite it without reading it."""
     return all(
         _is_overwritten(user.results[0]) if user.name in ("tensor.expand_shape", "tensor.collapse_shape")
         else user.name in ("linalg.fill", "linalg.generic") and all(not a.used for a in Structured(user).accesses if a.value == value)
@@ -85,9 +85,9 @@ def _is_overwritten(value: ir.Value) -> bool:
 
 
 def around(window: Window, shape: list[int | Size]) -> list[Window]:
-    """Windows that together cover all of `shape` but `window`, without overlaps: for each dimension what lies before and behind.
+    """Windows that together cover all of `shape` except `window`, without overlaps: for each dimension the parts before and after it.
 
-    One whose size is known only at run time may be empty.
+    A window of dynamic size may be empty.
     """
     offsets, sizes = window
     out: list[Window] = []
@@ -99,7 +99,7 @@ def around(window: Window, shape: list[int | Size]) -> list[Window]:
 
 
 def stretches(sizes: list[int | Size], shape: list[int | Size], shapes: SymbolicShapes) -> int:
-    """How many stretches of neighbouring elements a slice of such a tensor consists of, or is likely to."""
+    """The (likely) number of contiguous runs in a slice of such a tensor."""
     inner = next((d for d in range(len(shape) - 1, -1, -1) if sizes[d] != shape[d]), 0)
     return prod(map(shapes.likely, sizes[:inner]))
 

@@ -1,4 +1,4 @@
-"""Fused loops of a kernel: which stages are computed in the same ones, and the buffers that shrink to a slice because of it."""
+"""Fused loops of a kernel: the stages that share them, and the buffers that shrink to a slice as a result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from stepwell.passes.linalg.stages import Stage
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg.views import RESHAPES, SLICES, origin
 
-Path = tuple[tuple[str, int], ...]  # the fused loops around a stage, outermost first: name, and number of the run of neighbours in it
+Path = tuple[tuple[str, int], ...]  # the fused loops around a stage, outermost first: name, and index of the run of adjacent stages in it
 
 
 def paths(stages: Sequence[Stage]) -> list[Path]:
-    """The path of each stage. Raises PassError where neighbours name one loop but disagree on its rounds or chunks."""
+    """The path of each stage. Raises PassError if neighbours name the same loop but disagree on its trip count or chunks."""
     out: list[Path] = []
     count = 0
     for i, stage in enumerate(stages):
@@ -42,13 +42,13 @@ def paths(stages: Sequence[Stage]) -> list[Path]:
 
 
 def rounds(op: Structured, level: int) -> int | Size:
-    """The number of whole rounds of the fused loop of `op` at that level."""
+    """The number of full iterations of the fused loop of `op` at that level."""
     loop = op.fused[level]
     return op.bounds[loop.dim] // loop.step
 
 
 def _counts(op: Structured, level: int) -> tuple[int | Size, int | Size]:
-    """The number of whole rounds of a fused loop, and how many there would be of the smallest ones."""
+    """The number of full iterations of a fused loop, and the number if it had the smallest step."""
     loop = op.fused[level]
     return rounds(op, level), op.bounds[loop.dim] // loop.unit
 
@@ -58,7 +58,7 @@ class BufferAccess:
     """A stage's access to some view of a buffer."""
 
     index: int  # of the stage
-    member: Structured  # the op of the stage that accesses it
+    member: Structured  # the op of the stage with this access
     access: Access
     writes: bool
 
@@ -68,7 +68,7 @@ class FusedLoops:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages, self.paths = stages, paths(stages)
-        self.accesses: dict[ir.Value, list[BufferAccess]] = {}  # by buffer, those that are not to a slice of it
+        self.accesses: dict[ir.Value, list[BufferAccess]] = {}  # by buffer, the accesses that are not to a slice of it
         self.users: dict[ir.Value, set[int]] = {}  # by buffer, the stages that access it or a slice of it
         self.sliced: set[ir.Value] = set()  # the buffers of which a stage accesses a slice
         for i, stage in enumerate(stages):
@@ -84,7 +84,7 @@ class FusedLoops:
             self._check(accesses)
 
     def common(self, accesses: Sequence[BufferAccess]) -> int:
-        """How many loops, from the outermost on, the stages of all these accesses have in common."""
+        """The number of loops, from the outermost on, that the stages of all these accesses share."""
         own = [self.paths[access.index] for access in accesses]
         count = 0
         while all(len(path) > count and path[count] == own[0][count] for path in own):
@@ -92,7 +92,7 @@ class FusedLoops:
         return count
 
     def _aligned_loops(self, accesses: Sequence[BufferAccess]) -> int:
-        """How many of the common loops walk the buffer in step: in each round, every access touches the same elements."""
+        """The number of common loops that walk the buffer in step: in each iteration, every access touches the same elements."""
         for level in range(self.common(accesses)):
             walks = {self._walk(access, level) for access in accesses}
             if len(walks) != 1 or None in walks:
@@ -100,9 +100,9 @@ class FusedLoops:
         return self.common(accesses)
 
     def _walk(self, access: BufferAccess, level: int) -> tuple[int | Size, int | Size] | None:
-        """How a fused loop moves through a buffer: in how many places at once, and over how many neighbouring elements in a round.
+        """How a fused loop moves through a buffer: the number of separate places per iteration, and of neighbouring elements in each.
 
-        The rows of an image and the same positions seen as one dimension compare equal. None if the loop is no dimension of the buffer.
+        The rows of an image and the same positions seen as one dimension compare equal. None if the loop does not walk a dimension of the buffer.
         """
         stage = self.stages[access.index]
         loop = stage.root.fused[level]
@@ -110,7 +110,10 @@ class FusedLoops:
         return None if found is None else (found.at_once, loop.step * found.stretch)
 
     def _check(self, accesses: Sequence[BufferAccess]) -> None:
-        """Raise PassError if, in a fused loop, a stage would read what another one writes in a different round. All are of one buffer."""
+        """Raise PassError if, in a fused loop, a stage would read a value that another stage writes in a different iteration.
+
+        All accesses are to one buffer.
+        """
         for write in accesses:
             for other in accesses:
                 if write.writes and other.index != write.index and self._aligned_loops([write, other]) < self.common([write, other]):
@@ -119,7 +122,7 @@ class FusedLoops:
                     raise PassError(f"'{op.name}' at {op.location} cannot be fused in the loops {names}: it reads what other rounds make")
 
     def slice_of(self, buffer: ir.Value, size: int | Size) -> Slice | None:
-        """What must be kept of a buffer of `size` bytes that the kernel allocates; None for all of it."""
+        """The slice that must be kept of a buffer of `size` bytes that the kernel allocates; None for all of it."""
         accesses = self.accesses.get(buffer, [])
         loops = self._aligned_loops(accesses) if accesses and buffer not in self.sliced else 0
         if not loops:
@@ -127,13 +130,13 @@ class FusedLoops:
         first = accesses[0]
         for level in range(loops):
             loop, (_, count) = self.stages[first.index].root.fused[level], _counts(self.stages[first.index].root, level)
-            if not isinstance(size, int) and size // count * count != size:  # it cannot be said how large a slice is
+            if not isinstance(size, int) and size // count * count != size:  # the size of a slice cannot be computed
                 return None
             size = size // count * (loop.step // loop.unit)
         return Slice(loops, self.paths[first.index][0][1], self.stages[first.index].root.fused[0].chunks, aligned_size(size))
 
     def alive(self, buffer: ir.Value, kept: Slice | None) -> list[Any]:
-        """The ops from whose first to whose last the buffer holds data: all in the fused loops of its users that it does not shrink in."""
+        """The ops from the first to the last of which the buffer is live: all ops in the fused loops of its users in which it does not shrink."""
         loops = kept.loops if kept else 0
         users = self.users.get(buffer, set())
         rounds_of = {self.paths[i][: loops + 1] for i in users if len(self.paths[i]) > loops}

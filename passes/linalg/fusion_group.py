@@ -1,4 +1,4 @@
-"""Fusion groups: the stages of a kernel on tensors, the producer-reader edges between them, and the loops that they have in common."""
+"""Fusion groups: the stages of a kernel on tensors, the producer-consumer edges between them, and the loops that they have in common."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,29 +15,29 @@ from stepwell.passes.linalg.views import TENSOR_RESHAPES, origin
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """A tensor that one stage makes and another reads."""
+    """A tensor that one stage produces and another reads."""
 
     producer: Stage
     reader: Stage
     member: Structured
-    """The op of the reader that reads it: its root or an epilogue."""
+    """The op of the consumer that reads it: its root or an epilogue."""
     read: Access
 
     @property
     def bytes(self) -> int:
-        """The size of the tensor."""
+        """The size of the tensor in bytes."""
         return self.read.bytes
 
     def walk(self, stage: Stage, dim: int) -> Walk | None:
-        """How loop `dim` of one of the two stages goes through the tensor (see `walk`)."""
+        """How loop `dim` of one of the two stages traverses the tensor (see `walk`)."""
         if stage is self.producer:
             return walk(stage.root, stage.root.outputs[0], dim)
         return stage.walk(self.member, self.read, dim)
 
     def counterpart(self, stage: Stage, dim: int) -> tuple[int, Fraction] | None:
-        """The loop of the other stage that goes over the tensor like loop `dim` of `stage`, in the most similar steps.
+        """The loop of the other stage that traverses the tensor like loop `dim` of `stage`, in the most similar steps.
 
-        With it, how many of its iterations correspond to one of `dim`. None if there is no such loop.
+        Also returns how many of its iterations correspond to one of `dim`. None if there is no such loop.
         """
         other = self.producer if stage is self.reader else self.reader
         one = self.walk(stage, dim)
@@ -50,7 +50,7 @@ class Edge:
 
 
 def ratio(one: int | Size, other: int | Size) -> Fraction | None:
-    """How many times one size is another, where that is a number; None where it depends on symbols, or is 0."""
+    """The quotient of two sizes, if it is a number; None if it depends on symbols, or `other` is 0."""
     if isinstance(one, int) and isinstance(other, int):
         return Fraction(one, other) if one and other else None
     for times, part, whole in ((one // other, other, one), (other // one, one, other)):
@@ -61,7 +61,7 @@ def ratio(one: int | Size, other: int | Size) -> Fraction | None:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A loop that stages have in common: for each its own loop, and how many iterations of it correspond to one of the leader's."""
+    """A loop that stages have in common: each stage's own loop, and how many iterations of it correspond to one of the leader's."""
 
     leader: int
     """The leader's loop."""
@@ -69,12 +69,14 @@ class Axis:
 
     @property
     def unit(self) -> int:
-        """The smallest number of the leader's iterations that corresponds to whole iterations of every stage. All that the leader does are a
-        multiple of it: they correspond to all iterations of each stage."""
+        """The smallest number of the leader's iterations that corresponds to whole iterations of every stage.
+
+        The leader's trip count is a multiple of it, since it corresponds to all iterations of each stage.
+        """
         return lcm(*(count.denominator for _, count in self.loops.values()))
 
     def of(self, stage: Stage, step: int) -> tuple[int, int]:
-        """A stage's own loop, and how many of its iterations correspond to `step` of the leader's."""
+        """A stage's own loop, and the number of its iterations that corresponds to `step` of the leader's."""
         loop, count = self.loops[stage]
         return loop, int(step * count)
 
@@ -100,13 +102,13 @@ class FusionGroup:
         return FusionGroup(stages, edges)
 
     def within(self, stages: Iterable[Stage]) -> "FusionGroup":
-        """These stages alone, in order."""
+        """The group of only these stages, in order."""
         kept = set(stages)
         edges = [edge for edge in self.edges if edge.producer in kept and edge.reader in kept]
         return FusionGroup([stage for stage in self.stages if stage in kept], edges)
 
     def before(self, stage: Stage, read: Access | None = None) -> set[Stage]:
-        """The stages that `stage` depends on; with `read`, that this operand of it depends on."""
+        """The stages that `stage` depends on; with `read`, those that this operand depends on."""
         found: set[Stage] = set()
         waiting = [edge.producer for edge in self.edges if edge.reader is stage and read in (None, edge.read)]
         while waiting:
@@ -129,14 +131,14 @@ class FusionGroup:
         return found
 
     def reads(self, stage: Stage) -> list[tuple[Structured, Access]]:
-        """What a stage reads from outside the group, without constants of the kernel."""
+        """The operands of a stage from outside the group, without constants of the kernel."""
         inside = {id(edge.read) for edge in self.edges}
         reads = [(member, read) for member in stage.members for read in member.inputs if read.is_shaped and read.used]
         own = [(member, read) for member, read in reads if not stage.is_inside(read.value)]
         return [(member, read) for member, read in own if id(read) not in inside and not read.is_constant]
 
     def axis(self, leader: Stage, dim: int) -> Axis:
-        """Loop `dim` of the leader with the loops of other stages that go over what is handed on in step with it."""
+        """Loop `dim` of the leader with the loops of other stages that traverse the passed tensors in step with it."""
         loops = {leader: (dim, Fraction(1))}
         waiting = [leader]
         while waiting:
@@ -154,7 +156,7 @@ class FusionGroup:
 
     @staticmethod
     def _in_step(edge: Edge, loops: dict[Stage, tuple[int, Fraction]]) -> bool:
-        """Whether the loops of two stages, if both have one, go over what one hands the other in step."""
+        """Whether the loops of two stages, if both have one, traverse the tensor between them in step."""
         if edge.producer not in loops or edge.reader not in loops:
             return True
         (made, one), (read, other) = loops[edge.producer], loops[edge.reader]

@@ -1,7 +1,7 @@
-"""Slices of which neighbouring dimensions become one: slices of the whole in which these are one.
+"""Merges dimensions of slices, by slicing the whole tensor after merging the same dimensions there.
 
-A view that merges dimensions needs strides that its type says. Those of a slice are not numbers where sizes are known only at run time, and
-there bufferisation copies the slice, to merge the dimensions of the copy.
+A view that merges dimensions needs static strides in its type. Those of a slice are dynamic if sizes are, and then bufferisation copies the slice to
+merge the dimensions of the copy.
 """
 
 from math import prod
@@ -13,11 +13,11 @@ from stepwell.passes.linalg.use_destinations import overwritten
 from stepwell.passes.linalg.views import TENSOR_VIEWS, exact_shape, strides
 
 _FREE = ir.ShapedType.get_dynamic_size()
-Groups = list[list[int]]  # neighbouring dimensions that become one, in order
+Groups = list[list[int]]  # neighbouring dimensions to merge, in order
 
 
 def merges(value: ir.Value, place: int) -> bool:
-    """Whether dimensions `place` and `place + 1` of a tensor, which follow each other in memory, can become one by views alone."""
+    """Whether dimensions `place` and `place + 1` of a tensor, which are contiguous in memory, can be merged by views alone."""
     op = defining_op(value)
     made_of_one = [] if op is None or op.name != "tensor.expand_shape" else [list(group) for group in op.attributes["reassociation"]]
     if any({place, place + 1} <= {int(i) for i in group} for group in made_of_one):
@@ -28,12 +28,12 @@ def merges(value: ir.Value, place: int) -> bool:
 
 
 def merges_written(value: ir.Value, result: ir.Value, place: int) -> bool:
-    """As `merges`, of what a nest writes: `value` is what it begins with, `result` what it ends with."""
+    """Like `merges`, for the output of a nest: `value` is its initial value, `result` its final one."""
     return merges(value, place) and (_says_strides(value, place) or _insertion(value, result) is not None)
 
 
 def merged(value: ir.Value, groups: Groups) -> ir.Value:
-    """A tensor whose dimensions become one in groups, as far as `merges` allows; built at the insertion point."""
+    """A tensor whose dimensions are merged in groups, as far as `merges` allows; built at the insertion point."""
     if not _is_window(value, groups):
         result: ir.Value = tensor.CollapseShapeOp(_merged_type(value.type, groups), value, groups).result
         return result
@@ -45,9 +45,9 @@ def merged(value: ir.Value, groups: Groups) -> ir.Value:
 
 
 def insert_merged(value: ir.Value, result: ir.Value, window: ir.Value, computed: ir.Value, groups: Groups) -> bool:
-    """Insert what a nest computed in a window of a merged whole, where it began with a slice, `value`, and inserted its `result`.
+    """Insert the result of a nest into a window of the merged whole, if the nest started from a slice, `value`, and inserted its `result`.
 
-    `window` is `merged(value, groups)`. Replaces the insertion. Returns False where `value` became no window, so that there is nothing to be done.
+    `window` is `merged(value, groups)`. Replaces the insertion. Returns False, and changes nothing, if `value` did not become a window.
     """
     if not _is_window(value, groups):
         return False
@@ -65,7 +65,7 @@ def insert_merged(value: ir.Value, result: ir.Value, window: ir.Value, computed:
 
 
 def _says_strides(value: ir.Value, place: int) -> bool:
-    """Whether the type of a buffer says that two of its dimensions follow each other."""
+    """Whether the type of a buffer shows that two of its dimensions are contiguous."""
     if not _is_sliced(value):
         return True  # it has the layout of its shape
     numbers = (*strides(value)[place : place + 2], exact_shape(value)[place + 1])
@@ -90,7 +90,7 @@ def _keeps_dimensions(op: ir.Operation) -> bool:
 
 
 def _is_window(value: ir.Value, groups: Groups) -> bool:
-    """Whether merging dimensions of a tensor takes a slice of a merged whole."""
+    """Whether merging dimensions of a tensor requires a slice of a merged whole."""
     op = defining_op(value)
     if op is None or op.name != "tensor.extract_slice":
         return False
@@ -98,7 +98,7 @@ def _is_window(value: ir.Value, groups: Groups) -> bool:
 
 
 def _insertion(value: ir.Value, result: ir.Value) -> ir.Operation | None:
-    """The op that puts the result of a nest, which began with the slice `value`, back where the slice is; None where that is not all it is for."""
+    """The op that inserts a nest's result back into the slice `value` that the nest started from; None if the result has other uses."""
     slice_, insertion = defining_op(value), next(iter(users(result)), None)
     if slice_ is None or slice_.name != "tensor.extract_slice" or insertion is None or insertion.name != "tensor.insert_slice":
         return None
@@ -112,14 +112,14 @@ def _merged_type(kind: ir.Type, groups: Groups) -> ir.Type:
 
 
 def _merged_place(op: ir.Operation, groups: Groups) -> SlicePlace:
-    """Where a slice lies in the merged whole. All dimensions of a group but the first are whole, since they follow each other."""
+    """The position of a slice in the merged whole. All dimensions of a group but the first are whole, since they are contiguous."""
     place = SlicePlace.of(op)
     starts = [_times([place.offsets[group[0]], *(place.sizes[i] for i in group[1:])]) for group in groups]
     return SlicePlace(starts, [_times([place.sizes[i] for i in group]) for group in groups], [1] * len(groups))
 
 
 def _times(factors: "list[int | ir.Value]") -> "int | ir.Value":
-    """A product, built at the insertion point as far as it is no number."""
+    """A product; factors that are not numbers are multiplied at the insertion point."""
     number = prod(factor for factor in factors if isinstance(factor, int))
     values = [factor for factor in factors if not isinstance(factor, int)]
     if not values or number == 0:

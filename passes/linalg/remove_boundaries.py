@@ -13,8 +13,8 @@ class RemoveBoundaries(Pass):
 
     rewrite: sched.boundary(x)  ->  x
 
-    A contraction reads each element of its operands many times. An op in the same kernel that computes an operand must stay a separate op:
-    upstream's fusion would move it into the contraction's body, which would compute it again for each read.
+    A contraction reads each element of its operands many times. An op in the same kernel that computes an operand must stay a separate op: upstream's
+    fusion would move it into the contraction's body, which would recompute it for each read.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -13,13 +13,13 @@ from stepwell.passes.linalg.use_destinations import take_output
 @register_pass("share-destinations", level="linalg", anchor="func.func")
 @dataclass
 class ShareDestinations(Pass):
-    """Compute what an element-wise op is the last to read where the op's own result goes.
+    """Compute an element-wise op's input in the op's own destination, if the op is the last to read it.
 
     rewrite: %p = generic … outs(empty); f(%p); generic ins(%p, …) outs(%argument)  ->  %p = generic … outs(%argument); f(%p); generic ins(…) outs(%p)
 
-    The powers of a softmax are an example: their sum reads them first, then what divides by it. The memory of the result is written once in any
-    case; with memory of its own, the intermediate result would take as much of the caches again. `use-destinations` does the same for what nothing
-    else reads. This pass comes after `fuse-loops`: ops that write over one tensor would be one stage to that.
+    An example are the exponentials of a softmax: their sum reads them first, then the division. The memory of the result is written once in any case;
+    with memory of its own, the intermediate result would occupy that much of the caches again. `use-destinations` does the same for values with no
+    other reader. This pass comes after `fuse-loops`, which would take ops that overwrite one tensor for a single stage.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -35,7 +35,7 @@ class ShareDestinations(Pass):
                 state.decline(self.name, operation, shared)
                 continue
             producer = defining_op(found.inputs[shared].value)
-            assert producer is not None  # or it would not be shared
+            assert producer is not None  # otherwise it would not be shared
             empty = defining_op(producer.operands[len(producer.operands) - 1])
             producer.operands[len(producer.operands) - 1] = found.outputs[0].value
             take_output(operation, found, shared)
@@ -45,7 +45,7 @@ class ShareDestinations(Pass):
 
 
 def _shared(op: Structured, arguments: list[ir.Value]) -> int | NoMatch:
-    """The input of an element-wise op that may be computed in its destination, by its number."""
+    """The index of the input of an element-wise op that may be computed in its destination."""
     out = op.outputs[0]
     if use_count(out.value) != 1:
         return NoMatch("its destination has another user")

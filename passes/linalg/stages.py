@@ -1,7 +1,7 @@
 """Stages of a kernel: the structured ops over one buffer, or continuing one tensor, that become one loop nest.
 
-An element-wise op that makes elements of another type of sums, the next bytes of sums in i32, cannot overwrite them. It continues the stage all the
-same where it alone reads them: then the sums stay in registers, and are never stored.
+An element-wise op that converts sums to another type, such as i32 sums to bytes, cannot overwrite them. It still continues the stage if it is their
+only reader: then the sums stay in registers and are never stored.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import STRUCTURED, Structured, Walk, walk
 from stepwell.passes.linalg.views import RESHAPES
 
-OWN = ("memref.alloc", "memref.view")  # what makes a buffer that is a kernel's own
+OWN = ("memref.alloc", "memref.view")  # ops that create a kernel's own buffers
 
 
 @dataclass(eq=False)
 class Stage:
-    """Structured ops that become one nest: an optional fill, the root, element-wise epilogues that overwrite what is there, or retype it."""
+    """Structured ops that become one nest: an optional fill, the root, and element-wise epilogues that overwrite its result or change its type."""
 
     fill: Structured | None
     root: Structured
@@ -28,11 +28,11 @@ class Stage:
 
     @property
     def written(self) -> Access:
-        """What the stage leaves."""
+        """The stage's final output."""
         return self.members[-1].outputs[0]
 
     def is_inside(self, value: ir.Value) -> bool:
-        """Whether a tensor or buffer is only handed on between the members."""
+        """Whether a tensor or buffer is only passed between the members."""
         made = [member.operation.results[0] for member in self.members[:-1] if len(member.operation.results)]
         left = self.written.value
         return value in made or any(member.outputs[0].value == value != left for member in self.members)
@@ -46,7 +46,7 @@ class Stage:
         return own[0] if len(own) == 1 else None
 
     def walk(self, member: Structured, access: Access, dim: int) -> Walk | None:
-        """How loop `dim` of the root goes through an operand of one of the ops (see `structured.walk`).
+        """How loop `dim` of the root traverses an operand of one of the ops (see `structured.walk`).
 
         An epilogue's access to the root's result counts as the root's own access.
         """
@@ -117,20 +117,20 @@ def _initialises(fill: Structured, root: Structured) -> bool:
 
 
 def _covers(root: Structured) -> bool:
-    """Every element of the output is written, so that no filled element is left behind: its map is a permutation of whole extents."""
+    """Whether every element of the output is written, so that no filled element remains: its map is a permutation of whole extents."""
     out = root.outputs[0]
     return all(isinstance(r, ir.AffineDimExpr) and root.extents[r.position] == n for r, n in zip(out.map.results, out.shape, strict=True))
 
 
 def _continues(stage: Stage, op: Structured) -> bool:
-    """Whether `op` is element-wise in place over what the stage leaves, readable from the root's register tile."""
+    """Whether `op` is element-wise in place over the stage's output, readable from the root's register tile."""
     out = stage.written
     overwrites = op.outputs[0].value == out.value and op.outputs[0].used
     return overwrites and _fits_tile(stage.root, op) and all(a.value != out.value for a in op.inputs)
 
 
 def _retypes(stage: Stage, op: Structured) -> bool:
-    """Whether `op` is element-wise over what the stage leaves in a buffer that nothing else uses, and makes elements of another type."""
+    """Whether `op` is element-wise over the stage's output in a buffer without other users, and produces elements of another type."""
     out = stage.written
     if not _sums(stage.root) or not _fits_tile(stage.root, op) or not _reads_for_another_type(op, out.value):
         return False
@@ -146,14 +146,14 @@ def _retypes(stage: Stage, op: Structured) -> bool:
 
 
 def buffer_of(value: ir.Value) -> ir.Value:
-    """The buffer that a value is, whatever its shape."""
+    """The buffer behind a value, whatever its shape."""
     while (made := defining_op(value)) is not None and made.name in RESHAPES:
         value = made.operands[0]
     return value
 
 
 def _retyped(op: Structured, ends: dict[ir.Value, list[Structured]]) -> ir.Value | None:
-    """The result of a stage on tensors that `op` alone reads, element by element, to make elements of another type; None if it does not."""
+    """The result of a stage on tensors that only `op` reads, element by element, to convert it to another type; None if there is none."""
     for value in (access.value for access in op.inputs if access.value in ends and use_count(access.value) == 1):
         members = ends[value]
         root = members[1] if members[0].is_fill and len(members) > 1 else members[0]
@@ -175,7 +175,7 @@ def _fits_tile(root: Structured, op: Structured) -> bool:
 
 
 def _reads_for_another_type(op: Structured, value: ir.Value) -> bool:
-    """Whether `op` reads `value` once, where it writes, and does not write over anything."""
+    """Whether `op` reads `value` once, at the elements it writes, and does not overwrite anything."""
     out = op.outputs[0]
     reads = [a for a in op.inputs if a.value == value]
     if len(reads) != 1 or out.used or out.value == value or reads[0].element_type == out.element_type:

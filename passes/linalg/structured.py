@@ -1,4 +1,4 @@
-"""A view of a linalg op (on tensors or memrefs) as an iteration space with accesses: what scheduling and lowering need to know."""
+"""A view of a linalg op (on tensors or memrefs) as an iteration space with accesses, for scheduling and lowering."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from stepwell.passes.linalg.factors import Factor, product_factors
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
 VECTOR_DIALECTS = ("arith", "math")
-READS = ("tensor.extract", "memref.load")  # of an element at a place that the body computes
+READS = ("tensor.extract", "memref.load")  # reads of an element at indices that the body computes
 LOOP = "scf.for"
 WITHOUT_VALUE = ("linalg.yield", "scf.yield")
 # Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
@@ -30,7 +30,7 @@ CONVERSIONS = (
 
 
 class Structured:
-    """A linalg.generic or linalg.fill seen as an iteration space."""
+    """A linalg.generic or linalg.fill as an iteration space."""
 
     def __init__(self, op: ir.Operation) -> None:
         self.operation: ir.Operation = op.operation
@@ -72,7 +72,7 @@ class Structured:
         """The kind of each dimension: "parallel" or "reduction"."""
         if self.is_fill:
             return ["parallel"] * self.accesses[0].map.n_dims
-        kinds = str(self.operation.attributes["iterator_types"]).split(",")  # one text: to print costs as much for one kind as for all
+        kinds = str(self.operation.attributes["iterator_types"]).split(",")  # one text: printing one kind costs as much as printing all
         return ["reduction" if "reduction" in kind else "parallel" for kind in kinds if "<" in kind]
 
     @cached_property
@@ -85,7 +85,7 @@ class Structured:
 
     @cached_property
     def fused(self) -> tuple[FusedLoop, ...]:
-        """The loops that this op is fused in. Raises PassError for a dimension or step that the op does not have."""
+        """The fused loops of this op. Raises PassError for a dimension or step that the op does not have."""
         loops = ScheduleInfo(self.operation).fused
         for loop in loops:
             if loop.dim not in self.parallel_dims or self.bounds[loop.dim] % loop.unit != 0:
@@ -97,28 +97,28 @@ class Structured:
 
     @cached_property
     def may_thread(self) -> bool:
-        """Whether its own loops may run on threads: inside a loop that runs on threads, or is fused and may do so, they run on one."""
+        """Whether its own loops may run on threads: not if it is inside a loop that runs on threads, or in a fused loop that may."""
         return not self.fused and LoopInfo.parallel_around(self.operation) is None
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many iterations of each dimension the op's own nest does: its extent, or the step of the fused loop over it."""
+        """The iterations of each dimension in the op's own nest: its extent, or the step of the fused loop over it."""
         steps = {loop.dim: loop.step for loop in self.fused}
         return [steps.get(d, extent) for d, extent in enumerate(self.extents)]
 
     @cached_property
     def free(self) -> frozenset[int]:
-        """The dimensions whose extent is known only at run time."""
+        """The dimensions with a dynamic extent."""
         return frozenset(d for d, size in enumerate(self.bounds) if not isinstance(size, int))
 
     @cached_property
     def open(self) -> frozenset[int]:
-        """Those of them that the op's own nest walks: not in steps of a fused loop."""
+        """The dynamic dimensions that the op's own nest walks, not in steps of a fused loop."""
         return self.free - {loop.dim for loop in self.fused}
 
     @cached_property
     def extents(self) -> list[int]:
-        """The extent of each dimension, from the operands' shapes; for one that is known only at run time what it is taken to be about.
+        """The extent of each dimension, from the operands' shapes; the likely one for a dynamic dimension.
 
         Raises PassError if one is not determined.
         """
@@ -126,12 +126,12 @@ class Structured:
 
     @cached_property
     def small_extents(self) -> list[int]:
-        """As `extents`, but those that are known only at run time where their symbols are a few times smaller than is likely (`fewer`)."""
+        """Like `extents`, but dynamic ones have the values for symbols that are a few times smaller than is likely (`fewer`)."""
         return [size if isinstance(size, int) else likely(size, fewer(size.symbols, self.shapes.hints)) for size in self.bounds]
 
     @cached_property
     def bounds(self) -> list[int | Size]:
-        """As `extents`, exactly: an expression of symbols where it is known only at run time."""
+        """Like `extents`, exactly: an expression of symbols for a dynamic dimension."""
         found: dict[int, Dim] = {}
         for access in self.accesses:
             if access.is_shaped:
@@ -149,17 +149,17 @@ class Structured:
 
     @cached_property
     def shapes(self) -> SymbolicShapes:
-        """The shapes of the values of the function that it is in."""
+        """The shapes of the values in its function."""
         return shapes_around(self.operation)
 
     @cached_property
     def is_elementwise(self) -> bool:
-        """All loops parallel, one output, written at the identity."""
+        """Whether all loops are parallel and there is one output, written at the identity."""
         return not self.reduction_dims and len(self.outputs) == 1 and self.outputs[0].map == ir.AffineMap.get_identity(len(self.iterators))
 
     @cached_property
     def kind(self) -> str:
-        """What schedules are registered by: elementwise, contraction (multiply-accumulate of two inputs), reduction, or other."""
+        """The key under which schedules are registered: elementwise, contraction (multiply-accumulate of two inputs), reduction, or other."""
         if self.is_elementwise:
             return "elementwise"
         if self.reduction_dims and self.combiner is not None:
@@ -183,7 +183,7 @@ class Structured:
 
     @cached_property
     def multiplied(self) -> frozenset[int]:
-        """The inputs that are a factor of what the body adds to its sum, perhaps after conversions: a zero there adds nothing."""
+        """The inputs that are a factor of the term that the body adds to its sum, possibly after conversions: a zero there adds nothing."""
         if self.combiner not in ("arith.addf", "arith.addi"):
             return frozenset()
         accumulator = self.body.arguments[len(self.body.arguments) - 1]
@@ -197,7 +197,7 @@ class Structured:
 
     @cached_property
     def contracted(self) -> dict[ir.Value, tuple[ir.Value, tuple[ir.Value, ...]]]:
-        """The sums x * y + z of the body that may be contracted, and whose product nothing else reads: the product, and x, y and z."""
+        """The sums x * y + z in the body that may be contracted and whose product has no other reader: maps the product to x, y and z."""
         out = {}
         for total in (inner.operation for inner in self.body.operations):
             if total.name == "arith.addf" and may_contract(total):
@@ -210,29 +210,28 @@ class Structured:
 
     @property
     def part(self) -> int:
-        """How many products it adds up on their own before it adds them to the others; 0 for all."""
+        """The number of products that are summed separately before they are added to the others; 0 for all."""
         return ScheduleInfo(self.operation).part
 
     @cached_property
     def adds_products(self) -> bool:
-        """Whether the body does nothing but add the product of two inputs to its sum: of floats, which may be contracted, or of integers, perhaps
-        widened."""
+        """Whether the body only adds the product of two inputs to its sum: floats, which may be contracted, or integers, possibly widened."""
         if self.combiner == "arith.addi":
             return len(self.inputs) == 2 and self.factors is not None
         return self.combiner == "arith.addf" and len(self.inputs) == 2 and len(self.body.operations) == 3 and bool(self.contracted)
 
     @cached_property
     def factors(self) -> list[Factor] | None:
-        """Where the body adds the product of two inputs of integers, perhaps widened, or of bf16 to its sum: the two; None for any other body."""
+        """The two factors if the body adds the product of two inputs, of integers (possibly widened) or bf16, to its sum; None for any other body."""
         return None if self.combiner is None else product_factors(self.body, self._stays)
 
     def _stays(self, index: int, dim: int) -> bool:
-        """Whether a dimension is summed, and an input does not move along it."""
+        """Whether a dimension is a reduction along which an input does not move."""
         return dim in self.reduction_dims and self.accesses[index].kind(dim) == "scalar"
 
     @cached_property
     def inner_rounds(self) -> int:
-        """How many rounds the loops inside the body take in each iteration, as far as that is known; 1 if there are none."""
+        """The number of iterations of the loops inside the body per iteration of the op, as far as it is known; 1 if there are none."""
         rounds = 0
         for loop in (o.operation for o in self.body.operations):
             if loop.name == LOOP:
@@ -242,7 +241,7 @@ class Structured:
 
     @cached_property
     def inner_ops(self) -> list[ir.Operation]:
-        """The ops of the body, and those of loops inside of it behind the loop that they are in."""
+        """The ops of the body, including those in loops inside it, which follow their loop."""
         found: list[ir.Operation] = []
         waiting = [o.operation for o in reversed(list(self.body.operations))]
         while waiting:
@@ -254,13 +253,13 @@ class Structured:
 
     @cached_property
     def scalar_op(self) -> str | None:
-        """The name of an op in the body that has no form on vectors; None if there is none."""
+        """The name of an op in the body that has no vector form; None if there is none."""
         known = ("linalg.index", LOOP, *WITHOUT_VALUE, *READS)
         return next((o.name for o in self.inner_ops if o.name.split(".")[0] not in VECTOR_DIALECTS and o.name not in known), None)
 
     @cached_property
     def reads(self) -> list[ir.Operation]:
-        """The ops of the body that read an element at a place that it computes."""
+        """The ops of the body that read an element at computed indices."""
         return [op for op in self.inner_ops if op.name in READS]
 
     @cached_property
@@ -269,7 +268,7 @@ class Structured:
         return [op for op in self.inner_ops if op.name == LOOP]
 
     def read_kind(self, read: ir.Operation, dim: int) -> str:
-        """How one of `reads` moves along `dim`: as `Access.kind` says."""
+        """How one of `reads` moves along `dim`, as in `Access.kind`."""
         moves = self._moves(dim)
         *outer, last = [moves.get(index, "scalar") for index in list(read.operands)[1:]] or ["scalar"]
         if any(kind != "scalar" for kind in outer):
@@ -278,7 +277,7 @@ class Structured:
         return last if last == "scalar" or contiguous else "strided"
 
     def _moves(self, dim: int) -> dict[ir.Value, str]:
-        """For each value of the body how it changes along `dim`: "scalar" (not at all), "vector" (an index that grows by one), else "strided"."""
+        """Maps each value of the body to how it changes along `dim`: "scalar" (not at all), "vector" (an index that grows by one), else "strided"."""
         if dim not in self._moving:
             made: dict[ir.Value, str] = {}
             for argument, access in zip(self.body.arguments, self.accesses, strict=True):
@@ -332,28 +331,28 @@ class Structured:
         return self.why_not_vector(dim) is None
 
     def can_block(self, dim: int) -> bool:
-        """Whether `dim` may be walked in blocks: a sum only where it can be left in its output and taken up again."""
-        if dim in self.free:  # blocks are cut at numbers that are known
+        """Whether `dim` may be walked in blocks: a sum only if partial sums can be stored in its output and continued."""
+        if dim in self.free:  # block sizes are static
             return False
         return dim in self.parallel_dims or (self.combiner is not None and not any(a.is_constant for a in self.inputs))
 
 
 @dataclass(frozen=True)
 class Walk:
-    """How a loop goes through an operand: along one of its dimensions, each iteration over elements of its own there."""
+    """How a loop traverses an operand: along one of its dimensions, with separate elements for each iteration."""
 
     place: int
-    """The dimension."""
+    """The dimension of the operand."""
     apart: int
-    """By how many indices the iterations lie apart there: more than 1 for windows that do not overlap."""
+    """The distance between iterations, in indices: more than 1 for windows that do not overlap."""
     at_once: int | Size
-    """In how many places an iteration is at the same time, for the dimensions before this one."""
+    """The number of separate places that an iteration touches, because of the dimensions before this one."""
     stretch: int | Size
-    """How many neighbouring elements there are from where an iteration begins to where the next one does."""
+    """The number of contiguous elements from the beginning of one iteration to that of the next."""
 
 
 def walk(op: Structured, access: Access, dim: int) -> Walk | None:
-    """How loop `dim` of an op goes through an operand; None if it does not along a single dimension, or if its iterations meet."""
+    """How loop `dim` of an op traverses an operand; None if it does not move along a single dimension, or if its iterations overlap."""
     steps = access.coefficients(dim)
     places = [place for place, step in enumerate(steps) if step != 0]
     if len(places) != 1:
@@ -379,12 +378,12 @@ def filled(value: ir.Value, out: ir.Value) -> ir.Value:
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:
-    """The structured ops of a function in order: what a schedule file counts."""
+    """The structured ops of a function in order, as a schedule file counts them."""
     return [Structured(o) for o in ops_below(function) if o.name in STRUCTURED]
 
 
 def _unconverted(value: ir.Value) -> ir.Value:
-    """What a scalar was before conversions that keep zero."""
+    """The scalar before conversions that keep zero."""
     op = defining_op(value)
     while op is not None and op.name in CONVERSIONS:
         value = op.operands[0]
@@ -393,5 +392,5 @@ def _unconverted(value: ir.Value) -> ir.Value:
 
 
 def may_contract(op: ir.Operation) -> bool:
-    """Whether a floating-point op allows that it and a neighbour are rounded once, together."""
+    """Whether a floating-point op may be rounded together with a neighbour."""
     return "fastmath" in op.attributes and "contract" in str(op.attributes["fastmath"])

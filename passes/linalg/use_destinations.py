@@ -1,4 +1,4 @@
-"""Destination-passing style: the pass that makes kernels write results into their destinations, and epilogues in place."""
+"""Destination-passing style: the pass that makes kernels write results into their destinations, and run epilogues in place."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class UseDestinations(Pass):
     rewrite: for (…, %a = …) { yield …, ops from empty } -> for (…, %a = …) { yield …, ops from %a }
     rewrite: dim %computed                             -> dim %argument                       (of the same size)
 
-    What initialises a destination, as the zeros around an image, comes first, so that the stages behind it stay neighbours, whose loops may be fused.
-    Sizes are asked of arguments, since one that is asked of what a stage computes would have to come after that.
+    Ops that initialise a destination, such as the zeros around an image, come first, so that the stages after them stay adjacent and their loops can
+    be fused. Sizes are read from arguments, because reading one from a computed value would have to come after that value's stage.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -44,7 +44,7 @@ class UseDestinations(Pass):
                 state.decline(self.name, operation, refused)
         end = block.operations[len(block.operations) - 1].operation
         for result, out in zip(list(end.operands), destinations(op), strict=True):
-            with ir.InsertionPoint.at_block_begin(block), end.location:  # found anew each time: the first op may be gone
+            with ir.InsertionPoint.at_block_begin(block), end.location:  # found anew each time, because the first op may be gone
                 refused = write_into(result, out)
             if refused is not None:  # then bufferisation copies the result to the destination
                 state.decline(self.name, defining_op(result) or end, refused)
@@ -82,10 +82,10 @@ def destinations(kernel: ir.Operation) -> list[ir.Value]:
 
 
 def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
-    """Have the ops that compute `value` in place start from `destination` instead of a tensor.empty.
+    """Let the ops that compute `value` in place start from `destination` instead of a tensor.empty.
 
-    Views of the destination are built at the current insertion point, which must come before these ops. Gives NoMatch, with nothing
-    changed, if they do not start at a tensor.empty that nothing else uses, in the block that they are in themselves.
+    Views of the destination are built at the current insertion point, which must come before these ops. Returns NoMatch, with nothing changed, if
+    they do not start at a tensor.empty without other users in their own block.
     """
     while (start := None if value == destination else overwritten(value)) is not None:
         if use_count(start) != 1:
@@ -115,7 +115,7 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
 
 
 def overwritten(value: ir.Value) -> ir.Value | None:
-    """The operand that an op overwrites to make `value`; None for a view, or an op that writes nothing."""
+    """The operand that an op overwrites to produce `value`; None for a view, or an op that writes nothing."""
     op = defining_op(value)
     if op is None:
         return None
@@ -127,13 +127,13 @@ def overwritten(value: ir.Value) -> ir.Value | None:
 
 
 def _same_block(value: ir.Value, other: ir.Value) -> bool:
-    """Whether two values are made in one block, so that what is built at its top comes before both."""
+    """Whether two values are defined in one block, so that an op at its top comes before both."""
     op, second = defining_op(value), defining_op(other)
     return op is None or second is None or op.block == second.block
 
 
 def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value | None:
-    """`destination` in the shape of the operand of a collapse or expand; None where nothing is known of one of its sizes."""
+    """`destination` in the shape of the operand of a collapse or expand; None if one of its sizes is unknown."""
     source_type = op.operands[0].type
     groups = [[int(i) for i in g] for g in op.attributes["reassociation"]]
     if op.name == "tensor.collapse_shape":
@@ -156,7 +156,7 @@ def _write_in_place(op: ir.Operation) -> NoMatch | None:
     out = structured.outputs[0]
     origin = defining_op(out.value)
     if not structured.is_elementwise:
-        return None  # an op that reads several elements for one cannot overwrite them
+        return None  # an op that reads several elements for each result cannot overwrite them
     if out.used or origin is None or origin.name != "tensor.empty":
         return NoMatch("it does not write over an operand: it has a destination already")
     for index, access in enumerate(structured.inputs):
@@ -171,7 +171,7 @@ def _write_in_place(op: ir.Operation) -> NoMatch | None:
 
 
 def take_output(op: ir.Operation, structured: Structured, index: int) -> None:
-    """Rebuild `op`, with what is said of its schedule, with input `index` as its output operand."""
+    """Rebuild `op`, with its schedule attributes, with input `index` as its output operand."""
     taken = structured.inputs[index].value
     inputs = [a.value for i, a in enumerate(structured.inputs) if i != index]
     maps: list[Any] = [ir.AffineMapAttr.get(a.map) for i, a in enumerate(structured.accesses) if i != index]
@@ -195,7 +195,7 @@ def take_output(op: ir.Operation, structured: Structured, index: int) -> None:
 def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
     """Compute the source of an insert_slice in the slice itself.
 
-    What initialises the destination is moved up; where that depends on other computation, the source's is moved down to where it is inserted.
+    Ops that initialise the destination move up; if that depends on other computation, the ops of the source move down to the insertion.
     """
     source, into = insert.operands[0], insert.operands[1]
     chain = _in_place(source)
@@ -209,7 +209,7 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
             return NoMatch("its source is computed in memory of its own and copied: that is done outside the loop in which it is inserted")
         if any(len(op.results) > 1 for op in chain):
             return NoMatch("its source is computed in memory of its own and copied: what computes it has other results, which may be used before")
-        for op in chain:  # of which each has one user, the next, so that it may wait for that
+        for op in chain:  # each has one user, the next one, so it may move there
             op.move_before(insert)
         point = ir.InsertionPoint(chain[0])
     with point, insert.location:
@@ -217,9 +217,9 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
 
 
 def _in_place(value: ir.Value) -> list[ir.Operation] | None:
-    """The ops of a block that compute a value one in place of the other, in order, the tensor.empty that they begin with first.
+    """The ops of a block that compute a value in place of each other, in order, starting with the tensor.empty.
 
-    None where they do not begin with one, or another op uses what one of them writes over: then write_into would refuse.
+    None if they do not start with one, or another op uses a value that one of them overwrites: then write_into would refuse.
     """
     found: list[ir.Operation] = []
     while (op := defining_op(value)) is not None:
@@ -234,9 +234,9 @@ def _in_place(value: ir.Value) -> list[ir.Operation] | None:
 
 
 def _hoist(values: Sequence[ir.Value], block: ir.Block) -> list[ir.Operation] | None:
-    """Move the ops of a block that make a slice's destination and offsets (constants, views and sizes of arguments, a fill, arithmetic) to its top.
+    """Move the ops that compute a slice's destination and offsets (constants, views and sizes of arguments, a fill, arithmetic) to a block's top.
 
-    Gives them in order; None if the values depend on other ops of the block, and then the slice keeps its own buffer.
+    Returns them in order; None if the values depend on other ops of the block, and then the slice keeps its own buffer.
     """
     moved: list[ir.Operation] = []
     pending = list(values)

@@ -1,4 +1,4 @@
-"""Views of memrefs and of tensors, seen through."""
+"""Looks through views of memrefs and tensors."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ TENSOR_VIEWS = (*WHOLE_TENSOR_VIEWS, "tensor.extract_slice")
 
 
 def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
-    """The memref or tensor that a chain of views of these kinds starts from."""
+    """The memref or tensor at the start of a chain of views of these kinds."""
     op = defining_op(value)
     while op is not None and op.name in views:
         value = op.operands[0]
@@ -24,9 +24,9 @@ def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
 
 
 def strides(value: ir.Value) -> list[Dim]:
-    """How far apart in memory the neighbours of each dimension of a memref or tensor lie, in elements; None where that is not known.
+    """The strides of a memref or tensor in memory, in elements; None for an unknown stride.
 
-    The buffer of a tensor is what the chain of views and destinations that it comes from starts with, which is row-major.
+    The buffer of a tensor is the row-major one at the start of its chain of views and destinations.
     """
     if isinstance(value.type, ir.MemRefType):
         unknown = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -38,7 +38,7 @@ def strides(value: ir.Value) -> list[Dim]:
 
 
 def _followed(value: ir.Value) -> list[Dim]:
-    """As `strides`, by what the value is made of alone."""
+    """Like `strides`, from the defining ops of the value alone."""
     op = defining_op(value)
     while op is not None and (op.name.startswith("linalg.") or op.name == "tensor.insert_slice"):  # a concatenation has as many as operands
         value = op.operands[1 if op.name == "tensor.insert_slice" else len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
@@ -66,7 +66,7 @@ def _followed(value: ir.Value) -> list[Dim]:
 
 
 def exact_shape(value: ir.Value) -> list[Dim]:
-    """The sizes of a tensor or memref: numbers, and expressions of symbols for those that are known only at run time."""
+    """The sizes of a tensor or memref: numbers, and expressions of symbols for dynamic sizes."""
     sizes: list[Dim] = list(ir.ShapedType(value.type).shape)
     if all(isinstance(size, int) and size >= 0 for size in sizes):
         return sizes
@@ -74,7 +74,7 @@ def exact_shape(value: ir.Value) -> list[Dim]:
 
 
 def shapes_of(value: ir.Value) -> SymbolicShapes:
-    """The shapes of the function that a value is in."""
+    """The shapes of the function around a value."""
     return shapes_around((value.owner.owner if isinstance(value.owner, ir.Block) else value.owner).operation)
 
 
