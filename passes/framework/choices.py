@@ -1,4 +1,4 @@
-"""Choices of passes as data: candidates at named sites, what each is predicted to cost, what a plan says, and what was taken."""
+"""Decisions of passes as data: candidates at named sites, their predicted costs, the plan's wishes, and the results."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,19 +13,19 @@ from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import Decisions
 
 ONE_VERSION, TWO_VERSIONS = "one version", "two versions"
-"""What plans call a kernel for all sizes, and one with a version of its own for few images or rows."""
+"""The names in plans of a kernel for all sizes, and of one with a separate version for few images or rows."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the ways between which a pass chooses."""
+    """One of the alternatives between which a pass chooses."""
 
     name: str
-    """What plans call it: the same in every model, such as `F(4, 3)`."""
+    """Its name in plans, the same in every model, such as `F(4, 3)`."""
     seconds: float | None = None
-    """Predicted time on one core of the target, of what differs between the candidates; None where nothing is predicted."""
+    """Predicted seconds on one core of the target, for the part that differs between the candidates; None without a prediction."""
     features: Mapping[str, float] = field(default_factory=dict)
-    """What a model of costs may predict from instead, such as `operations` and `bytes`."""
+    """Quantities from which a cost model may predict instead, such as `operations` and `bytes`."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Site:
     """A place where a pass chooses."""
 
     kind: str
-    """What is chosen, such as `winograd`."""
+    """The kind of choice, such as `winograd`."""
     name: str
-    """The ONNX nodes that the op is of, joined by `+`; `#2` marks the second site of these nodes and of this kind."""
+    """The ONNX nodes that the op implements, joined by `+`; `#2` marks the second site of the same nodes and kind."""
     what: str
     """The op, and the type of its result."""
     target: Target
@@ -46,15 +46,15 @@ class Site:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen at a site."""
+    """The result of a choice at a site."""
 
     site: Site
     candidates: Sequence[Candidate]
     seconds: Sequence[float | None]
-    """What the model of costs predicts of each candidate."""
+    """The prediction of the cost model for each candidate."""
     chosen: str
     planned: bool
-    """Whether a plan said so."""
+    """Whether a plan demanded it."""
 
     def __str__(self) -> str:
         told = (
@@ -65,14 +65,14 @@ class Choice:
 
 
 class CostModel(Protocol):
-    """Predicts what candidates cost. Register a class with `register_cost_model`."""
+    """Predicts the costs of candidates. Register a class with `register_cost_model`."""
 
     def predict(self, site: Site, candidates: Sequence[Candidate]) -> Sequence[float | None]:
-        """Seconds on one core of `site.target`, for each candidate; None for one of which it knows nothing."""
+        """Seconds on one core of `site.target` for each candidate; None for a candidate without a prediction."""
 
 
 class Analytic:
-    """The built-in model: what passes reckon from operations and bytes, and from what the target says of its costs."""
+    """The built-in model: the passes' own predictions, from operations, bytes and the target's costs."""
 
     def predict(self, site: Site, candidates: Sequence[Candidate]) -> Sequence[float | None]:
         """See `CostModel`."""
@@ -86,9 +86,9 @@ EVERY = "*"
 
 
 def register_cost_model(*kinds: str) -> Callable[[M], M]:
-    """Register a class (see `CostModel`) in the place of the built-in model, for these kinds of choices or for all of them.
+    """Register a class (see `CostModel`) that replaces the built-in model, for these kinds of choices or for all.
 
-    Passes then take the candidate that it predicts to be the fastest, and the one that they would have taken where several are.
+    Passes then take the candidate with the smallest prediction; among equals, the one that they would take otherwise.
     """
 
     def add(cls: M) -> M:
@@ -106,7 +106,7 @@ def cost_model(kind: str) -> CostModel:
 
 
 def has_cost_model(kind: str) -> bool:
-    """Whether a model is registered for a kind in the place of the built-in one."""
+    """Whether a registered model replaces the built-in one for a kind."""
     return cost_model(kind) is not _ANALYTIC
 
 
@@ -116,16 +116,16 @@ class Choices:
 
     plan: Plan | None = None
     made: list[Choice] = field(default_factory=list)
-    """All so far, in order."""
+    """All choices so far, in order."""
     _names: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def choose(
         self, kind: str, op: Any, candidates: Sequence[Candidate], default: str, *, target: Target, decisions: Decisions | None, run: str
     ) -> str:  # fmt: skip
-        """The name of the candidate to take for `op`: what the plan says, else what is predicted to be the fastest.
+        """The name of the candidate to take for `op`: the plan's, or else the one predicted to be the fastest.
 
-        `default` is what the pass takes by the built-in model, which may prefer a candidate that needs less memory to one that is a little faster.
-        Raises ScheduleError for a candidate of the plan that is none here.
+        `default` is the pass's choice by the built-in model, which may prefer a candidate that needs less memory to one that is slightly faster.
+        Raises ScheduleError if the plan's candidate does not exist here.
         """
         if self.plan is not None:
             check_machine(self.plan, target)
@@ -149,11 +149,11 @@ class Choices:
         return chosen
 
     def plans(self, kind: str) -> bool:
-        """Whether a plan says something of a kind."""
+        """Whether a plan decides any site of a kind."""
         return self.plan is not None and bool(self.plan.choices.get(kind))
 
     def copy(self) -> "Choices":
-        """These so far, for passes that are run again."""
+        """A copy of the choices so far, for passes that run again."""
         return Choices(self.plan, list(self.made), Counter(self._names))
 
     def _site(self, kind: str, op: Any, target: Target) -> Site:
@@ -174,7 +174,7 @@ class Choices:
                     raise ScheduleError(f"{self.plan.name}: choice {kind}/{name}: there is no such choice; {self._where(kind, name)}")
 
     def _where(self, kind: str, name: str) -> str:
-        """What was chosen for the nodes of a site, or else what can be chosen."""
+        """The choices that exist for the nodes of a site, or else the sites that exist, as text."""
         nodes = set(name.partition("#")[0].split("+"))
         near = [str(choice.site) for choice in self.made if nodes & set(choice.site.name.partition("#")[0].split("+"))]
         alike = [choice.site.name for choice in self.made if choice.site.kind == kind]
@@ -185,7 +185,7 @@ class Choices:
         return f"nothing of this kind is chosen; kinds are {', '.join(dict.fromkeys(choice.site.kind for choice in self.made)) or 'none'}"
 
     def taken(self) -> dict[str, dict[str, str]]:
-        """What was chosen, by kind and site, as a plan has it."""
+        """The choices by kind and site, in the form of a plan."""
         found: dict[str, dict[str, str]] = {}
         for choice in self.made:
             found.setdefault(choice.site.kind, {})[choice.site.name] = choice.chosen
@@ -201,7 +201,7 @@ def check_machine(plan: Plan, target: Target | None) -> None:
 
 
 def _time(seconds: float) -> str:
-    """Seconds with a unit, in three digits."""
+    """A time with its unit, in three digits."""
     for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"

@@ -1,8 +1,8 @@
-"""Evidence of a native crash: which pass, pattern, op and node ran when the process died.
+"""Evidence of a native crash: the pass, pattern, op and node that were running when the process died.
 
-Nothing of Python runs any more once native code has died, so what there is to say is said before. At no cost: each pass is called by a
-function that has its name, which the traceback of `faulthandler` shows. At the cost of printing the IR before each pass, where the environment
-names a folder (`FOLDER`): a record of pass, function, pattern, op and node, and the IR. The commands run again that way after a crash.
+No Python runs after a native crash, so everything is recorded beforehand. Always, at no cost: each pass is called by a function that has its name,
+which the traceback of `faulthandler` shows. Only if the environment names a folder (`FOLDER`), because the IR is printed before each pass: a record
+of pass, function, pattern, op and node, and the IR. The commands run again in that mode after a crash.
 """
 
 import faulthandler
@@ -23,15 +23,15 @@ __all__ = ["FOLDER", "IR", "RECORD", "Recorder", "named", "recorder", "traceback
 FOLDER = "STEPWELL_CRASH_RECORD"
 """The environment variable that names the folder of a record."""
 IR, RECORD = "before.mlir", "record.json"
-"""The files in it."""
+"""The files in that folder."""
 
 
 @contextmanager
 def tracebacks() -> Iterator[None]:
-    """Inside, native code that dies leaves a traceback on standard error, unless the process sees to that in its own way."""
+    """Inside this context, a native crash leaves a traceback on standard error, unless the process has its own handler."""
     ours = not faulthandler.is_enabled()
     if ours:
-        with suppress(OSError, ValueError, AttributeError, RuntimeError):  # standard error is closed, or is no file
+        with suppress(OSError, ValueError, AttributeError, RuntimeError):  # standard error is closed, or not a file
             faulthandler.enable()
     try:
         yield
@@ -41,7 +41,7 @@ def tracebacks() -> Iterator[None]:
 
 
 def named(name: str, action: Callable[[], None]) -> None:
-    """Call `action` by a function of that name, which tracebacks show."""
+    """Call `action` by a function named `name`, which tracebacks show."""
     _caller(name)(action)
 
 
@@ -55,24 +55,24 @@ def _caller(name: str) -> Callable[[Callable[[], None]], None]:
 
 
 class Recorder:
-    """Writes down, before it is done, what is done: each pass with the IR, each pattern with the op that it is tried on."""
+    """Records each step before it happens: each pass with the IR, each pattern with the op that it is tried on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.record: dict[str, str] = {}
 
     def before_pass(self, step: Step, level: str | None, action: Any) -> None:
-        """A pass is about to run; the IR before it is in the file `IR`."""
+        """Called when a pass is about to run; the IR before it is in the file `IR`."""
         self._write({
             "pass": step.name, "pipeline": format_pipeline([step]), "level": level or "", "line": line_of(getattr(type(action), "run", None)),
         })  # fmt: skip
 
     def on_function(self, op: ir.Operation) -> None:
-        """The pass comes to a function, or whatever it runs on."""
+        """Called when the pass reaches a function, or any other op it runs on."""
         self._write({name: text for name, text in self.record.items() if name not in _OF_PATTERNS} | {"function": _function(op)})
 
     def on_op(self, pattern: Any, op: Any) -> None:
-        """A pattern is about to be tried on an op."""
+        """Called when a pattern is about to be tried on an op."""
         made = {"pattern": pattern.name, "pattern line": line_of(pattern.rewrite), "op": op.operation.name, "location": str(op.location)}
         self._write({**self.record, **made, "function": _function(op.operation) or self.record.get("function", "")})
 
@@ -85,7 +85,7 @@ _OF_PATTERNS = ("pattern", "pattern line", "op", "location")
 
 
 def _function(op: ir.Operation) -> str:
-    """The name of the function that an op is, or lies in; "" if that is none."""
+    """The name of the function that an op is, or is in; "" if there is none."""
     at: ir.Operation | None = op
     while at is not None and at.name != "func.func":
         at = None if at.parent is None else at.parent.operation
@@ -94,6 +94,6 @@ def _function(op: ir.Operation) -> str:
 
 @cache
 def recorder() -> Recorder | None:
-    """What writes records in this process, if the environment asks for that."""
+    """The recorder of this process, if the environment asks for one."""
     folder = os.environ.get(FOLDER)
     return None if not folder else Recorder(Path(folder))

@@ -1,4 +1,4 @@
-"""What passes decide, op by op: what was done, what was declined, and why. Kept only on request."""
+"""Decisions of passes, op by op: what was done, what was declined, and why. Kept only on request."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ from stepwell.dialects.core.mlir import ir
 
 @dataclass(frozen=True)
 class NoMatch:
-    """What a rewrite, a rule or a choice returns if it does not apply: the reason, which reaches the user (`--explain`)."""
+    """Returned by a rewrite, a rule or a choice that does not apply, with the reason, which is shown to the user (`--explain`)."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about an op."""
+    """A decision about an op."""
 
     run: str
     """The pass that was running."""
     by: str
-    """What decided: a pattern of that pass, or the pass itself."""
+    """The author of the decision: a pattern of that pass, or the pass itself."""
     op: str
     location: Any
-    """As MLIR has it: as text only for who reads it, since what many ops were fused into has a long one."""
+    """An MLIR location, converted to text only when read, since the location of many fused ops is long."""
     kernel: str | None
-    """The function that the op is in, if that is a kernel, which may stand for several groups of nodes."""
+    """The kernel that contains the op, if any; it may stand for several groups of nodes."""
     done: bool
     what: str
     """What was done, or why it was not."""
@@ -46,7 +46,7 @@ class Decisions:
 
     @property
     def declined(self) -> list[Decision]:
-        """Those that say why something was not done."""
+        """The decisions not to do something, with their reasons."""
         return [decision for decision in self.entries if not decision.done]
 
     def __iter__(self) -> Iterator[Decision]:
@@ -54,6 +54,6 @@ class Decisions:
 
 
 def kernel_of(op: ir.Operation) -> str | None:
-    """The name of the kernel that an op is, or is in; None outside of kernels."""
+    """The name of the kernel that an op is, or is in; None outside kernels."""
     inner = function_around(op)
     return ir.StringAttr(inner.attributes["sym_name"]).value if inner is not None and KernelInfo(inner).is_kernel else None

@@ -23,7 +23,7 @@ class PrintOptions:
 
     generic: bool = False
     locations: bool = False
-    large_elements: int | None = None  # attributes with more elements are elided
+    large_elements: int | None = None  # elide attributes with more elements
 
     def text(self, module: ir.Module) -> str:
         """The module's text, with a newline at its end."""
@@ -37,7 +37,7 @@ class PrintOptions:
 
 
 class Instrumentation:
-    """Base of what watches a run: every hook does nothing unless overridden."""
+    """Base class for observers of a run: every hook does nothing unless overridden."""
 
     def begin(self, state: PassState) -> None:
         """Called before the first pass of a pipeline, with the state that the passes share, such as weights and decisions."""
@@ -46,10 +46,10 @@ class Instrumentation:
         """Called before a pass; `rest` is the pipeline from this pass on."""
 
     def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
-        """Called after a pass that went well, and after its result was verified; `seconds` is the pass alone."""
+        """Called after a pass succeeded and its result was verified; `seconds` is the time of the pass alone."""
 
     def failed(self, step: Step, error: Exception) -> str | None:
-        """Called when a pass failed; returns what to add to the error's message, such as where the IR before it was written."""
+        """Called when a pass failed. Returns a text to append to the error's message, such as where the IR before it was written."""
 
 
 class Instruments(Instrumentation):
@@ -77,7 +77,7 @@ class Instruments(Instrumentation):
 
 @dataclass(frozen=True)
 class Timing:
-    """One pass of a run and the seconds it took."""
+    """One pass of a run and its time in seconds."""
 
     step: Step
     level: str | None
@@ -85,7 +85,7 @@ class Timing:
 
 
 class PassTimings(Instrumentation):
-    """Collects the time of each pass, in order of execution; verification and other instrumentation not included."""
+    """Collects the time of each pass, in order of execution, without verification and other instrumentation."""
 
     def __init__(self) -> None:
         self.entries: list[Timing] = []
@@ -94,7 +94,7 @@ class PassTimings(Instrumentation):
         self.entries.append(Timing(step, level, seconds))
 
     def report(self) -> str:
-        """A table of all passes, in order, with the part of each in the total."""
+        """A table of all passes, in order, with each one's share of the total."""
         total = sum(entry.seconds for entry in self.entries)
         lines = [f"{'seconds':>9}  share  pass"]
         lines += [f"{e.seconds:9.4f}  {e.seconds / total if total else 0:5.1%}  {e.step}{f' ({e.level})' if e.level else ''}" for e in self.entries]
@@ -102,7 +102,7 @@ class PassTimings(Instrumentation):
 
 
 class Changes(Instrumentation):
-    """Notes for each pass, in order of execution, the seconds it took and whether it changed the IR."""
+    """Records for each pass, in order of execution, its time in seconds and whether it changed the IR."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[float, bool]] = []
@@ -119,7 +119,7 @@ class Changes(Instrumentation):
 
 
 class Statistics(Instrumentation):
-    """What passes count, by name."""
+    """The counters of passes, by name."""
 
     def __init__(self) -> None:
         self.counts: Mapping[str, int] = {}
@@ -129,9 +129,9 @@ class Statistics(Instrumentation):
 
 
 class PrintIR(Instrumentation):
-    """Prints the IR before and/or after passes: all of them, or those of these names.
+    """Prints the IR before and/or after passes: all of them, or those with these names.
 
-    `only_changes` prints only after passes that changed something; `differences` prints what changed, ignoring renumbered values.
+    `only_changes` prints only after passes that changed something; `differences` prints the changes, ignoring renumbered values.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class PrintIR(Instrumentation):
 
 @dataclass(frozen=True)
 class Flags:
-    """The arguments, beside the file, of the commands in written files, quoted for a shell."""
+    """The arguments, apart from the file, of the commands in written files, quoted for a shell."""
 
     opt: str = ""
     """For `stepwell-opt`."""
@@ -181,10 +181,10 @@ class Flags:
 
 
 class DumpIR(Instrumentation):
-    """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is what came in.
+    """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is the input.
 
-    The weights that a file uses lie beside it, and its first lines say how to continue from it. When a pass fails, `reproducer.mlir` gets
-    the IR before it, with the rest of the pipeline.
+    The weights that a file uses are written beside it, and its first lines say how to continue from it. When a pass fails, `reproducer.mlir` gets the
+    IR before it, with the rest of the pipeline.
     """
 
     def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None, flags: Flags | None = None) -> None:
@@ -228,7 +228,7 @@ class DumpIR(Instrumentation):
 
 
 class Reproducer(Instrumentation):
-    """When a pass fails, writes the IR before it with the rest of the pipeline, as a file that `stepwell-opt` can run."""
+    """Writes the IR before a failing pass with the rest of the pipeline, as a file that `stepwell-opt` can run."""
 
     def __init__(self, file: str | os.PathLike[str], flags: Flags | None = None) -> None:
         self.file = Path(file)
@@ -242,7 +242,7 @@ class Reproducer(Instrumentation):
         self._weights = state.weights
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
-        # Printed now: a failing pass leaves the module half changed.
+        # Printed now, because a failing pass leaves the module half changed.
         self.text, self.rest, self._used = PrintOptions(locations=True).text(module), rest, used_weights(module)
 
     def failed(self, step: Step, error: Exception) -> str | None:
@@ -259,7 +259,7 @@ def _write_reproducer(
 
 
 def _quoted(file: Path) -> str:
-    """Quoted for a shell. Bytes of a name that are not Unicode cannot be written to a file of IR and are replaced."""
+    """The name quoted for a shell. Bytes that are not Unicode cannot be written to a file of IR and are replaced."""
     return shlex.quote(str(file)).encode(errors="replace").decode()
 
 
@@ -268,6 +268,6 @@ def _opt_command(file: Path, pipeline: str, flags: Flags) -> str:
 
 
 def stopwatch() -> Callable[[], float]:
-    """A function that gives the seconds since this call."""
+    """A function that returns the seconds since this call."""
     begin = time.perf_counter()
     return lambda: time.perf_counter() - begin

@@ -1,4 +1,4 @@
-"""The difference of two modules as text, ignoring numbers of values, labels of blocks and locations."""
+"""The difference of two modules as text, ignoring value numbers, block labels and locations."""
 
 import difflib
 import re
@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import ir
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|%[\w$.]+|\^[\w$.]+|[{}]')
 _RESULTS = re.compile(r"\s*(%[\w$.]+(?::\d+)?(?:, %[\w$.]+(?::\d+)?)*) = ")
 _SYMBOL = re.compile(r'@"?([\w$.-]+)|sym_name = "([^"]+)"')
-_DIGEST = re.compile(r"_[0-9a-f]{8,}$")  # at the end of a kernel's name: of its text
+_DIGEST = re.compile(r"_[0-9a-f]{8,}$")  # the digest of the text at the end of a kernel's name
 _HOLE = "\0"
 
 
@@ -20,11 +20,11 @@ def text_of(module: ir.Module, *, generic: bool = False) -> str:
 
 
 def ir_diff(before: str, after: str, names: tuple[str, str] = ("before", "after"), context: int = 3) -> str:
-    """A unified difference of two texts of modules, function by function; "" if at most numbers of values and labels differ.
+    """A unified diff of two texts of modules, function by function; "" if they differ at most in numbers of values and labels.
 
-    Functions are matched by name, or by what comes before the digest in a kernel's name. In each, lines are aligned without the names of
-    values (difflib's SequenceMatcher, after Ratcliff and Obershelp); values that lines of both sides define in the same place get the first
-    side's name, so that only lines that use something else, or do something else, are left. Numbers of lines count from the function's first.
+    Functions are matched by name, or by the part before the digest in a kernel's name. In each, lines are aligned without the names of values
+    (difflib's SequenceMatcher, after Ratcliff and Obershelp); values that lines of both sides define in the same place get the first side's name, so
+    that only lines with different operands or different ops remain. Line numbers count from the function's first line.
     """
     out: list[str] = []
     for old, new in _matched(_chunks(before.splitlines()), _chunks(after.splitlines())):
@@ -35,7 +35,7 @@ def ir_diff(before: str, after: str, names: tuple[str, str] = ("before", "after"
 
 @dataclass
 class _Chunk:
-    """A function's lines, or what stands outside of functions."""
+    """The lines of a function, or those outside functions."""
 
     symbol: str
     lines: list[str]
@@ -46,7 +46,7 @@ class _Chunk:
 
 
 def _chunks(lines: Sequence[str]) -> list[_Chunk]:
-    """The lines outside of functions, then the functions in order."""
+    """The lines outside functions, then the functions in order."""
     outside, chunks, current = _Chunk("", []), [], None
     for line in lines:
         if current is None and line.startswith("  ") and not line.startswith("   ") and (found := _SYMBOL.search(line)):
@@ -59,7 +59,7 @@ def _chunks(lines: Sequence[str]) -> list[_Chunk]:
 
 
 def _matched(old: list[_Chunk], new: list[_Chunk]) -> Iterator[tuple[_Chunk | None, _Chunk | None]]:
-    """Pairs of functions: first equal names, then in order names that differ in a digest, then those that only one side has."""
+    """Pairs of functions: first equal names, then, in order, names that differ only in a digest, then functions of only one side."""
     by_name = {chunk.symbol: chunk for chunk in old}
     pairs = {chunk.symbol: by_name.pop(chunk.symbol) for chunk in new if chunk.symbol in by_name}
     for chunk in new:
@@ -75,12 +75,12 @@ def _matched(old: list[_Chunk], new: list[_Chunk]) -> Iterator[tuple[_Chunk | No
 
 @dataclass
 class _Names:
-    """Lines with the names of values and blocks taken out, each replaced by a number that is the value's alone."""
+    """Lines with the names of values and blocks removed; each name is replaced by a number unique to the value."""
 
     lines: Sequence[str]
     templates: list[str] = field(default_factory=list)
     used: list[list[int]] = field(default_factory=list)
-    """For each line the values in its holes."""
+    """For each line, the values in its holes."""
     names: list[str] = field(default_factory=list)
     """The name of each value."""
 
@@ -89,7 +89,7 @@ class _Names:
         for line in self.lines:
             results = _RESULTS.match(line)
             defined = re.findall(r"%[\w$.]+", results.group(1)) if results else []
-            # An isolated region numbers its values anew: its definitions hide outer values of the same name.
+            # An isolated region has its own numbering: its definitions hide outer values of the same name.
             for name in defined:
                 scopes[-1][name] = self._new(name)
             if line.lstrip().startswith("^"):
@@ -159,7 +159,7 @@ def _renamed(old: _Names, new: _Names) -> list[str]:
 
 
 def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Stretches of equal lines: where they begin on both sides, and how many lines they have."""
+    """Runs of equal lines: their beginnings on both sides, and their lengths."""
     first = 0
     while first < min(len(old), len(new)) and old[first] == new[first]:
         first += 1

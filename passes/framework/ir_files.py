@@ -1,4 +1,4 @@
-"""Files of IR with the weights that it uses beside them, so that each can be run."""
+"""Files of IR with the weights that they use beside them, so that each can be run."""
 
 import os
 from collections.abc import Set
@@ -13,7 +13,7 @@ __all__ = ["IRFiles", "used_weights"]
 
 
 class IRFiles:
-    """Writes IR, each file with its weights beside it. Files of one table share weights on disk if one has all that the other uses."""
+    """Writes IR files, each with its weights beside it. Files of one table share weights on disk if one has all that the other uses."""
 
     def __init__(self) -> None:
         self._table: WeightTable | None = None
@@ -21,7 +21,7 @@ class IRFiles:
         self._written: Path | None = None
 
     def write(self, file: Path, text: str, weights: WeightTable, used: Set[str]) -> None:
-        """Write `text` to `file`, and the `used` ones of `weights` to `file` with the suffix .safetensors. Raises OSError."""
+        """Write `text` to `file`, and the `used` subset of `weights` to `file` with the suffix .safetensors. Raises OSError."""
         names = used & weights.keys()
         if names and not self._shared(file, weights, names):
             self._table, self._names, self._written = weights, names, file.with_suffix(".safetensors")
@@ -29,7 +29,7 @@ class IRFiles:
         write_atomically(file, text)
 
     def _shared(self, file: Path, weights: WeightTable, names: Set[str]) -> bool:
-        """Whether the weights that were written last have all `names`, and a second name could be linked to them. A table's entries do not change."""
+        """Whether the weights written last include all `names`, and could be hard-linked. The entries of a table do not change."""
         if self._written is None or weights is not self._table or not names <= self._names:
             return False
         target = file.with_suffix(".safetensors")

@@ -1,4 +1,4 @@
-"""Levels of IR: what may be asked of each, and the paths of levels that backends take a model through."""
+"""Levels of IR with their properties, and the paths of levels that backends take a model through."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from stepwell.dialects.support.errors import InputError, shown
 
 IMPORTED = "graph"
-"""The level that the importer makes; every path begins there."""
+"""The level of imported IR, where every path begins."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level of IR: its name, and what holds for IR at this level."""
+    """A level of IR: its name, and the properties of IR at this level."""
 
     name: str
     outlined: bool = False
@@ -20,17 +20,17 @@ class Level:
     arena: bool = False
     """Weights lie in one arena, the last argument of `@main` on tensors, and the ops of `graph` have been lowered."""
     scheduled: bool = False
-    """Schedules have been chosen: a schedule file comes too late."""
+    """Schedules have been chosen, so that a schedule file would come too late."""
     buffers: bool = False
-    """`@main` and kernels take memory for their results and a workspace; otherwise they take and return tensors."""
+    """`@main` and kernels take buffers for their results and a workspace; otherwise they take and return tensors."""
     per_function: bool = False
-    """The last passes of the stage that reaches this level may run on each function separately."""
+    """The last passes of the stage that leads to this level may run on each function separately."""
     interpretable: bool = False
-    """The IR can be run op by op: before the arena by the references of graph ops, from there on by the interpreter."""
+    """The IR can be run op by op: before the arena by the references of graph ops, afterwards by the interpreter."""
     checked: bool = True
-    """`@main` and kernels fulfil the contract in docs/kernels.md, which edited IR and plugins are checked against."""
+    """`@main` and kernels fulfil the contract in docs/kernels.md, against which edited IR and plugins are checked."""
     dialects: tuple[str, ...] = ()
-    """The dialects whose ops kernels may contain beside those of the contract."""
+    """The dialects whose ops kernels may contain in addition to those of the contract."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", self.name):
@@ -41,7 +41,7 @@ class Level:
 
     @property
     def in_f64(self) -> bool:
-        """Whether the IR can be run in f64: references of graph ops can, the interpreter has the types of the IR."""
+        """Whether the IR can be run in f64: references of graph ops can; the interpreter uses the types of the IR."""
         return self.interpretable and not self.arena
 
 
@@ -49,9 +49,9 @@ _REGISTERED: dict[str, Level] = {}
 
 
 def register_level(level: Level) -> Level:
-    """Register a level of IR, for the paths of backends and for the passes that work on it; returns it.
+    """Register a level of IR, for the paths of backends and for passes, and return it.
 
-    Raises InputError if its name is taken by another level.
+    Raises InputError if another level has its name.
     """
     if not isinstance(level, Level):
         raise InputError(f"expected a Level, got {shown(level)}")
@@ -76,7 +76,7 @@ def level_names() -> tuple[str, ...]:
 
 
 def find_level(name: str) -> Level:
-    """The level of that name. Raises InputError if there is none."""
+    """The level with that name. Raises InputError if there is none."""
     if not isinstance(name, str) or name not in _REGISTERED:
         raise InputError(f"unknown level {shown(name)}; the levels are: {', '.join(_REGISTERED)}")
     return _REGISTERED[name]
@@ -85,7 +85,7 @@ def find_level(name: str) -> Level:
 class LevelPath:
     """The levels that a backend takes a model through, highest first; iterates over their names.
 
-    Raises InputError for a level that does not exist or comes twice, and for one that takes back what holds at the level above.
+    Raises InputError for a level that does not exist or occurs twice, and for one that lacks a property of the level above.
     """
 
     def __init__(self, *names: str) -> None:
@@ -100,7 +100,7 @@ class LevelPath:
 
     @property
     def last(self) -> str:
-        """The level that code is generated from."""
+        """The level from which code is generated."""
         return self.names[-1]
 
     @property
@@ -110,7 +110,7 @@ class LevelPath:
 
     @property
     def outlined(self) -> str:
-        """The first level at which each kernel is a function. Raises InputError if there is none, as the next one."""
+        """The first level at which each kernel is a function. Raises InputError if there is none; so do the next ones."""
         return self._first("outlined kernels", lambda level: level.outlined)
 
     @property
@@ -129,7 +129,7 @@ class LevelPath:
         return tuple(level.name for level in self.levels if level.in_f64)
 
     def above(self, level: str) -> str:
-        """The level from which the stage of `level` leads there. Raises InputError if there is none."""
+        """The level from which the stage of `level` starts. Raises InputError if there is none."""
         place = self._place(level)
         if place == 0:
             raise InputError(f"there is no level above '{level}'")
@@ -147,7 +147,7 @@ class LevelPath:
         return self.names[first + 1 : last + 1]
 
     def begins_with(self, other: "LevelPath") -> bool:
-        """Whether this path follows another as far as that goes."""
+        """Whether this path follows another one to its end."""
         return self.names[: len(other.names)] == other.names
 
     def _place(self, level: str) -> int:

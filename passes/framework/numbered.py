@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import ir
 def numbered_line(op: ir.Operation, numbers: dict[Any, int], counts: Callable[[str, ir.Attribute], bool] = lambda name, value: True) -> str:
     """`name(operands) {attributes} -> types` without regions, operands by number; adds the results to `numbers`.
 
-    `counts(name, value)` says which attributes belong to the text.
+    `counts(name, value)` selects the attributes that belong to the text.
     """
     operands = ", ".join(str(numbers[v]) for v in op.operands)
     numbers.update((result, len(numbers) + i) for i, result in enumerate(op.results))

@@ -1,4 +1,4 @@
-"""The textual syntax of pass pipelines, MLIR's: `builtin.module(a,func.func(b{x=1 y={z=2}}),c)`, ours and upstream's passes mixed."""
+"""The textual syntax of pass pipelines, which is MLIR's: `builtin.module(a,func.func(b{x=1 y={z=2}}),c)`, with our and upstream's passes mixed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ class Element:
 
     name: str
     options: dict[str, str] = field(default_factory=dict)
-    """Values as they were written, quotes and braces included; `""` for an option without a value."""
+    """Values as written, with quotes and braces; `""` for an option without a value."""
     nested: tuple["Element", ...] | None = None
     """The pipeline in parentheses; None for a pass."""
 
     def with_options(self, text: str) -> "Element":
-        """This element with the options in `text` in the place of its own of the same names. Raises PipelineError for no options."""
+        """This element with the options in `text` replacing its own of the same names. Raises PipelineError for invalid options."""
         return replace(self, options=self.options | parse_options(text))
 
     def __str__(self) -> str:
@@ -45,9 +45,9 @@ class Step:
 
 
 def parse_pipeline(text: str) -> list[Element]:
-    """The elements of a pipeline that runs on a module; the outer `builtin.module(…)` may be left out.
+    """The elements of a pipeline that runs on a module; the outer `builtin.module(…)` may be omitted.
 
-    Raises PipelineError saying what was expected and where.
+    Raises PipelineError with the expected syntax and the position.
     """
     if not isinstance(text, str):
         raise PipelineError(f"expected a pipeline as text, got {shown(text)}")
@@ -68,7 +68,7 @@ def _parse(text: str) -> tuple[Element, ...]:
 
 
 def format_pipeline(elements: Sequence[Element | Step]) -> str:
-    """The text of a pipeline, to be parsed again."""
+    """The text of a pipeline, which can be parsed again."""
     return ",".join(map(str, elements))
 
 
@@ -84,7 +84,7 @@ def flatten(elements: Sequence[Element], path: tuple[str, ...] = ()) -> list[Ste
 
 
 def plain_value(value: str) -> str:
-    """The value of an option without the quotes or braces that hold it together."""
+    """The value of an option without enclosing quotes or braces."""
     if len(value) > 1 and (value[0], value[-1]) in (("{", "}"), ('"', '"'), ("'", "'")):
         return value[1:-1]
     return value
@@ -101,7 +101,7 @@ class _Parser:
         self.at = 0
 
     def sequence(self, closing: bool) -> list[Element]:
-        """Elements up to the end of the text, or up to the parenthesis that closes them."""
+        """Elements up to the end of the text, or up to the closing parenthesis."""
         end = ")" if closing else ""
         opened = self.at
         self.space()
@@ -171,7 +171,7 @@ class _Parser:
             options[name] = value
 
     def value(self, end: str) -> str:
-        """A value: up to a space or `end` that stand in no quotes, braces, brackets or parentheses."""
+        """A value: up to a space or `end` outside all quotes, braces, brackets and parentheses."""
         start = self.at
         open_at: list[int] = []
         pairs = {"}": "{", "]": "[", ")": "("}

@@ -22,18 +22,18 @@ from stepwell.passes.framework.upstream_names import NAMES
 
 @dataclass
 class PassState:
-    """What the passes of one run share beside the IR: weights, target, limits, decisions."""
+    """The state that the passes of one run share besides the IR: weights, target, limits, decisions."""
 
     weights: WeightTable = field(default_factory=WeightTable)
     target: Target | None = None
     choices: Choices = field(default_factory=Choices)
-    """What was chosen between candidates, and the plan that says what to choose."""
+    """The choices between candidates so far, and the plan that prescribes some."""
     budget: Budget = field(default_factory=Budget)
     """The limits of the compilation, and how much of them is used up."""
     decisions: Decisions | None = None
-    """What was done and declined, and why; None unless somebody asks."""
+    """Actions and refusals with their reasons; None unless requested."""
     running: str = ""
-    """The name of the pass that runs."""
+    """The name of the running pass."""
     statistics: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -46,7 +46,7 @@ class PassState:
         self.statistics[what] = self.statistics.get(what, 0) + amount
 
     def asked(self, kind: str) -> bool:
-        """Whether somebody looks at the candidates of a kind: a plan, a model of costs, or who asks for decisions. Else the default is taken."""
+        """Whether the candidates of a kind matter: there is a plan, a cost model, or a request for decisions. Otherwise the default is taken."""
         return self.decisions is not None or self.choices.plan is not None or has_cost_model(kind)
 
     def choose(self, kind: str, op: ir.Operation | ir.OpView, candidates: "Callable[[], Sequence[Candidate]]", default: str) -> str:
@@ -56,32 +56,32 @@ class PassState:
         return self.choices.choose(kind, op, candidates(), default, target=self.machine, decisions=self.decisions, run=self.running)
 
     def decline(self, by: str, op: Any, why: NoMatch) -> None:
-        """Note why a pass or pattern called `by` leaves `op` as it is."""
+        """Record why a pass or pattern named `by` leaves `op` unchanged."""
         if self.decisions is not None:
             self.decisions.add(self.running, by, op, False, why.reason)
 
     def did(self, by: str, op: Any, what: str) -> None:
-        """Note what a pass or pattern called `by` does to `op`; call it before the op is erased."""
+        """Record the action of a pass or pattern named `by` on `op`; call it before the op is erased."""
         if self.decisions is not None:
             self.decisions.add(self.running, by, op, True, what)
 
 
 class Pass:
-    """Base of passes written in Python: a dataclass whose fields are its options and whose docstring is its manual page."""
+    """Base class of passes written in Python: a dataclass whose fields are its options and whose docstring is its manual page."""
 
     name: ClassVar[str]
     level: ClassVar[str]
     anchor: ClassVar[str] = "builtin.module"
     switches: ClassVar[Mapping[str, str | None]] = {}
-    """Maps each switch to the options that turn it off; None leaves the whole pass out."""
+    """Maps each switch to the options that disable it; None leaves the whole pass out."""
     relaxed: ClassVar[Sequence[str]] = ()
-    """The switches that strict code turns off: what they stand for lets infinities and NaN spread, or rounds more than the direct way."""
+    """The switches that strict mode disables, because the optimisations behind them let infinities and NaN spread, or add rounding errors."""
 
     converts: ClassVar[Sequence[str]] = ()
-    """The dialects and ops of the level `graph-opt` that the pass replaces, so that no lowering is needed for them."""
+    """The dialects and ops of the level `graph-opt` that the pass replaces, so that they need no lowering."""
     after: ClassVar[str | None] = None
     before: ClassVar[str | None] = None
-    """The passes of the default pipeline that this one stands after and before; without either it is not part of it."""
+    """The passes of the default pipeline after and before which this one runs; without either it is not part of the pipeline."""
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
@@ -94,7 +94,7 @@ class Pass:
 
     @classmethod
     def with_options(cls, options: dict[str, str]) -> "Pass":
-        """An instance with options given as text. Raises PipelineError for an unknown or ill-typed one."""
+        """An instance with options given as text. Raises PipelineError for an unknown or ill-typed option."""
         known = cls.options()
         values = {}
         for name, text in options.items():
@@ -122,7 +122,7 @@ def _parse_option(pass_name: str, option: "dataclasses.Field[Any]", text: str) -
 
 
 def _converted(pass_name: str, kind: Any) -> str:
-    """The name of a dialect or of an op. Raises PipelineError if `kind` is the class of neither."""
+    """The name of a dialect or of an op. Raises PipelineError if `kind` is neither class."""
     found = getattr(kind, "OPERATION_NAME", None) or getattr(kind, "DIALECT_NAMESPACE", None)
     if not isinstance(found, str):
         raise PipelineError(f"pass '{pass_name}': converts must list classes of dialects and ops, got {shown(kind)}")
@@ -132,7 +132,6 @@ def _converted(pass_name: str, kind: Any) -> str:
 _PASSES: dict[str, type[Pass]] = {}
 _UPSTREAM = frozenset(name for names in NAMES.values() for name in names)
 _FOLDERS = ("affine_to_llvm", "linalg", "schedule", "bufferize", "linalg_to_affine", "graph_to_linalg", "packed", "graph")
-"""Where passes are looked for: those folders first that need least."""
 P = TypeVar("P", bound=type[Pass])
 
 
@@ -142,12 +141,14 @@ def register_pass(
 ) -> Callable[[P], P]:
     """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 
-    A pass is `optional` if the pipeline is legal without it; then its name is a switch that leaves it out. A pass that must run, or that
-    does several things, lists further `switches` with the options that turn them off: `{"fuse-operators": "max-ops=1"}`.
-    `stepwell.compile(…, disable=…)` takes the names of switches; `strict=True` turns the `relaxed` ones off (docs/numerics.md).
+    A pass is `optional` if the pipeline is legal without it; then its name is a switch that leaves it out. A pass that must run, or that does several
+    things, lists further `switches` with the options that disable them: `{"fuse-operators": "max-ops=1"}`. `stepwell.compile(…, disable=…)` takes the
+    names of switches; `strict=True` disables the `relaxed` ones (docs/numerics.md).
+
     `after` or `before` gives the pass a place in the default pipeline, behind or in front of the pass of that name (`fuse-operators`,
     `linalg/canonicalize`, `fold-constants#3`); with both, it comes right behind the first. `stepwell pipeline` shows it there.
-    `converts` are the classes of dialects, or of single ops, that the pass converts inside kernels (docs/kernels.md).
+
+    `converts` lists the classes of dialects, or of single ops, that the pass converts inside kernels (docs/kernels.md).
     """
     if level not in level_names():
         raise PipelineError(f"pass '{name}': level must be one of {', '.join(level_names())}, got '{level}'")
@@ -164,21 +165,21 @@ def register_pass(
         if not set(cls.relaxed) <= set(cls.switches):
             raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be switches of it: {', '.join(cls.switches) or 'it has none'}")
         _PASSES[name] = cls
-        extension(cls, code_generation=find_level(level).buffers)  # it may run on each function separately, in code generation
+        extension(cls, code_generation=find_level(level).buffers)  # it may run on each function separately, during code generation
         return cls
 
     return add
 
 
 def passes() -> dict[str, type[Pass]]:
-    """All passes of ours by name, plugins' included."""
+    """All of our passes by name, including those of plugins."""
     for folder in _FOLDERS:
         _import(folder)
     return dict(_PASSES)
 
 
 def find_pass(name: str) -> type[Pass] | None:
-    """Our pass of that name, or None. Imports as little as possible: a compiler process needs few passes."""
+    """Our pass of that name, or None. Imports as little as possible, because a compiler process needs few passes."""
     for folder in () if name in _UPSTREAM else _FOLDERS:
         if name in _PASSES:
             break
@@ -187,7 +188,7 @@ def find_pass(name: str) -> type[Pass] | None:
 
 
 def converting_pass(op_name: str) -> type[Pass] | None:
-    """The pass that says it converts ops of that name; None if none does."""
+    """The pass that declares to convert ops of that name; None if none does."""
     names = (op_name, op_name.partition(".")[0])
     return next((cls for cls in _PASSES.values() if any(name in cls.converts for name in names)), None)
 
@@ -198,6 +199,6 @@ _imported: set[str] = set()
 def _import(folder: str) -> None:
     if folder in _imported:
         return
-    with uninterrupted():  # what is registered once cannot be registered again
+    with uninterrupted():  # a registration cannot be repeated
         import_module(f"stepwell.passes.{folder}")
     _imported.add(folder)

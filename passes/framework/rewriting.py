@@ -1,8 +1,8 @@
-"""Rewrite patterns and dialect conversion: the one wrapper around the bindings' drivers, which deals with their traps.
+"""Rewrite patterns and dialect conversion: the only wrapper around the bindings' drivers, which avoids their traps.
 
 - The drivers take a truthy result as "no match": here a pattern returns values, or NoMatch with its reason, and reasons are kept.
-- The drivers do not see ops that a pattern builds: here patterns run to a fixpoint, and a conversion ends with a walk for
-  ops that should be gone (the drivers report success with illegal ops left in).
+- The drivers do not see ops that a pattern builds: here patterns run to a fixpoint, and a conversion ends with a walk for ops that
+  should be gone (the drivers report success with illegal ops left in).
 - The drivers hold callbacks by raw pointer: here every callback lives as long as the run.
 - An exception in a pattern does not say where it came from: here pattern, op and node are added.
 """
@@ -27,19 +27,21 @@ from stepwell.dialects.graph.traits import Trait
 from stepwell.dialects.support.errors import InferenceError, PassError, StepwellError
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.crash_record import recorder
-from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most who decline are patterns
+from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most users that decline are patterns
 from stepwell.passes.framework.registry import Pass, PassState
 
-CAST = "builtin.unrealized_conversion_cast"  # of a value to another type of the same memory
+CAST = "builtin.unrealized_conversion_cast"  # a cast to another type of the same memory
 FIXPOINT_ROUNDS = 64
 SETTLED_BYTES = 1 << 26
-"""Bytes of new weights after which unused ones are looked for."""
+"""Bytes of new weights after which unused ones are searched for."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A named rewrite of one kind of op, or of all graph ops with a trait. `rewrite(op, rw)` returns the replacement value(s), or NoMatch
-    before building anything."""
+    """A named rewrite of one kind of op, or of all graph ops with a trait.
+
+    `rewrite(op, rw)` returns the replacement value(s), or NoMatch before building anything.
+    """
 
     name: str
     root: str | type[Trait]
@@ -48,21 +50,21 @@ class Pattern:
 
     @property
     def label(self) -> str:
-        """Its name with its root: one function may make patterns for several ops."""
+        """Its name with its root, because one function may make patterns for several ops."""
         return f"{self.name}({self.root.removeprefix('graph.') if isinstance(self.root, str) else self.root.__name__})"
 
     @property
     def summary(self) -> str:
-        """What it does: the first line of its docstring."""
+        """Its description: the first line of its docstring."""
         return (self.rewrite.__doc__ or "rewritten").strip().splitlines()[0].removeprefix("rewrite: ")
 
     def roots(self) -> list[str]:
-        """The names of the ops that it is for; for a trait, of all ops registered so far, plugins' included."""
+        """The names of the ops that it applies to; for a trait, of all ops registered so far, including those of plugins."""
         return [self.root] if isinstance(self.root, str) else [cls.OPERATION_NAME for cls in ops_with(self.root)]
 
 
 def pattern(root: Any, *, benefit: int = 1) -> Callable[[Callable[[Any, "Rewriter"], Any]], Pattern]:
-    """Make a Pattern of a function; `root` is an op class, a trait that ops state, or an op's full name."""
+    """Make a Pattern from a function; `root` is an op class, a trait that ops state, or an op's full name."""
 
     def make(function: Callable[[Any, "Rewriter"], Any]) -> Pattern:
         named = isinstance(root, str) or issubclass(root, Trait)
@@ -72,21 +74,21 @@ def pattern(root: Any, *, benefit: int = 1) -> Callable[[Callable[[Any, "Rewrite
 
 
 class Rewriter(GraphBuilder):
-    """What a pattern builds with: a GraphBuilder at the matched op's place and location, and the run's state."""
+    """The builder of a pattern: a GraphBuilder at the matched op's position and location, with the run's state."""
 
     def __init__(self, state: PassState) -> None:
         super().__init__(state.weights)
         self.state = state
 
     def known(self, value: ir.Value, limit: int = FOLD_ELEMENTS) -> Any:
-        """The array that `value` holds, if it is known at compile time (weights included), or None. Evaluates ops of up to `limit` elements."""
+        """The array in `value`, if it is known at compile time (including weights), or None. Evaluates ops of up to `limit` elements."""
         return constant_value(value, self.state.weights, limit)
 
 
 def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassState, *, top_down: bool = False) -> int:
-    """Apply `patterns` below `op` until none matches, from the last op or, `top_down`, from the first; returns the number of rewrites.
+    """Apply `patterns` below `op` until none matches, from the last op or, with `top_down`, from the first; returns the number of rewrites.
 
-    Raises PassError naming the pattern, op and node when a pattern fails, or when the patterns do not come to an end.
+    Raises PassError naming the pattern, op and node when a pattern fails, or when the patterns do not terminate.
     """
     total = 0
     config = rewrite.GreedyRewriteConfig()
@@ -103,11 +105,11 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
         frozen = native.freeze()
         try:
             rewrite.apply_patterns_and_fold_greedily(op, frozen, config)
-        except (ir.MLIRError, RuntimeError) as error:  # the latter where the driver gave up: two patterns undo each other
+        except (ir.MLIRError, RuntimeError) as error:  # the latter when the driver gave up, because two patterns undo each other
             raise PassError(f"patterns {', '.join(p.name for p in patterns)}: {error}") from None
         finally:
             del frozen, native
-            run.callbacks.clear()  # they refer to the run: a cycle would keep the IR until the collector finds it
+            run.callbacks.clear()  # they refer to the run, and a cycle would keep the IR until the garbage collector finds it
         total += run.matches
         if not run.matches:
             return total
@@ -126,9 +128,9 @@ class _Run:
         self.callbacks: list[Any] = []
 
     def callback(self, candidates: Sequence[Pattern]) -> Callable[[Any, Any], bool]:
-        """What the driver calls for an op of one name: tries the patterns for such ops, best first, until one matches.
+        """The driver's callback for ops of one name: tries the patterns for such ops, best first, until one matches.
 
-        One callback for all of them: entering the insertion point and the location costs more than most patterns need to decline.
+        There is one callback for all of them: entering the insertion point and the location costs more than most patterns need to decline.
         """
         rw = Rewriter(self.state)
 
@@ -154,14 +156,14 @@ class _Run:
         return call
 
     def forget_declined(self) -> None:
-        """Drop what was declined in this run: every op is tried again in the next."""
+        """Forget the refusals of this run: the next one tries every op again."""
         decisions = self.state.decisions
         if decisions is not None:
             decisions.entries[self.noted :] = [entry for entry in decisions.entries[self.noted :] if entry.done]
 
 
 def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
-    """The replacement for `op` as a list. Raises TypeError for a wrong number of values, on which the drivers would crash."""
+    """The replacement for `op` as a list. Raises TypeError for a wrong number of values, which would crash the drivers."""
     if isinstance(result, NoMatch):
         return result
     values = [result] if isinstance(result, ir.Value) else result
@@ -174,7 +176,7 @@ def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
 
 
 def of_types(values: list[ir.Value], types: Sequence[Any]) -> list[ir.Value]:
-    """The replacement of an op, if it is of the types that are expected. Raises TypeError otherwise: the users would be of the wrong type, or die."""
+    """The replacement of an op, if it has the expected types. Raises TypeError otherwise: users would have wrong types, or crash."""
     for index, (value, kind) in enumerate(zip(values, types, strict=True)):
         if value.type != kind:
             raise TypeError(f"expected a {kind} to replace result {index}, got a {value.type}")
@@ -182,7 +184,7 @@ def of_types(values: list[ir.Value], types: Sequence[Any]) -> list[ir.Value]:
 
 
 def replace_results(op: ir.Operation, values: Sequence[ir.Value], b: GraphBuilder) -> list[ir.Value]:
-    """Have values take the place of an op's results, with the types that those have; returns them. The op stays, and nothing uses it."""
+    """Replace an op's results by values, cast to the types of the results; returns them. The op stays, without users."""
     with ir.InsertionPoint(op), op.location:
         made = of_types(as_declared(op, values, b), [old.type for old in op.results])
     for old, new in zip(op.results, made, strict=True):
@@ -191,8 +193,10 @@ def replace_results(op: ir.Operation, values: Sequence[ir.Value], b: GraphBuilde
 
 
 def as_declared(op: Any, result: Sequence[ir.Value], b: GraphBuilder) -> list[ir.Value]:
-    """The replacement with the types that `op` gives, where these differ in how a size is said: by a number or a symbol that is assumed to be it, or
-    by another expression that inference has found on another way."""
+    """The replacement with the types of `op`'s results, where a size is expressed differently.
+
+    One may be a number and the other a symbol that is assumed to equal it, or an expression that inference found in another way.
+    """
     values = []
     for value, old in zip(result, op.operation.results, strict=True):
         if value.type != old.type and isinstance(value.type, ir.RankedTensorType) and isinstance(old.type, ir.RankedTensorType):
@@ -207,7 +211,7 @@ def as_declared(op: Any, result: Sequence[ir.Value], b: GraphBuilder) -> list[ir
 def guarded(p: Pattern, op: ir.OpView, action: Callable[[], Any]) -> Any:
     """Run a pattern's body; turn what it raises into one error that names pattern, op and node, and a plugin's line.
 
-    A pattern that asks what only the run time can tell of a size does not match.
+    A pattern does not match if it needs the value of a size that is known only at run time.
     """
 
     def failure(what: str, error: Exception) -> PassError:
@@ -235,11 +239,11 @@ class PatternPass(Pass):
 
     patterns: ClassVar[Sequence[Pattern]] = ()
     top_down: ClassVar[bool] = False
-    """Whether to start at the first op: patterns that move ops down then pass each op once, and merge what meets."""
+    """Whether to start at the first op: patterns that move ops down then visit each op once, and merge ops that meet."""
 
     @classmethod
     def all_patterns(cls) -> Sequence[Pattern]:
-        """Every pattern that the pass may apply, whatever the target; for what lists or tests patterns."""
+        """Every pattern that the pass may apply, for any target; for listing and testing patterns."""
         return cls.patterns
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -248,8 +252,11 @@ class PatternPass(Pass):
 
 @dataclass(frozen=True)
 class Conversion:
-    """A named lowering of one kind of op. `lower(op, operands, state)` builds at the op's place and returns the replacement value(s),
-    or NoMatch with the reason. `operands` are the op's operands as converted so far."""
+    """A named lowering of one kind of op.
+
+    `lower(op, operands, state)` builds at the op's position and returns the replacement value(s), or NoMatch with the reason. `operands` are the op's
+    operands as converted so far.
+    """
 
     name: str
     root: str
@@ -316,12 +323,12 @@ def convert(
 
 
 def used_weights(module: Any) -> set[str]:
-    """The names of the weights that a module uses, by its parameters or by its arena."""
+    """The names of the weights that a module uses, through its parameters or its arena."""
     return {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")} | ModuleInfo(module).arena.keys()
 
 
 def drop_unused_weights(op: Any, weights: WeightTable) -> None:
-    """Free weights that passes made and that the module `op` no longer names, if they are many bytes."""
+    """Free weights that passes made and that the module `op` no longer uses, if they take many bytes."""
     if weights.unsettled_bytes >= SETTLED_BYTES and op.operation.name == "builtin.module":
         weights.keep_only(used_weights(op))
 
@@ -338,7 +345,7 @@ def program_functions(module: ir.Operation) -> list[Any]:
 
 
 def innermost_first(found: Mapping[str, Any]) -> list[str]:
-    """The functions of a program by name, in such an order that each comes after those that it calls."""
+    """The functions of a program by name, callees before callers."""
     done: dict[str, None] = {}
     waiting = ["main"]
     while waiting:
@@ -367,7 +374,7 @@ def find_function(module: ir.Operation, name: str) -> Any:
 
 
 def main_function(module: ir.Operation) -> Any:
-    """`@main`, which a pass is about to change. Raises PassError if there is none, or if it is only declared."""
+    """`@main`, for a pass that is about to change it. Raises PassError if there is none, or only a declaration."""
     main = find_function(module, "main")
     if not len(main.regions[0].blocks):
         raise PassError("@main has no body")
@@ -375,7 +382,7 @@ def main_function(module: ir.Operation) -> Any:
 
 
 def version_for_few(kernel: Any, size: Size, most: int) -> Any:
-    """A copy of a kernel, put before it, that is to run instead of it where `size` is at most `most`, with hints for such sizes."""
+    """A copy of a kernel, inserted before it, that runs instead of it if `size` is at most `most`, with hints for such sizes."""
     name = kernel.sym_name.value
     copy = kernel.operation.clone(ir.InsertionPoint(kernel)).opview
     copy.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}.few")
@@ -388,7 +395,7 @@ def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.Inser
     """Clone `op` at `ip` with operands replaced by `mapping`, also inside its regions; adds its results to `mapping`."""
     new: ir.Operation = op.operation.clone(ip)
 
-    # An op's operands are defined before it or around it, so one walk in program order finds everything mapped.
+    # An op's operands are defined before it or around it, so one walk in program order finds all of them mapped.
     for old, fresh in zip([op.operation, *ops_below(op)], [new, *ops_below(new)], strict=True):
         for i, v in enumerate(old.operands):
             if v in mapping:
@@ -401,5 +408,5 @@ def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.Inser
 
 
 def reinterpreted(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """A tensor or buffer under another type of the same memory; of buffers both are the same pointer below the level `affine`."""
+    """A tensor or buffer as another type of the same memory; below the level `affine`, both buffers are the same pointer."""
     return ir.Operation.create(CAST, results=[kind], operands=[value]).results[0]

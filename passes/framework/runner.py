@@ -24,7 +24,7 @@ _OWN = ("stepwell.", passmanager.PassManager.__module__)
 
 
 class DiagnosedError(PassError):
-    """A failure that upstream reported: `diagnostics` are the bindings' records of it, with location, message and notes."""
+    """A failure reported by upstream: `diagnostics` are the bindings' records of it, with location, message and notes."""
 
     def __init__(self, message: str, *, code: str | None = None, diagnostics: Sequence[Any] = ()) -> None:
         super().__init__(message, code=code)
@@ -34,9 +34,9 @@ class DiagnosedError(PassError):
 class PassRunner:
     """Runs pipelines on modules. `verify` checks the module after every pass.
 
-    An `optimistic` runner checks only at the end, and after passes that are not part of this package. If the check fails, it runs
-    the pipeline again on the original IR and checks after every pass, to name the one at fault. With instrumentation, which
-    sees the IR between passes, it behaves like any other.
+    An `optimistic` runner checks only at the end, and after passes that are not part of this package. If the check fails, it runs the pipeline again
+    on the original IR and checks after every pass, to name the faulty one. With instrumentation, which sees the IR between passes, it behaves like
+    any other.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class PassRunner:
     def run(self, module: ir.Module, pipeline: str | Sequence[Element], *, level: str | None = None) -> None:
         """Run `pipeline` on `module`; `level` names the phase in errors and instrumentation.
 
-        Raises PipelineError before anything runs if the pipeline is wrong. A failing pass raises PassError (or the StepwellError that it
-        raised itself) naming phase, pass and what it said; the module must not be used afterwards.
+        Raises PipelineError, before anything runs, if the pipeline is invalid. A failing pass raises PassError (or the StepwellError that it raised
+        itself) with the phase, the pass and its message; the module must not be used afterwards.
         """
         elements = parse_pipeline(pipeline) if isinstance(pipeline, str) else list(pipeline)
         context = module.context
         planned = [(step, _plan(step, context)) for step in flatten(elements)]
-        self.state.weights.keep_all()  # IR of the level above may be looked at again
+        self.state.weights.keep_all()  # the IR of the level above may be inspected again
         self.level = level
         with tracebacks():
             self._run_all(planned, module, level)
@@ -89,7 +89,7 @@ class PassRunner:
         for index, (step, action) in enumerate(planned):
             rest = format_pipeline([s for s, _ in planned[index:]])
             self.instrumentation.before(step, module, level, rest)
-            if self.watched:  # and may keep the IR
+            if self.watched:  # observers may keep the IR
                 self.state.weights.keep_all()
             try:
                 clock = stopwatch()
@@ -97,7 +97,7 @@ class PassRunner:
                 seconds = clock()
                 if self.verify:
                     _verify(module)
-            except Exception as error:  # whatever a pass raises, the user is told which pass
+            except Exception as error:  # for any exception of a pass, the user learns the name of the pass
                 raise self._failure(step, level, error) from error
             self.instrumentation.after(step, module, level, seconds)
 
@@ -137,7 +137,7 @@ class PassRunner:
 
 
 def _plan(step: Step, context: ir.Context) -> "Action":
-    """The function that runs a step: our pass, or a pass manager for upstream's. Raises PipelineError if there is no such pass."""
+    """The function that runs a step: our pass, or a pass manager for upstream's. Raises PipelineError if the pass does not exist."""
     cls = find_pass(step.name)
     if cls is not None:
         inner = step.path[-1] if step.path else MODULE
@@ -145,7 +145,7 @@ def _plan(step: Step, context: ir.Context) -> "Action":
             raise PipelineError(f"pass '{step.name}' runs on {cls.anchor} and cannot be nested in {inner}")
         return cls.with_options({name: plain_value(value) for name, value in step.element.options.items()})
     manager = pass_manager(step, context)
-    manager.enable_verifier(False)  # the runner verifies, with our passes and theirs treated alike
+    manager.enable_verifier(False)  # the runner verifies, after our passes and upstream's alike
     return manager
 
 
@@ -155,7 +155,7 @@ def _targets(op: ir.Operation, path: tuple[str, ...], anchor: str) -> list[ir.Op
     for name in path:
         found = [inner for outer in found for inner in _children(outer) if name in (inner.name, ANY)]
     inner = path[-1] if path else MODULE
-    if inner != anchor:  # a function pass at the level of the module: on every function
+    if inner != anchor:  # a function pass nested directly in a module runs on every function
         found = [child for outer in found for child in (_children(outer) if outer.name != anchor else [outer]) if child.name == anchor]
     return found
 
@@ -178,12 +178,12 @@ def _reworded(error: StepwellError, message: str) -> StepwellError:
 
 
 def describe_diagnostics(error: ir.MLIRError) -> str:
-    """The diagnostics of an error of the bindings as `location: message`, several joined by `; `, each naming its op."""
+    """The diagnostics of an error of the bindings as `location: message`, joined by `; `, each with its op."""
     return "; ".join(map(_describe, error.error_diagnostics)) or str(error).strip()
 
 
 def _describe(diagnostic: Any) -> str:
-    # Often only a note, which prints the whole op, says which op it is about.
+    # Often only a note, which prints the whole op, tells which op is meant.
     notes = [note.message for note in diagnostic.notes if note.message.startswith("see current operation:")]
     found = re.search(r'"?([a-z_]\w*\.[\w.]+)"?', notes[0].partition(":")[2]) if notes else None
     about = f"'{found.group(1)}': " if found and found.group(1) not in diagnostic.message else ""

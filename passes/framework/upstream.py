@@ -1,4 +1,4 @@
-"""Upstream's passes: their names and options, and pass managers for them with errors a person can act on."""
+"""Upstream's passes: their names and options, and pass managers for them with helpful errors."""
 
 import difflib
 import re
@@ -17,7 +17,7 @@ def upstream_passes() -> dict[str, str]:
 
 
 def upstream_summary(name: str) -> str:
-    """What an upstream pass does, in a line; empty for passes that have no description yet."""
+    """The summary of an upstream pass; empty if it has no description yet."""
     return SUMMARIES.get(name, "")
 
 
@@ -58,13 +58,13 @@ RENAMED = {"block-channels": "convert-layout", "use-panels": "pack-matmul"}
 
 
 def close_names(name: str, among: Collection[str], *, n: int = 1) -> list[str]:
-    """Up to `n` of the names that may be meant by an unknown one: what a renamed pass is called now, else names that are spelled alike."""
+    """Up to `n` names that an unknown one may mean: the new name of a renamed pass, else names with similar spelling."""
     new = RENAMED.get(name)
     return [new] if new is not None and new in among else difflib.get_close_matches(name, among, n=n)
 
 
 def did_you_mean(name: str, among: Collection[str] = ()) -> str:
-    """The end of an error about an unknown pass: names like it `among` some, else among all of ours and upstream's."""
+    """The end of an error about an unknown pass: similar names in `among`, or else among all of ours and upstream's."""
     close = close_names(name, list(among) or [*passes(), *upstream_passes()], n=3)
     if close:
         return f"; did you mean {' or '.join(close)}?"

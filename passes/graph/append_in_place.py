@@ -1,4 +1,4 @@
-"""The pass that lets a cache grow in place: a call writes what is new behind what is there, in memory with room for more."""
+"""The pass that lets a KV cache grow in place: a call writes new elements behind the existing ones, in a buffer with spare capacity."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,27 +12,27 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import NoMatch, find_function, retyped
 from stepwell.passes.graph.matching import erase_unused, has_one_use, producer
 
-CAPACITY = "_capacity"  # ends the name of how much there is room for
-LENGTHS = "lengths"  # the name of the input that says how much is there
+CAPACITY = "_capacity"  # suffix of the capacity symbol
+LENGTHS = "lengths"  # the name of the input with the current lengths
 
 
 @register_pass("append-in-place", level="graph")
 @dataclass
 class AppendInPlace(Pass):
-    """Have a call write what is new to the memory that has the rest, where an output is an input with something behind it.
+    """Write new elements directly into a state tensor's buffer, if an output is an input with something appended.
 
     rewrite: return concat(%past, x)      ->  return overwrite(%past, x) from `n` on     with n the size of %past along the axis
              other uses of the result     ->  first n + m elements of it                 with m that of x
              other uses of %past          ->  first n elements of it
 
-    It does so for the pairs of `stepwell.bound`, which say that the next call takes the output for the input. Both are then memory with room for
-    `n_capacity`, and `n` is an element of one more input. Other pairs are no longer listed: the next call is given the array itself.
+    This applies to the pairs of `stepwell.bound`, which declare that the next call takes the output as the input. Both are then a buffer with the
+    capacity `n_capacity`, and `n` is an element of an additional input. Other pairs are removed from the list: the next call gets the array itself.
 
-    Some attention writes to places that data say, which may be before the end where sequences have different lengths:
+    Some attention writes to positions given by data, which may be before the end if sequences have different lengths:
 
     rewrite: return scatter(concat(%past, x))  ->  return overwrite(%new, scatter(first(%new))), %new = overwrite(%past, x) from `n` on
 
-    also where only the first elements of the concatenation are taken; then nothing else may use %past.
+    This also applies if only the first elements of the concatenation are taken; then nothing else may use %past.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -71,7 +71,7 @@ class AppendInPlace(Pass):
 
 @dataclass(frozen=True)
 class _Growth:
-    """How an output comes of an input: by a concatenation, to some elements of which a scatter may write."""
+    """How an output grows from an input: by a concatenation, to some elements of which a scatter may write."""
 
     concat: ConcatOp
     scatter: ScatterElementsOp | None
@@ -84,7 +84,7 @@ class _Growth:
 
 
 def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
-    """The ops that put something behind an argument to give a result; else why there are none."""
+    """The ops that append something to an argument to give a result; otherwise why there are none."""
     scatter = producer(result, "scatter_elements")
     whole = result if scatter is None else _beginning_of(scatter.x)
     concat = producer(whole, "concat")
@@ -110,7 +110,7 @@ def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
 
 
 def _beginning_of(value: ir.Value) -> ir.Value:
-    """What a value has the first elements of, if it is such a slice; else the value."""
+    """The value that a slice takes the first elements of; any other value itself."""
     found = producer(value, "slice")
     if not isinstance(found, SliceOp):
         return value
@@ -119,7 +119,7 @@ def _beginning_of(value: ir.Value) -> ir.Value:
 
 
 def _write_behind(found: _Growth, argument: ir.Value, place: tuple[ir.Operation, int], sizes: tuple[Size, Size], b: GraphBuilder) -> None:
-    """Do the rewrite for one input; `place` is the operand that returns it, `sizes` are how much is there and how much there is room for."""
+    """Do the rewrite for one input; `place` is the operand that returns it, `sizes` are the length and the capacity."""
     (end, giver), (length, capacity), axis = place, sizes, found.axis
     operation, scatter = found.concat.operation, found.scatter
     old = type_of(argument)
@@ -155,7 +155,7 @@ def _write_behind(found: _Growth, argument: ir.Value, place: tuple[ir.Operation,
 
 
 def _add_lengths(main: Any, info: ModuleInfo, lengths: list[Size]) -> None:
-    """Add the input whose elements say how much of each kind of memory is filled."""
+    """Add the input whose elements are the current lengths of the state tensors."""
     block = main.regions[0].blocks[0]
     names = [name for name, _ in info.inputs]
     argument = block.add_argument(TensorType("i64", (len(lengths),)).to_mlir(), main.location)
@@ -172,7 +172,7 @@ def _lengths_name(names: list[str]) -> str:
 
 
 def _free(name: str, taken: list[str]) -> str:
-    """`name`, with underscores behind it until it is none of those taken."""
+    """`name`, with as many underscores appended as needed to make it unique."""
     while name in taken:
         name += "_"
     return name

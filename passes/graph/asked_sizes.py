@@ -1,4 +1,4 @@
-"""The sizes that operands ask of a result whose type was declared: what the op's own inference would give, computed at run time."""
+"""Sizes that operands request for a result whose type was declared: the op's own inference, computed at run time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ _RULES: dict[str, Rule] = {}
 
 
 def asks_sizes(*classes: type[GraphOp]) -> Callable[[Rule], Rule]:
-    """Register how the operands of ops of these classes ask for the sizes of their result.
+    """Register how the operands of ops of these classes determine the requested sizes of their result.
 
-    The function takes a builder, the shape of the first operand, the others, which are vectors, in i64, and the declared shape of the result. It
-    returns the sizes as a vector of i64; -1 for one that fits no data.
+    The function takes a builder, the shape of the first operand, the other operands (vectors of i64), and the declared shape of the result. It
+    returns the sizes as a vector of i64; -1 for one that does not fit any data.
     """
 
     def add(rule: Rule) -> Rule:
@@ -34,18 +34,18 @@ def asks_sizes(*classes: type[GraphOp]) -> Callable[[Rule], Rule]:
 
 
 def asks(op: ir.Operation) -> bool:
-    """Whether operands of an op ask for the sizes of its result, whose type may declare others."""
+    """Whether operands of an op request the sizes of its result, whose type may declare others."""
     return op.name in _RULES
 
 
 def asked_sizes(op: ir.Operation, b: GraphBuilder) -> ir.Value:
-    """The sizes as a vector of i64, built at the insertion point, for an op that asks for some; its operand and result have known sizes."""
+    """The requested sizes as a vector of i64, built at the insertion point; the op's operand and result have known sizes."""
     vectors = [_wide(b, v) for v in list(op.operands)[1:]]
     return _RULES[op.name](b, declared_shape(op.operands[0]), vectors, declared_shape(op.results[0]))
 
 
 def declared_shape(value: ir.Value) -> tuple[int | Size, ...]:
-    """The shape of a value all of whose sizes are numbers or expressions of symbols."""
+    """The shape of a value whose sizes are all numbers or expressions of symbols."""
     shape = type_of(value).shape
     assert None not in shape, f"{type_of(value)} has a size of which nothing is known"
     return cast("tuple[int | Size, ...]", shape)
@@ -66,7 +66,7 @@ def _ints(b: GraphBuilder, *numbers: int) -> ir.Value:
 
 @asks_sizes(DynamicReshapeOp)
 def _reshaped(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Shape) -> ir.Value:
-    """The shape, with one -1 standing for whatever the result has there: what the others leave of the elements."""
+    """The requested shape, where one -1 stands for the result's size: the number of elements that the other sizes leave."""
     [shape] = vectors
     left_out = b.equal(shape, _ints(b, -1))
     count = b.reduce_sum(b.cast(left_out, to="i64", saturate=True), axes=[0], keepdims=True)
@@ -76,24 +76,24 @@ def _reshaped(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Sh
     others = b.reduce_prod(b.select(clear, _ints(b, 1), shape), axes=[0], keepdims=True)
     elements = size_vector(b, [math.prod(x)])
     rest = b.div(elements, b.select(b.equal(others, _ints(b, 0)), _ints(b, 1), others))
-    fits = b.equal(b.mul(rest, others), elements)  # else no size is right, as -1 is not
+    fits = b.equal(b.mul(rest, others), elements)  # otherwise no size is right, and -1 matches none
     return b.select(clear, b.select(fits, rest, _ints(b, -1)), shape)
 
 
 @asks_sizes(DynamicExpandOp)
 def _expanded(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Shape) -> ir.Value:
-    """The shape, or the size of `x` where it is 1; sizes of `x` alone before it."""
+    """The requested shape, with the size of `x` where it is 1; sizes of `x` alone come before it."""
     [shape], rank = vectors, len(result)
     sizes = (*[1] * (rank - len(x)), *x)
     [entries] = type_of(shape).shape
-    first = rank - entries if isinstance(entries, int) else 0  # the importer has taken a shape of free length to have as many as the result
+    first = rank - entries if isinstance(entries, int) else 0  # the importer has given a shape of free length as many entries as the result
     asked = b.select(b.equal(shape, _ints(b, 1)), size_vector(b, sizes[first:]), shape) if first < rank else shape
     return b.concat([size_vector(b, sizes[:first]), asked], axis=0) if first else asked
 
 
 @asks_sizes(DynamicSliceOp)
 def _sliced(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Shape) -> ir.Value:
-    """The sizes of `x`, and along `axes` how many steps lead from start to end, by the rules of `slice_bounds`; -1 for a step of 0."""
+    """The sizes of `x`; along `axes` the number of steps from start to end, by the rules of `slice_bounds`; -1 for a step of 0."""
     del result
     starts, ends, axes, steps = vectors
     sizes, zero, one = size_vector(b, x), _ints(b, 0), _ints(b, 1)

@@ -11,7 +11,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 @register_pass("attach-target", level="graph")
 @dataclass
 class AttachTarget(Pass):
-    """Put the description of the target on the module, as `target.description`, before the first pass that asks for it.
+    """Put the description of the target on the module, as `target.description`, before the first pass that needs it.
 
     Does nothing if no target is named. IR that names a target cannot be compiled for another one.
     """

@@ -1,4 +1,4 @@
-"""The pass that computes the sizes that depend on data, and makes them sizes of the program."""
+"""The pass that computes data-dependent sizes, and makes them sizes of the program."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,15 +29,15 @@ from stepwell.passes.graph.asked_sizes import asked_sizes
 Rule: TypeAlias = Callable[[Any, GraphBuilder], "Sequence[ir.Value] | None"]
 R = TypeVar("R", bound=Rule)
 _RULES: dict[str, Rule] = {}
-_ALWAYS: set[str] = set()  # the ops that only a rule here lowers
+_ALWAYS: set[str] = set()  # ops that only a rule in this file lowers
 
 
 def sized_by(*classes: type[GraphOp], always: bool = False) -> Callable[[R], R]:
-    """Register how sizes of these ops' results that depend on data become known.
+    """Register how the data-dependent sizes of these ops' results become known.
 
-    The function takes the op and a builder in front of it. It binds the sizes in the types of the results (`bind`), and returns what
-    replaces the results, or None where the op can stay as it is. It is called where a symbol is new; `always` also where the types have
-    none, for ops that have no other lowering: what they find is then compared with the type when it runs.
+    The function takes the op and a builder in front of it. It binds the sizes in the types of the results (`bind`), and returns the replacement of
+    the results, or None if the op can stay unchanged. It is called if a symbol is new; with `always` also if the types have none, for ops without
+    another lowering: their actual sizes are then compared with the type at run time.
     """
 
     def add(function: R) -> R:
@@ -54,13 +54,13 @@ def sized_by(*classes: type[GraphOp], always: bool = False) -> Callable[[R], R]:
 @register_pass("bind-sizes", level="graph")
 @dataclass
 class BindSizes(Pass):
-    """Compute the sizes that depend on data in front of the ops whose results have them.
+    """Compute data-dependent sizes in front of the ops whose results have them.
 
     rewrite: non_zero(x) : tensor<2x?xi64, "n">  ->  places, count = non_zero_places(x); bind_sizes(count) {sizes = ["n"]}; first(places)
     rewrite: range(a, b, c) : tensor<?xi64, "n"> ->  bind_sizes(how many) {sizes = ["n"]}; range(a, b, c)
 
-    From `bind_sizes` on, a symbol is as good as one of the inputs' sizes. What the number of results is known for only when all of them are
-    (NonZero, Unique, NonMaxSuppression) is computed into a tensor of the largest size, of which the first ones are taken.
+    After `bind_sizes`, a symbol is as good as one of the inputs' sizes. If the number of results is known only after computing all of them (NonZero,
+    Unique, NonMaxSuppression), they are computed into a tensor of the largest size, and the first ones are taken.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -68,7 +68,7 @@ class BindSizes(Pass):
             self._run_on_block(function.regions[0].blocks[0], set(), state)
 
     def _run_on_block(self, block: ir.Block, known_symbols: set[str], state: PassState) -> None:
-        """Bind what is new in a block; `known_symbols` are those of the blocks around it."""
+        """Bind the new symbols in a block; `known_symbols` are those of the blocks around it."""
         known_symbols = known_symbols | {name for argument in block.arguments for size in type_of(argument).shape for name in symbols_of(size)}
         for inner in [o.operation for o in block.operations]:
             view = inner.opview
@@ -107,7 +107,7 @@ def bound_sizes(function: ir.OpView) -> list[int | Size]:
 
 
 def bind(b: GraphBuilder, values: ir.Value, sizes: Sequence[int | Size]) -> None:
-    """Make the elements of a vector of i64 these sizes."""
+    """Bind these sizes to the elements of a vector of i64."""
     b.build(BindSizesOp, values, sizes=tuple(sizes))
 
 
@@ -123,7 +123,7 @@ def first_along(b: GraphBuilder, x: ir.Value, axis: int, size: int | Size) -> ir
 
 @sized_by(NonZeroOp, always=True)
 def non_zero(op: NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
-    """The places of all elements, of which the first count."""
+    """The indices of all elements, the first of which are valid."""
     places, count = b.non_zero_places(op.x)
     size = _sizes(op)[1]
     bind(b, count, [size])
@@ -132,7 +132,7 @@ def non_zero(op: NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
 
 @sized_by(NonMaxSuppressionOp, always=True)
 def non_max_suppression(op: NonMaxSuppressionOp, b: GraphBuilder) -> list[ir.Value]:
-    """As many rows as there are scores, of which the first count."""
+    """As many rows as there are scores, the first of which are valid."""
     rows, count = b.kept_boxes(*op.operation.operands, **op.attribute_values())
     size = _sizes(op)[0]
     bind(b, count, [size])
@@ -146,7 +146,7 @@ def range_(op: RangeOp, b: GraphBuilder) -> None:
 
 
 def steps_between(b: GraphBuilder, start: ir.Value, limit: ir.Value, step: ir.Value) -> ir.Value:
-    """How many steps lead from `start` to below `limit`, as a vector of one i64; none for a step of 0."""
+    """The number of steps from `start` to below `limit`, as a vector of one i64; none for a step of 0."""
     dtype = type_of(start).dtype
     zero = b.cast(b.literal(np.array(0)), to=dtype, saturate=True)
     if is_float(dtype):
@@ -154,7 +154,7 @@ def steps_between(b: GraphBuilder, start: ir.Value, limit: ir.Value, step: ir.Va
         steps = b.ceil(b.div(b.sub(wide[1], wide[0]), wide[2]))
         count = b.cast(b.maximum(steps, b.sub(wide[0], wide[0])), to="i64", saturate=True)
     else:
-        # In i64, in which no difference of narrower integers leaves the range; one of i64 that does is more than any memory holds.
+        # In i64, where no difference of narrower integers overflows; a difference of i64 that does is larger than any memory.
         first, last, by = (v if dtype == "i64" else b.cast(v, to="i64", saturate=True) for v in (start, limit, step))
         none, one = b.literal(np.array(0)), b.literal(np.array(1))
         down = b.less(by, none)
@@ -168,7 +168,7 @@ def steps_between(b: GraphBuilder, start: ir.Value, limit: ir.Value, step: ir.Va
 
 @sized_by(DynamicReshapeOp, DynamicExpandOp, DynamicSliceOp)
 def as_asked(op: Any, b: GraphBuilder) -> list[ir.Value] | None:
-    """What the operands ask for; then a reshape knows its shape, the others stay."""
+    """The requested sizes; a reshape then knows its shape, the other ops stay."""
     sizes = _sizes(op)
     bind(b, asked_sizes(op.operation, b), sizes)
     if isinstance(op, DynamicReshapeOp):
@@ -178,9 +178,9 @@ def as_asked(op: Any, b: GraphBuilder) -> list[ir.Value] | None:
 
 @sized_by(UniqueOp, always=True)
 def unique(op: UniqueOp, b: GraphBuilder) -> list[ir.Value]:
-    """By the order of all slices: those that differ from the one before them in it are the different ones, numbered in that order.
+    """Computed by sorting all slices: those that differ from their predecessor are the distinct ones, numbered in that order.
 
-    Unsorted, they are numbered in the order of `x`, by where each comes first.
+    Unsorted results are numbered in the order of `x`, by first occurrence.
     """
     attributes, x = op.attribute_values(), op.operation.operands[0]
     axis, shape = attributes["axis"], type_of(x).shape
@@ -211,12 +211,12 @@ def _vector(b: GraphBuilder, places: ir.Value, size: int | Size) -> ir.Value:
 
 
 def _running(b: GraphBuilder, flags: ir.Value) -> ir.Value:
-    """For each flag how many before it are set."""
+    """For each flag, the number of set flags before it."""
     number: ir.Value = b.sub(b.cumsum(b.cast(flags, to="i64", saturate=True), axis=0, exclusive=False, reverse=False), b.literal(np.array(1)))
     return number
 
 
 def _placed(b: GraphBuilder, order: ir.Value, values: ir.Value) -> ir.Value:
-    """`values`, which are in that order, each in its place."""
+    """`values`, which are in that order, each at its index."""
     place: ir.Value = b.scatter_elements(values, order, values, axis=0, reduction="none", from_start=True)
     return place

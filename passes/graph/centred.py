@@ -1,4 +1,4 @@
-"""Operands of quantised products: bytes less a zero point, and known weights."""
+"""Operands of quantised products: bytes minus a zero point, and known weights."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ from stepwell.passes.graph.matching import producer, stored
 
 @dataclass(frozen=True)
 class Centred:
-    """Bytes less their zero point, which is known, or is a value in i32."""
+    """Bytes minus their zero point, which is known, or is a value in i32."""
 
     source: ir.Value
     zero: "np.ndarray | ir.Value"
 
 
 def centred(value: ir.Value, weights: WeightTable) -> Centred | None:
-    """The bytes and the zero point whose difference, in wide integers of the same shape, a value is; None if it is something else."""
+    """The bytes and the zero point whose difference, in wide integers of the same shape, a value is; None if it is anything else."""
     difference = producer(value, "sub", "add")
     wide, zero = value, None
     if difference is not None:
@@ -41,6 +41,6 @@ def centred(value: ir.Value, weights: WeightTable) -> Centred | None:
 
 
 def known_numbers(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
-    """The integers that an operand is known to be, perhaps behind a widening."""
+    """The known integers of an operand, perhaps before a widening."""
     cast = widened(value)
     return stored(value if cast is None else cast.x, weights)

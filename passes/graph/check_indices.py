@@ -1,4 +1,4 @@
-"""The pass that makes indices out of range an error, and sizes other than declared: constant ones now, others after the model has run."""
+"""The pass that makes out-of-range indices and undeclared sizes errors: constant ones at compile time, others after a run."""
 
 import math
 from collections.abc import Container, Iterable, Sequence
@@ -35,33 +35,33 @@ from stepwell.passes.graph.region_results import with_more_results
 @register_pass("check-indices", level="graph", switches={"check-indices": "at-run-time=false"})
 @dataclass
 class CheckIndices(Pass):
-    """Make ops with indices into an operand, gathers and scatters above all, raise an error if these are out of range.
+    """Make ops with indices into an operand, above all gathers and scatters, raise an error if these are out of range.
 
-    Constant indices are checked at compile time; a ModelError names the nodes, the index and its place. The model itself checks
-    the others: @main gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute that says
-    what they may be (dialects/core/index_checks.py). The runtime compares them after each run.
+    Constant indices are checked at compile time; a ModelError names the nodes, the index and its position. The model itself checks the others: @main
+    gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute with their legal values
+    (dialects/core/index_checks.py). The run time compares them after each run.
 
     rewrite: return y  ->  return y, reduce_max(zigzag(indices))       by columns for index vectors, unsigned(indices) where none counts from the end
 
-    Reshapes, expansions and slices by operands that are known at run time only take the sizes of their results from the model's declaration.
-    The model checks in the same way that the data ask for these sizes.
+    Reshapes, expansions and slices by operands that are known only at run time take the sizes of their results from the model's declaration. The
+    model checks in the same way that the data agree with these sizes.
 
     rewrite: return y  ->  return y, zigzag(asked - declared)
 
-    Functions of regions give their hidden results to the op that calls them: 0 of a branch that is not taken, the greatest of a loop's rounds. Where
-    sizes may be others in each round, it is the function that compares.
+    Functions of regions return their hidden results to the op that calls them: 0 for a branch that is not taken, the maximum over a loop's
+    iterations. If sizes may differ between iterations, the function itself compares.
 
     rewrite: return y  ->  return y, reduce_max(select(zigzag(indices) < limit, 0, zigzag(indices) + 1))
 
-    A branch that cannot be valid is never taken: what `graph.require` asks for is checked like indices.
+    A branch that cannot be valid must never be taken: the condition of `graph.require` is checked like indices.
 
     rewrite: require(c) {value = true}; return y  ->  return y, select(c, 0, 1)
 
-    Indices that are in range for any data are left alone (results of argmax, top-k, clip, remainders, narrow types). If they are not
-    checked, an index out of range means some other element of its dimension: no index ever reads or writes other memory.
+    Indices that are in range for any data are not checked (results of argmax, top-k, clip, remainders, narrow types). Without the check, an index out
+    of range means some other element of its dimension: no index ever accesses other memory.
     """
 
-    at_run_time: bool = True  # check indices that are not known at compile time when the model runs; otherwise they mean some element
+    at_run_time: bool = True  # check indices that are not known at compile time after a run; otherwise they mean some element
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main_function(op)
@@ -77,7 +77,7 @@ class CheckIndices(Pass):
         inside["main"].finish(op)
 
     def _check(self, checks: "_Checks", block: ir.Block, state: PassState) -> None:
-        """Look for indices in a function, and have those checked that may be wrong."""
+        """Look for indices in a function, and add checks for those that may be wrong."""
         if self.at_run_time:
             for inner in [o.operation for o in block.operations]:
                 if asks(inner) and is_used(inner.results[0]) and _is_declared(inner):
@@ -88,7 +88,7 @@ class CheckIndices(Pass):
                 checks.add_required(inner)
                 state.count(f"{self.name}.branches")
             inner.erase()
-        ops = [o.operation for o in block.operations]  # the ops that compute the asked sizes are checked too
+        ops = [o.operation for o in block.operations]  # the ops that compute the requested sizes are checked too
         problems: list[str] = []
         unknown: dict[ir.Operation, IndexOperand] = {}
         for inner in ops:
@@ -116,7 +116,7 @@ class CheckIndices(Pass):
 
 
 def _is_declared(op: ir.Operation) -> bool:
-    """Whether the sizes that an op asks for depend on operands and yet are known, as numbers or expressions of the sizes of inputs."""
+    """Whether the sizes that an op requests depend on operands but are known, as numbers or expressions of the sizes of inputs."""
     x, result = type_of(op.operands[0]), type_of(op.results[0])
     return None not in (*x.shape, *result.shape) and result.rank > 0
 
@@ -128,13 +128,13 @@ def index_operand(op: ir.Operation) -> IndexOperand | None:
 
 
 def reach(op: ir.Operation, asked: IndexOperand) -> "dict[int, Dim]":
-    """The dimensions of the first operand that an op's indices go along, with their sizes: one, or one for each column of index vectors."""
+    """The dimensions of the first operand that an op's indices address, with their sizes: one, or one for each column of index vectors."""
     shape = type_of(op.operands[0]).shape
     return {dim: shape[dim] for dim in asked.dims}
 
 
 def problem_of(op: ir.Operation, asked: IndexOperand, indices: np.ndarray) -> list[str]:
-    """What is wrong with known indices: one line, or none."""
+    """The problem with known indices: one line, or none."""
     for column, (dim, size) in enumerate(reach(op, asked).items()):
         own = indices[..., column] if asked.vectors else indices
         if isinstance(size, Size) and own.size:
@@ -162,14 +162,14 @@ def _is_proven(op: ir.Operation, asked: IndexOperand, known: dict[ir.Value, Rang
 
 
 def _is_inside(size: int | Size, low: float, high: float, least: int | Size) -> bool:
-    """Whether all numbers of a range are indices along a dimension of that size, of which `least` is the first."""
+    """Whether all numbers of a range are indices along a dimension of that size; `least` is the first legal one."""
     if isinstance(size, int) and isinstance(least, int):
         return least <= low and high < size
     return math.isfinite(low) and math.isfinite(high) and always(int(low), ">=", least) and always(int(high), "<", size)
 
 
 def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
-    """The range of each column of index vectors, which may be put together from columns."""
+    """The range of each column of index vectors, which may be assembled from columns."""
     last = type_of(vectors).rank - 1
     joined = producer(vectors, "concat")
     parts = list(joined.operation.operands) if joined is not None and joined.attribute_values()["axis"] == last else [vectors]
@@ -177,12 +177,12 @@ def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
 
 
 class _Checks:
-    """Hidden results of a function, and what they are to be."""
+    """Hidden results of a function, and their legal values."""
 
     def __init__(
         self, function: ir.OpView, b: GraphBuilder, checks: Sequence[IndexCheck], outside: Container[str], given: Container[str]
     ) -> None:
-        """`checks` are there already; `outside` are the symbols that have one number in a run, `given` those of them that inputs give it."""
+        """`checks` already exist; `outside` are the symbols with one value per run, `given` those of them that inputs determine."""
         self.function, self.b, self.outside, self.given = function, b, outside, given
         self.end = list(function.regions[0].blocks[0].operations)[-1].operation
         self.checks = list(checks)
@@ -212,16 +212,16 @@ class _Checks:
         self.checks.append(IndexCheck(*of, from_start=asked.from_start, compared=compared, count=count))
 
     def _are_inside(self, sizes: Iterable[Dim]) -> bool:
-        """Whether some sizes may be others whenever the function is called."""
+        """Whether some sizes may differ between calls of the function."""
         return any(name not in self.outside for size in sizes for name in symbols_of(size))
 
     def may_lack(self, sizes: Iterable[Dim]) -> bool:
-        """Whether this is a branch, or a loop's body, that may be there for the case that sizes of data are not 0: nothing is assumed of them."""
+        """Whether this is a branch or a loop body that may exist for the case of nonzero sizes: nothing is assumed about them."""
         doubtful = [size for size in sizes if isinstance(size, Size) and not always(size, ">", 0)]
         return bool(KernelInfo(self.function).is_region) and any(name not in self.given for size in doubtful for name in size.symbols)
 
     def add_sizes(self, op: ir.Operation) -> None:
-        """Check that the operands of an op ask for the sizes that its result has."""
+        """Check that the operands of an op request the sizes that its result has."""
         sizes = declared_shape(op.results[0])
         with ir.InsertionPoint(self.end), op.location:
             codes, compared = zigzag(self.b, self.b.sub(asked_sizes(op, self.b), size_vector(self.b, sizes))), self._are_inside(sizes)
@@ -231,7 +231,7 @@ class _Checks:
         self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True, compared=compared))
 
     def add_required(self, op: ir.Operation) -> None:
-        """Check that a condition is what a `graph.require` asks for."""
+        """Check that a condition has the value that a `graph.require` demands."""
         required, nodes = op.opview.attribute_values(), nodes_text(op.location)
         with ir.InsertionPoint(op), op.location:
             right, wrong = (self.b.literal(np.array(code, np.uint64)) for code in (0, 1))
@@ -239,7 +239,7 @@ class _Checks:
         self.checks.append(IndexCheck(nodes, op.name, self._hide(code, f"branch of {nodes}"), (0,), (1,), compared=True, reason=required["problem"]))
 
     def _hide(self, value: ir.Value, name: str) -> int:
-        """Add a hidden result; its number."""
+        """Add a hidden result; returns its index."""
         self.hidden.append((value, name))
         return self.count + len(self.hidden) - 1
 
@@ -272,7 +272,7 @@ class _Checks:
 
 
 def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
-    """The codes of integers, as ui64 (see index_checks): twice the number, with all bits turned over where it is negative."""
+    """The codes of integers, as ui64 (see index_checks): twice the number, with all bits inverted if it is negative."""
     numbers = numbers if type_of(numbers).dtype == "i64" else b.cast(numbers, to="i64", saturate=False)
     zero, ones = b.literal(np.array(0)), b.literal(np.array(-1))
     code: ir.Value = b.bitwise_xor(b.add(numbers, numbers), b.select(b.less(numbers, zero), ones, zero))
@@ -280,7 +280,7 @@ def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
 
 
 def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size], told: ir.Value) -> ir.Value:
-    """0 for the codes below the limits, one for each column or one for all; for the others one more than what is `told`, their zigzag codes."""
+    """0 for codes below the limits (one for each column, or one for all); for the others, 1 plus `told`, their zigzag codes."""
     least = b.cast(size_vector(b, limits), to="ui64", saturate=False)
     zero, one, most = (b.literal(np.array(number, np.uint64)) for number in (0, 1, (1 << 64) - 2))
     if type_of(codes).rank == 0:
@@ -290,7 +290,7 @@ def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size]
 
 
 def unsigned(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
-    """The codes of integers that count from the start, as ui64 (see index_checks): a negative one is greater than any that is right."""
+    """The codes of integers that count from the start, as ui64 (see index_checks): a negative one is larger than any legal one."""
     return b.cast(b.cast(numbers, to="i64", saturate=False), to="ui64", saturate=False)
 
 
@@ -299,6 +299,6 @@ def same_elements(value: ir.Value) -> ir.Value:
     while (op := defining_op(value)) is not None and states(op, MovesData, KeepsAll):
         source = op.operands[0]
         if not type_of(value).is_static and product(type_of(value).shape) != product(type_of(source).shape):
-            break  # it may be empty where its operand is not
+            break  # it may be empty although its operand is not
         value = source
     return value

@@ -1,4 +1,4 @@
-"""Products of integers: which they are, the narrow types that they may read, what a target multiplies of these, and a pass over them."""
+"""Products of integers: how to recognise them, the narrow types they may read, the target's instructions, and a base class of passes."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -19,35 +19,35 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.matching import erase_unused, producer
 from stepwell.passes.graph.ranges import ranges
 
-WIDE = "i32"  # what products of bytes are summed in
-HALF, SINGLE = "bf16", "f32"  # floats that products may read, and what they are summed in
+WIDE = "i32"  # the type of sums of products of bytes
+HALF, SINGLE = "bf16", "f32"  # floats that products may read, and the type of their sums
 
 
 @dataclass
 class ProductRewriting:
-    """One run of a pass on a function. What a subclass replaces it adds to `replaced`, which is erased at the end if nothing else uses it."""
+    """One run of a pass on a function. Ops that a subclass replaces are added to `replaced`, and erased at the end if they have no users."""
 
     state: PassState
     known: dict[ir.Value, Range]
     replaced: list[ir.Operation] = field(default_factory=list)
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Rewrite a product; None if done, else why not."""
+        """Rewrite a product; returns None if done, else why not."""
         raise NotImplementedError
 
 
 class IntegerProductPass(Pass):
-    """Rewrites integer products, one after the other, where they are in no kernel yet."""
+    """Rewrites integer products that are not in a kernel yet, one after the other."""
 
     done: ClassVar[str]
-    """What to report of a product that was rewritten."""
+    """The text to report for a rewritten product."""
 
     def takes(self, view: ir.OpView) -> bool:
         """Whether the pass is about an op."""
         return is_integer_product(view)
 
     def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
-        """What rewrites the products of a function, of whose values these ranges are known."""
+        """The rewriting of the products of a function; `known` has the known ranges of its values."""
         raise NotImplementedError
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -110,7 +110,7 @@ def sums_integers(view: ir.OpView) -> bool:
 
 
 def widened(value: ir.Value) -> Any:
-    """The view of the cast that makes `value` of narrower integers, or of bf16, all of which its type holds; None if there is none."""
+    """The view of the cast that widens `value` from narrower integers, or from bf16, without loss; None if there is none."""
     cast = producer(value, "cast")
     if cast is None:
         return None
@@ -130,7 +130,7 @@ def kind_of(dtype: str) -> str:
 
 
 def summed_in(kind: str) -> str:
-    """The type that products of a narrow type are summed in."""
+    """The type in which products of a narrow type are summed."""
     return SINGLE if kind == kind_of(HALF) else WIDE
 
 
@@ -141,7 +141,7 @@ def holds(dtype: str, low: float, high: float) -> bool:
 
 
 def smallest(low: float, high: float) -> str | None:
-    """The smallest type that holds all numbers of a range, as intrinsics spell it; None if none of the narrow ones does."""
+    """The smallest type that holds all numbers of a range, as intrinsics spell it; None if no narrow type does."""
     return next((kind_of(dtype) for dtype in NARROW if holds(dtype, low, high)), None)
 
 
@@ -153,20 +153,20 @@ def fastest(left: str, right: str, target: Target | None, result: str | None = N
 
 
 def rate(left: str, right: str, target: Target | None, result: str | None = None) -> float:
-    """How many products of two types an instruction of the target sums in type `result`, at most; 0 if there is no intrinsic for them."""
+    """The largest number of products of two types that an instruction of the target sums in type `result`; 0 without an intrinsic for them."""
     found = fastest(left, right, target, result)
     return 0.0 if found is None else speed(found)
 
 
 def speed(intrinsic: Intrinsic) -> float:
-    """Products for each instruction."""
+    """Products per instruction."""
     return intrinsic.products / intrinsic.instructions
 
 
 def read_as(weights: str, target: Target | None) -> tuple[str, int]:
-    """The type that the left operand of a product is best made in, where it holds numbers of ui8 plus some shift, and the shift.
+    """The best type for the left operand of a product whose numbers fit ui8 after some shift, and the shift.
 
-    That is what the target's fastest intrinsic for `weights`, a narrow type, reads: bytes of either sign, or 16 bits.
+    It is the type that the target's fastest intrinsic for `weights`, a narrow type, reads: bytes of either sign, or 16 bits.
     """
     best = max(BYTES, key=lambda dtype: (rate(kind_of(dtype), kind_of(weights), target), is_unsigned(dtype)))
     shift = -128 if best == "i8" else 0

@@ -1,4 +1,4 @@
-"""The pass that takes concatenations of very many operands apart."""
+"""The pass that splits concatenations of very many operands."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from stepwell.passes.framework.rewriting import replace_results
 @register_pass("limit-concats", level="graph")
 @dataclass
 class LimitConcats(Pass):
-    """Take concatenations that are copied by a kernel apart where they have more than `max-operands`.
+    """Split concatenations that a kernel copies if they have more than `max-operands`.
 
     rewrite: concat(x1, …, xn)  ->  concat(concat(x1, …, xk), …, concat(…, xn))     with k the limit, again until none is above it
 
-    Bufferisation of a kernel takes time that grows with the third power of the slices in it. Each level of nesting copies the data once more.
-    A concatenation whose operands lie one after the other in memory is no kernel, and stays.
+    Bufferisation of a kernel takes time that grows with the third power of the number of slices in it. Each level of nesting copies the data once
+    more. A concatenation whose operands are contiguous in memory is not a kernel, and stays unchanged.
     """
 
     max_operands: int = 64

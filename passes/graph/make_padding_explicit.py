@@ -1,4 +1,4 @@
-"""The pass that turns the padding of convolutions and poolings into separate ops, which fuse into what comes before."""
+"""The pass that turns the padding of convolutions and poolings into separate ops, which fuse into their producers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class MakePaddingExplicit(Pass):
     rewrite: avg_pool(x, pads, ceil_mode, …)     -> avg_pool(pad(x, 0)) * c  with c = elements of a window / elements that count, where it is not 1
     rewrite: avg_pool(x, pads, ceil_mode, …)     -> avg_pool(pad(x, 0)) / avg_pool(pad(1, 0)) / …    where sizes are known only at run time
 
-    Equal pads of one value are made once.
+    Equal pads of one value are created once.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -91,7 +91,7 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
 
 
 def reached_by_last(op: Any, attributes: dict[str, Any]) -> list[int | Size] | NoMatch:
-    """How many elements the last windows reach beyond the end of each spatial dimension, of a size known only at run time."""
+    """The number of elements by which the last windows exceed the end of each spatial dimension of dynamic size."""
     found: list[int | Size] = []
     sizes, counts = type_of(op.x).shape[2:], type_of(op.result).shape[2:]
     numbers = zip(attributes["pads"], attributes["kernel"], attributes["strides"], attributes["dilations"], strict=False)
@@ -104,7 +104,7 @@ def reached_by_last(op: Any, attributes: dict[str, Any]) -> list[int | Size] | N
 
 
 def parts_that_count(op: Any, attributes: dict[str, Any], dim: int, reach: int | Size, b: GraphBuilder) -> ir.Value:
-    """For each position along a spatial dimension, the part of the window there whose elements count: [1, …, positions, …, 1].
+    """For each position along a spatial dimension, the fraction of the window whose elements count: [1, …, positions, …, 1].
 
     `reach` is how far windows reach beyond its end; with `count_include_pad` the elements of `pads` count too.
     """
@@ -140,7 +140,7 @@ def divisor_correction(
 ) -> np.ndarray | None:
     """The factor [1, 1, positions…] that turns a mean over whole windows into a mean over the elements that count; None if it is 1.
 
-    Each dimension counts by itself: an element counts if it lies inside, or with `count_include_pad` in `pads`.
+    Each dimension is independent: an element counts if it lies inside, or with `count_include_pad` in `pads`.
     """
     correction = np.ones((1, 1, *positions))
     for i, size in enumerate(sizes):

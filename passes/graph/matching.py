@@ -1,4 +1,4 @@
-"""Helpers of graph patterns: who makes a value, who uses it, whether it is a known constant; and how to store new weights."""
+"""Helpers of graph patterns: producers and users of a value, known constants, and storing new weights."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
@@ -17,12 +17,12 @@ from stepwell.dialects.graph.traits import Elementwise, KeepsEach, MovesData, Tr
 from stepwell.passes.framework.rewriting import Pattern, Rewriter
 
 SPLAT_ELEMENTS = 1 << 16
-"""Elements up to which an array is searched for being all equal."""
-DERIVED = ".folded"  # ends the names of weights that a pass computed from others
+"""The largest array, in elements, that is tested for equal elements."""
+DERIVED = ".folded"  # suffix of the names of weights that a pass computed from others
 
 
 def producer(value: ir.Value, *mnemonics: str) -> Any:
-    """The view of the op that makes `value`, if it is `graph.<one of mnemonics>`; else None."""
+    """The view of the op that produces `value`, if it is `graph.<one of mnemonics>`; else None."""
     op = defining_op(value)
     if op is None or op.name.removeprefix("graph.") not in mnemonics:
         return None
@@ -36,14 +36,14 @@ def has_one_use(value: ir.Value) -> bool:
 
 
 def is_used(value: ir.Value) -> bool:
-    """Whether any operand is `value`."""
+    """Whether any op uses `value`."""
     return next(iter(value.uses), None) is not None
 
 
 def erase_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erase ops whose results nothing uses, and what nothing else uses of what made their operands.
+    """Erase ops whose results have no users, and the producers of their operands that have none afterwards.
 
-    None of `ops` may be gone already: the bindings raise an error for most of what is asked of one, but read its results, wherever these were.
+    No op in `ops` may be erased already: the bindings raise an error for most accesses to an erased op, but read its results, wherever these were.
     """
     pending = list(ops)
     while pending:
@@ -63,12 +63,12 @@ def stored(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
 
 
 def is_stored(value: ir.Value) -> bool:
-    """Whether `value` is a constant or a parameter, known here or not."""
+    """Whether `value` is a constant or a parameter, whether or not its content is known here."""
     return producer(value, "constant", "parameter") is not None
 
 
 def splat(array: np.ndarray | None) -> Any:
-    """The one value that all elements of `array` are, as a numpy scalar; None if they differ (NaN differs from itself)."""
+    """The one value that all elements of `array` have, as a numpy scalar; None if they differ (NaN differs from itself)."""
     if array is None or not 0 < array.size <= SPLAT_ELEMENTS:
         return None
     first = array.reshape(-1)[0]
@@ -76,14 +76,14 @@ def splat(array: np.ndarray | None) -> Any:
 
 
 def splat_of(value: ir.Value, rw: Rewriter) -> Any:
-    """`splat` of what `value` is known to hold."""
+    """`splat` of the known content of `value`."""
     return splat(stored(value, rw.weights))
 
 
 def keeps_type(op: Any, operand: ir.Value) -> bool:
     """Whether the op's result has the type of `operand`, so that `operand` may replace it: no other operand broadcasts it up.
 
-    Where a size is unknown, equal types are not enough: there every other operand must be 1, or lack the dimension.
+    If a size is unknown, equal types are not enough: every other operand must be 1 there, or lack the dimension.
     """
     if op.result.type != operand.type:
         return False
@@ -99,7 +99,7 @@ def keeps_type(op: Any, operand: ir.Value) -> bool:
 
 
 def widens_nothing(aligned: Mapping[int, Dim], shape: Sequence[Dim]) -> bool:
-    """Whether an operand of sizes `aligned`, by dimension of the result, makes none of the sizes of `shape` that are known only at run time."""
+    """Whether an operand with sizes `aligned`, by dimension of the result, determines none of the dynamic sizes of `shape`."""
     return all(isinstance(size, int) or aligned.get(i, 1) in (1, 1 if size is None else size) for i, size in enumerate(shape))
 
 
@@ -119,7 +119,7 @@ def along(array: np.ndarray, rank: int, axis: int) -> np.ndarray:
 
 
 def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> ir.Value:
-    """A constant holding `array`: a literal if it is small, else a weight named after the parameter that it was computed from."""
+    """A constant with `array`: a literal if it is small, else a weight named after the parameter from which it was computed."""
     if array.size <= LITERAL_ELEMENTS:
         return b.literal(array)
     return b.weight(derived_name(source), np.asarray(array))
@@ -137,7 +137,7 @@ def deferred_weight(
 
 
 def source_of(value: ir.Value, weights: WeightTable) -> Callable[[], np.ndarray] | None:
-    """How to get the array that `value` is known to hold, without computing it now if it is a deferred weight; None if it is not known."""
+    """How to get the known array in `value`, without computing it now if it is a deferred weight; None if it is not known."""
     parameter = producer(value, "parameter")
     if parameter is not None:
         entry = parameter.operation.attributes["id"].value
@@ -161,7 +161,7 @@ def fused_location(*ops: Any) -> ir.Location:
 
 
 def is_float_op(op: Any) -> bool:
-    """Whether the op's result is of a float type."""
+    """Whether the op's result has a float type."""
     return is_float(type_of(op.operation.results[0]).dtype)
 
 
@@ -171,22 +171,22 @@ def is_elementwise(op: ir.OpView) -> bool:
 
 
 def states(op: ir.Operation | None, *traits: type[Trait]) -> bool:
-    """Whether an op is one of the graph levels that states all of these traits."""
+    """Whether an op belongs to the graph levels and has all of these traits."""
     return op is not None and isinstance(op.opview, GraphOp) and all(map(op.opview.has_trait, traits))
 
 
 def keeps_each(op: ir.Operation | None) -> bool:
-    """Whether an op has each element of its only operand once in its result, at a place that is known: reshape, transpose, pad."""
+    """Whether an op has each element of its only operand once in its result, at a known position: reshape, transpose, pad."""
     return states(op, KeepsEach) and op is not None and len(op.operands) == 1
 
 
 def moves_by_place(op: ir.Operation | None) -> bool:
-    """Whether an op only moves the elements of its one operand, to places that are known."""
+    """Whether an op only moves the elements of its one operand, to known positions."""
     return states(op, MovesData) and op is not None and len(op.operands) == 1
 
 
 def with_operands(b: GraphBuilder, op: ir.Operation, values: Sequence[ir.Value]) -> ir.Value:
-    """The result of the same op with other values for its first operands, as many as there are, of any element type that it takes."""
+    """The result of the same op with other values for its first operands, of any element type that it accepts."""
     view: Any = op.opview
     flat = iter([*values, *list(op.operands)[len(values) :]])
     groups = map_groups(lambda _: next(flat), view.operand_groups())

@@ -1,4 +1,4 @@
-"""The pass that stores in bf16 what convolutions and matrix products read."""
+"""The pass that stores the operands of convolutions and matrix products in bf16."""
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -25,20 +25,20 @@ PRECISION = "precision"
 @register_pass("narrow-floats", level="graph")
 @dataclass
 class NarrowFloats(Pass):
-    """Store in bf16 what convolutions and matrix products with known weights read: these, and activations.
+    """Store the operands of convolutions and matrix products with known weights in bf16: weights and activations.
 
     rewrite: conv(x, w) -> conv(cast(cast(x, to bf16), to f32), cast(w in bf16, to f32)), and matmul(x, w) likewise
 
-    Every other reader of `x` gets the rounded value too, so that one is kept in memory, and that with half of the bytes; a network's results, and
-    nodes of `keep`, get the value in f32. Products are summed in f32, by the target's dot products of bf16; all other ops compute in f32.
+    Every other reader of `x` gets the rounded value too, so that only one is kept in memory, with half of the bytes; a network's results, and nodes
+    of `keep`, get the value in f32. Products are summed in f32, by the target's dot products of bf16; all other ops compute in f32.
 
-    Where no instruction of the target multiplies bf16 it pays for the weights alone that few rows meet, each of which is read from memory once: all
-    else stays as it is, unless `always` is set. A convolution by channel keeps its weights, which are few.
+    If no instruction of the target multiplies bf16, only the weights of products with few rows gain, each of which is read from memory once:
+    everything else stays unchanged, unless `always` is set. A depthwise convolution keeps its weights, which are few.
     """
 
-    to: str = ""  # "bf16"; nothing leaves floats as they are
-    keep: str = ""  # nodes that stay in f32: names, or patterns such as */attention/*, with ';' between them
-    always: bool = False  # round where it does not pay, too, to see what becomes of a network on other targets
+    to: str = ""  # "bf16"; empty leaves floats unchanged
+    keep: str = ""  # nodes that stay in f32: names, or patterns such as */attention/*, separated by ';'
+    always: bool = False  # round even if it does not pay, to see the effect on a network on other targets
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         if not self.to and not state.choices.plans(PRECISION):
@@ -66,12 +66,12 @@ class _Rounding:
     kept: list[str]
     always: bool
     by_plan_alone: bool
-    """Whether products stay in f32 of which a plan says nothing."""
+    """Whether products without an entry in the plan stay in f32."""
     rounded: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    """Values in f32, by those that they are without being rounded."""
+    """Maps rounded values to their values in f32."""
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Make a product read bf16; None if done, else why not."""
+        """Make a product read bf16; returns None if done, else why not."""
         if any(type_of(value).dtype != SINGLE for value in op.operands):
             return NoMatch("it does not multiply f32")
         weights = stored(op.operands[1], self.state.weights)
@@ -101,7 +101,7 @@ class _Rounding:
         return None
 
     def does_not_pay(self, op: ir.Operation) -> NoMatch | None:
-        """Why a product had better read f32; None if it gains by bf16."""
+        """Why a product should rather read f32; None if it gains by bf16."""
         machine = self.state.machine
         products = rate(kind_of(HALF), kind_of(HALF), machine, SINGLE)
         if products > machine.lanes(32):
@@ -113,11 +113,11 @@ class _Rounding:
         return None if few and products else NoMatch(f"the target multiplies f32 as fast as {HALF}, and the weights are read more than once")
 
     def is_kept(self, op: ir.Operation) -> bool:
-        """Whether an op is of a node that is to stay in f32."""
+        """Whether an op belongs to a node that stays in f32."""
         return any(fnmatchcase(name, pattern) for name in node_names(op.location) for pattern in self.kept)
 
     def round(self, value: ir.Value, reader: ir.Location, b: GraphBuilder) -> ir.Value:
-        """`value` as it is after it was stored in bf16, for a reader there and all later ones."""
+        """`value` rounded to bf16 and back, for this reader and all later ones."""
         if value in self.rounded.values():
             return value
         if value not in self.rounded:
@@ -136,7 +136,7 @@ class _Rounding:
         return self.rounded[value]
 
     def narrow(self, value: ir.Value, reader: ir.Location, b: GraphBuilder) -> ir.Value:
-        """`value` in bf16: moved as it is stored."""
+        """`value` in bf16; if it is moved, it is moved in the stored type."""
         moved = defining_op(value)
         if moved is None or not gives_what_it_takes(moved):
             cast = widened(value)
@@ -145,6 +145,6 @@ class _Rounding:
 
 
 def gives_what_it_takes(op: ir.Operation) -> bool:
-    """Whether an op gives the same, be its operands rounded or its result: what moves, joins or pads data, or takes the greatest of a window."""
+    """Whether rounding an op's operands equals rounding its result: it moves, joins or pads data, or takes the maximum of a window."""
     return moves_by_place(op) or keeps_each(op) or states(op, JoinsData) or states(op, Pools, ChoosesData)
 

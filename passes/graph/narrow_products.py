@@ -33,7 +33,7 @@ from stepwell.passes.graph.integer_products import (
 from stepwell.passes.graph.matching import derived_name, has_one_use, keeps_each, producer, stored, with_operands
 
 OFTEN = 32
-"""Reads of an element from which on it is stored in the type that it is multiplied in."""
+"""The smallest number of reads of an element for which it is stored in the type in which it is multiplied."""
 
 
 @register_pass("narrow-products", level="graph", optional=True)
@@ -43,10 +43,10 @@ class NarrowProducts(IntegerProductPass):
 
     rewrite: matmul(x, w)       -> matmul(cast(x'), cast(w'))     where x' and w' hold the same numbers; conv(x, w) likewise
 
-    An operand that is widened is read before the widening; one that is known at compile time is stored again. The range of others follows from
-    the ops that compute them, such as a ui8 minus its zero point: these get a cast, which fuses into those ops. Products are still summed in
-    the wide type, so the result is the same to the bit. `fuse-operators` puts the two casts into the product's kernel, where
-    they end up in its body: one contraction, which an intrinsic can compute (docs/schedules.md).
+    A widened operand is read before the widening; a known one is stored again in the narrow type. The range of others follows from the ops that
+    compute them, such as a ui8 minus its zero point: these get a cast, which fuses into those ops. Products are still summed in the wide type, so the
+    result is bit-identical. `fuse-operators` puts the two casts into the product's kernel, where they end up in its body: one contraction, which an
+    intrinsic can compute (docs/schedules.md).
     """
 
     done: ClassVar[str] = "reads its operands in the narrow types that they were widened from"
@@ -56,9 +56,10 @@ class NarrowProducts(IntegerProductPass):
 
 
 def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> str:
-    """The type that a product reads its left operand in: that of the instruction's operand, where each element is read often.
+    """The type in which a product reads its left operand: that of the instruction's operand, if each element is read often.
 
-    A group of its elements goes into all lanes, which a load does by itself if nothing has to be widened. Weights are widened, vector by vector.
+    A group of its elements is broadcast to all lanes, which a load does by itself if nothing has to be widened. Weights are widened, vector by
+    vector.
     """
     order = chosen.takes(kind_of(left), kind_of(right))
     assert order is not None
@@ -72,9 +73,9 @@ def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> 
 
 
 def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
-    """The casts before a product of integers or bf16 that it can take into its body, so that one intrinsic of the target computes both; else none.
+    """The casts before a product of integers or bf16 that its body can absorb, so that one intrinsic of the target computes both; else none.
 
-    And those of a convolution by channel, whose sums of integers are floats.
+    Also those of a depthwise convolution whose sums of integers are floats.
     """
     if one_channel(root.opview) and root.opview.has_trait(KeepsChannels):
         made = [cast for value in root.operands if has_one_use(value) and (cast := producer(value, "cast")) is not None]
@@ -89,7 +90,7 @@ def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]
 
 
 def read_shared(root: ir.Operation) -> list[ir.Operation]:
-    """The casts before a product of integers or bf16, which `read_narrow` would find if they had no other user."""
+    """The casts before a product of integers or bf16 that `read_narrow` would find if they had no other user."""
     if not multiplies_narrow(root.opview):
         return []
     found = [cast.operation for value in root.operands if (cast := widened(value)) is not None and not has_one_use(value)]
@@ -103,7 +104,7 @@ class _Narrowing(ProductRewriting):
     made: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Make a product read narrow operands; None if done, else why not."""
+        """Make a product read narrow operands; returns None if done, else why not."""
         if one_channel(op.opview):
             return NoMatch("it sums over the taps of one channel only, which no intrinsic pays for")
         wide = type_of(op.results[0]).dtype
@@ -127,7 +128,7 @@ class _Narrowing(ProductRewriting):
         return NoMatch(f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}")
 
     def choices(self, value: ir.Value) -> Iterator[str]:
-        """The narrow types that a value is available in without computing it twice."""
+        """The narrow types in which a value is available without computing it twice."""
         cast = widened(value)
         if cast is not None:
             yield type_of(cast.x).dtype
@@ -143,7 +144,7 @@ class _Narrowing(ProductRewriting):
         yield from (dtype for dtype in NARROW if holds(dtype, least, most) and to_numpy(dtype).itemsize < wide)
 
     def reads_for_a_product(self, user: ir.Operation) -> bool:
-        """Whether an op is a product, or moves or pads what products read, or makes a value narrow for a product that was rewritten before."""
+        """Whether an op is a product, or moves or pads operands of products, or narrows a value for a product that was rewritten before."""
         if is_integer_product(user.opview) or any(result == made for result in user.results for made in self.made.values()):
             return True
         return keeps_each(user) and all(map(self.reads_for_a_product, users(user.results[0])))
@@ -165,9 +166,9 @@ class _Narrowing(ProductRewriting):
             return b.weight(derived_name(value), array.astype(to_numpy(dtype)))
         op = defining_op(value)
         assert op is not None  # its range is known
-        with ir.InsertionPoint.after(op), op.location:  # beside what computes it, in whose kernel it then is
+        with ir.InsertionPoint.after(op), op.location:  # next to its producer, in whose kernel it then is
             if not keeps_each(op) or defining_op(op.operands[0]) is None:
                 narrow: ir.Value = b.cast(value, to=dtype, saturate=True)
-            else:  # the cast goes before it, into the kernel of what computes that
+            else:  # the cast goes before it, into the kernel of its producer
                 narrow = with_operands(b, op, [self.narrow(op.operands[0], dtype, b)])
         return narrow

@@ -1,4 +1,4 @@
-"""The pass that makes functions of the regions of conditionals and loops."""
+"""The pass that outlines the regions of conditionals and loops as functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, program_functions
 from stepwell.passes.graph.bind_sizes import bind, first_along, symbols_of
 
-_MOST = np.iinfo(np.int64).max  # rounds, where no trip count is given
+_MOST = np.iinfo(np.int64).max  # the trip count if none is given
 
 
 @register_pass("outline-regions", level="graph")
 @dataclass
 class OutlineRegions(Pass):
-    """Make a function of each region of a conditional or a loop, with what it captures as arguments.
+    """Outline each region of a conditional or a loop as a function, with the captured values as arguments.
 
     rewrite: graph.if(c) {then} {else}  ->  flow.if(c, captured…) {then = "main.then", otherwise = "main.else"}
     rewrite: graph.loop(n, c, x…) {body} -> flow.loop(n, c, x…, captured…) {body = "main.body", carried = …}
 
-    Constants are not captured but repeated. A loop that collects parts gets memory for as many rounds as there may be; if the condition may
-    end it before, the first ones are taken once their number is known. Carried values of changing sizes, and what branches give in different
-    sizes, are handed over in boxes (`flow.box`), and taken out of them where they are used.
+    Constants are not captured but repeated. A loop that collects parts gets memory for the largest possible trip count; if the condition may end it
+    earlier, the first parts are taken once their number is known. Carried values of changing sizes, and branch results of different sizes, are passed
+    in boxes (`flow.box`), and unboxed where they are used.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -59,7 +59,7 @@ class _Outliner:
         self.module, self.function, self.taken, self.state = module, function, taken, state
 
     def outline(self, op: ir.Operation) -> list[Any]:
-        """The new functions of an op, which is replaced; none where it cannot be."""
+        """The new functions of an op, which is replaced; none if it cannot be outlined."""
         view: Any = op.opview
         why_not = if_problem(view) if isinstance(view, IfOp) else loop_problem(view, self.state, ModuleInfo(self.module).symbols)
         if why_not is not None:
@@ -117,7 +117,7 @@ class _Outliner:
         return [function], [*_open(b, results[: len(carried)], types, changing), *parts]
 
     def _most_rounds(self, op: LoopOp, b: GraphBuilder, collected: Sequence[TensorType], *, whole: bool) -> int | Size:
-        """How many rounds there may be: a number, or a symbol that is bound here; that of the results where all rounds come."""
+        """The largest trip count: a number, or a symbol that is bound here; if all iterations run, the size of the results."""
         count = b.constant_value(op.trip_count)
         sizes = [kind.shape[0] for kind in collected]
         if count is not None:
@@ -126,7 +126,7 @@ class _Outliner:
                 bind(b, b.literal(np.full(len(sizes), number)), sizes)  # type: ignore[arg-type]  # none of them is None
             return number
         if (size := rounds_of(op, self.state.weights)) is not None:
-            return size  # the program's sizes say it
+            return size  # the program's sizes determine it
         limit = b.reshape(b.maximum(op.trip_count, b.literal(np.array(0))), shape=(1,))
         size = sizes[0]
         assert isinstance(size, Size)
@@ -138,7 +138,7 @@ class _Outliner:
         return most
 
     def _function(self, region: ir.Region, word: str, own: Sequence[ir.Value], captured: Sequence[ir.Value]) -> Any:
-        """Move the block of a region to a function of its arguments and of what it captures."""
+        """Move the block of a region to a function of its arguments and of the captured values."""
         name = self._free_name(f"{self.function.sym_name.value}.{word}")
         block = region.blocks[0]
         end = list(block.operations)[-1].operation
@@ -177,7 +177,7 @@ class _Outliner:
 
 
 def is_outside(value: ir.Value, entry: ir.Block) -> bool:
-    """Whether a value is none of a function's own."""
+    """Whether a value is defined outside a function."""
     block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
     while block != entry:
         owner = block.owner.operation
@@ -188,13 +188,13 @@ def is_outside(value: ir.Value, entry: ir.Block) -> bool:
 
 
 def _if_kinds(op: IfOp) -> list[tuple[TensorType, ...]]:
-    """For each result its type, and what each branch gives for it."""
+    """For each result its type, and the types that the branches give it."""
     ends = [list(region.blocks[0].operations)[-1].operation for region in op.operation.regions]
     return list(zip(op.result_types(), *([type_of(v) for v in end.operands] for end in ends), strict=True))
 
 
 def _loop_kinds(op: LoopOp) -> list[tuple[TensorType, ...]]:
-    """For each carried value its type before, in and after a round, and after the last one."""
+    """For each carried value its type before, in and after an iteration, and after the last one."""
     body = op.operation.regions[0].blocks[0]
     end = list(body.operations)[-1].operation
     sides = (list(op.carried), list(body.arguments)[2:], list(end.operands)[1:], list(op.operation.results))
@@ -202,7 +202,7 @@ def _loop_kinds(op: LoopOp) -> list[tuple[TensorType, ...]]:
 
 
 def _box_operands(block: ir.Block, places: Sequence[int], b: GraphBuilder) -> None:
-    """Have a block yield boxes of some of what it yields."""
+    """Let a block yield boxes of some of its values."""
     end = list(block.operations)[-1].operation
     with ir.InsertionPoint(end), end.location:
         for place in places:
@@ -221,7 +221,7 @@ def _open_argument(block: ir.Block, place: int, weights: WeightTable) -> None:
 
 
 def _open(b: GraphBuilder, results: Sequence[ir.Value], types: Sequence[TensorType], changing: Sequence[int]) -> list[ir.Value]:
-    """The results of an op, those in boxes taken out of them; `types` are their types then."""
+    """The results of an op, with those in boxes unboxed; `types` are their types then."""
     return [opened(b, v, types[i].dtype, types[i].shape) if i in changing else v for i, v in enumerate(results)]
 
 
@@ -231,7 +231,7 @@ def if_problem(op: IfOp) -> str | None:
 
 
 def _unnamed_problem(what: str, kinds: Sequence[TensorType]) -> str | None:
-    """Why values of these types cannot take each other's place in boxes; None if they can, or need not."""
+    """Why values of these types cannot be interchanged in boxes; None if they can, or need not be."""
     if len({kind.shape for kind in kinds}) > 1 and any(None in kind.shape for kind in kinds):
         return f"{what} values of sizes without a name ({', '.join(map(str, kinds))})"
     return None
@@ -261,7 +261,7 @@ def loop_problem(op: LoopOp, state: PassState, symbols: Sequence[str]) -> str | 
 
 
 def rounds_of(op: LoopOp, weights: WeightTable) -> int | Size | None:
-    """The number of rounds of a loop of which all come, where it is known or a size of the program, as its results say; else None."""
+    """The trip count of a loop without early exit, if it is known or a size of the program, as its results state; else None."""
     body = op.operation.regions[0].blocks[0]
     if not stays_true(body, op.condition, GraphBuilder(weights)):
         return None
@@ -270,11 +270,11 @@ def rounds_of(op: LoopOp, weights: WeightTable) -> int | Size | None:
         return None
     count = maximum(found.item(), 0)
     collected = list(op.result_types())[len(list(op.carried)) :]
-    return count if all(kind.shape[0] == count for kind in collected) else None  # else a symbol of their own is bound by the loop
+    return count if all(kind.shape[0] == count for kind in collected) else None  # else the loop binds a symbol of its own
 
 
 def stays_true(body: ir.Block, condition: ir.Value, b: GraphBuilder) -> bool:
-    """Whether all rounds of a loop come: its condition holds, and goes on to hold."""
+    """Whether all iterations of a loop run: its condition is true, and stays true."""
     going_on = list(body.operations)[-1].operation.operands[0]
     if going_on == body.arguments[1]:
         known: Any = True

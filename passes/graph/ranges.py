@@ -1,4 +1,4 @@
-"""Interval analysis: the range that the values of a tensor are known to lie in, op by op."""
+"""Interval analysis: the known range of a tensor's values, op by op."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,11 +14,11 @@ from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.passes.graph.matching import SPLAT_ELEMENTS, stored
 
-_EXACT = 1 << 53  # bounds beyond are those of the element type, or none: larger integers are no floats
+_EXACT = 1 << 53  # larger integers are not exact floats: bounds beyond are those of the element type, or none
 
 
 def ranges(ops: Iterable[ir.Operation], weights: WeightTable) -> "dict[ir.Value, Range]":
-    """For each result of the ops of a block, in order, of a number type: the range of its elements. NaN may come beside it."""
+    """For each result of the ops of a block with a number type, in order, the range of its elements. NaN may occur in addition."""
     found: dict[ir.Value, Range] = {}
     for op in ops:
         if not isinstance(op.opview, GraphOp):
@@ -33,7 +33,7 @@ def ranges(ops: Iterable[ir.Operation], weights: WeightTable) -> "dict[ir.Value,
 
 
 def range_of_result(value: ir.Value) -> Range:
-    """The range that the op which makes a value says of its result, for any operands of their types."""
+    """The range that a value's op states for its result, for any operands of their types."""
     op = defining_op(value)
     if op is None or not isinstance(op.opview, GraphOp) or len(op.results) != 1:
         return _within(ANY, value)
@@ -42,12 +42,12 @@ def range_of_result(value: ir.Value) -> Range:
 
 
 def range_of(value: ir.Value, found: dict[ir.Value, Range]) -> Range:
-    """The range of a value, of which `found` are those that are known: that of its type, where it is not one of these."""
+    """The range of a value: from `found`, the known ranges, or else that of its type."""
     return found.get(value) or _within(ANY, value)
 
 
 def _within(known: Range, value: ir.Value) -> Range:
-    """A range of exact integers as that of a value whose type may hold fewer: all there are, where the arithmetic may have left the type."""
+    """A range of exact integers as the range of a value whose type may hold fewer: the whole type, if the arithmetic may overflow."""
     dtype = to_numpy(type_of(value).dtype)
     if dtype.kind == "b":
         return (0, 1)

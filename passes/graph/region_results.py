@@ -1,4 +1,4 @@
-"""More results for the functions of regions: what a check finds in them reaches @main by the ops that call them."""
+"""Additional results for the functions of regions: the findings of checks reach @main through the ops that call the functions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +13,9 @@ from stepwell.passes.framework.rewriting import retyped
 
 
 def with_more_results(op: ir.Operation, functions: dict[str, Any], more: dict[str, Sequence[ir.Value]], b: GraphBuilder) -> list[ir.Value]:
-    """Give a `flow.if` or `flow.loop` a result for each of the values that its functions compute beside what they return, `more` by their names.
+    """Give a `flow.if` or `flow.loop` an additional result for each value in `more`, by function name, that its functions compute.
 
-    Of a branch that is not taken, and of a loop without rounds, it is 0; of a loop otherwise the greatest of all rounds. Replaces the op.
+    It is 0 for a branch that is not taken and for a loop without iterations; otherwise, for a loop, the maximum over all iterations. Replaces the op.
     """
     view: Any = op.opview
     return _of_if(view, functions, more, b) if isinstance(view, flow.IfOp) else _of_loop(view, functions, more, b)
@@ -43,7 +43,7 @@ def _of_loop(op: flow.LoopOp, functions: dict[str, Any], more: dict[str, Sequenc
     with ir.InsertionPoint(end), end.location:
         captured = list(block.arguments)[2 + carried :]
         before = [block.add_argument(v.type, function.location) for v in values]
-        for argument in captured:  # they come behind what is carried
+        for argument in captured:  # they come behind the carried values
             argument.replace_all_uses_with(block.add_argument(argument.type, function.location))
         for argument in reversed(captured):
             block.erase_argument(argument.arg_number)
@@ -66,7 +66,7 @@ def _end(function: Any) -> ir.Operation:
 
 
 def _return(function: Any, values: Sequence[ir.Value]) -> None:
-    """Make a function return these."""
+    """Make a function also return these values."""
     end = _end(function)
     with ir.InsertionPoint(end), end.location:
         ir.Operation.create("func.return", operands=list(values))
@@ -77,7 +77,7 @@ def _return(function: Any, values: Sequence[ir.Value]) -> None:
 def _rebuilt(
     op: Any, inputs: Sequence[ir.Value], kinds: Sequence[TensorType], place: int, more: Sequence[TensorType], attributes: dict[str, Any]
 ) -> list[ir.Value]:
-    """The op with other inputs, and with more results in the middle, which are returned."""
+    """The op with other inputs and additional results in the middle; returns these."""
     old = op.operation
     results: list[ir.Value] = list(flow.with_inputs(op, inputs, attributes, [*kinds[:place], *more, *kinds[place:]]).results)
     for before, after in zip(old.results, [*results[:place], *results[place + len(more) :]], strict=True):

@@ -1,4 +1,4 @@
-"""The pass that takes zero points out of integer products, so that these read bytes as the target's fastest instruction wants them."""
+"""The pass that moves zero points out of integer products, so that these read bytes in the form of the target's fastest instruction."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -19,21 +19,21 @@ from stepwell.passes.graph.integer_products import WIDE, IntegerProductPass, Pro
 from stepwell.passes.graph.matching import new_weight, producer, with_operands
 
 HALF = 128
-"""The difference between an unsigned byte and the signed one whose highest bit is the other."""
+"""The difference between an unsigned byte and the signed byte with the opposite highest bit."""
 
 
 @register_pass("separate-zero-points", level="graph", optional=True)
 @dataclass
 class SeparateZeroPoints(IntegerProductPass):
-    """Multiply bytes as they are stored, or with their sign turned, and take the zero point's part off the product.
+    """Multiply bytes as they are stored, or with their sign flipped, and subtract the zero point's part from the product.
 
     rewrite: matmul(x - z, w)       ->  matmul(x', w) - z' * sums(w)       where w is known, and sums(w) is the sum of each column
     rewrite: conv(pad(x - z, 0), w) ->  conv(pad(x', z'), w) - z' * sums(w)   likewise, of each filter
 
-    x' is x with z' = z, or x - 128 as i8 with z' = z - 128, or x + 128 as ui8 with z' = z + 128: what an intrinsic of the target takes that
-    multiplies more in an instruction than the one for x - z, which has nine bits. Sums wrap around in i32 as they did, so the result is the same
-    to the bit. This is the arithmetic of gemmlowp (Jacob et al., "Quantization and Training of Neural Networks for Efficient
-    Integer-Arithmetic-Only Inference", 2018).
+    x' is x with z' = z, or x - 128 as i8 with z' = z - 128, or x + 128 as ui8 with z' = z + 128: the form for an intrinsic of the target that does
+    more products per instruction than the one for x - z, which has nine bits. Sums wrap around in i32 as before, so the result is bit-identical. This
+    is the arithmetic of gemmlowp (Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference",
+    2018).
     """
 
     done: ClassVar[str] = "multiplies bytes without their zero point, which is taken off the result"
@@ -49,7 +49,7 @@ class _Separating(ProductRewriting):
     turned: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Take the zero point out of a product; None if done, else why not."""
+        """Move the zero point out of a product; returns None if done, else why not."""
         products = sum_of_products(op.opview)
         if products is None or type_of(op.results[0]).dtype != WIDE:
             return NoMatch(f"it is not a product in {WIDE}")
@@ -84,7 +84,7 @@ class _Separating(ProductRewriting):
         return None
 
     def turn(self, b: GraphBuilder, source: ir.Value, shift: int, dtype: str) -> ir.Value:
-        """Bytes plus `shift`, as bytes of the other sign."""
+        """Bytes plus `shift`, as bytes of the opposite signedness."""
         if not shift:
             return source
         if (source, dtype) not in self.turned:
@@ -93,7 +93,7 @@ class _Separating(ProductRewriting):
         return self.turned[source, dtype]
 
     def taken(self, b: GraphBuilder, zero: "ir.Value | np.ndarray", shift: int, sums: np.ndarray, weight: ir.Value) -> Any:
-        """What to take off the product: the zero point, moved by `shift`, times the sums of columns; None if that is nothing."""
+        """The term to subtract from the product: the zero point, moved by `shift`, times the sums of columns; None if it is zero."""
         if isinstance(zero, np.ndarray):
             both = ((zero + shift) * sums).astype(np.int32)  # modulo 2**32, as products are summed
             return new_weight(b, weight, both) if both.any() else None

@@ -25,20 +25,20 @@ COMPUTING = (Fusion.REDUCTION, Fusion.COMPLEX)
 @register_pass("widen-halves", level="graph", optional=True)
 @dataclass
 class WidenHalves(Pass):
-    """Compute convolutions and products of many rows of f16 and bf16, and what follows from them alone, in f32 from end to end.
+    """Compute f16 and bf16 convolutions and products of many rows, and ops that depend only on them, in f32 from end to end.
 
     rewrite: conv(x, w) in f16  ->  cast(conv(cast(x), cast(w)) in f32), and f(cast(y), …)  ->  cast(f(y, …) in f32)
     rewrite: cast(f(x, …)), for a node that computes in f32  ->  f(cast(x), …) in f32
 
-    Every op on halves computes in f32 anyway, but rounds its result. Convolutions and products read their operands often: to widen both, and
-    to round between the ops of a kernel, takes a good part of the time. So numbers stay f32 from the first of them on, and weights become f32
-    once. The same holds for the results of nodes that the importer computes in f32, such as means, and for element-wise ops whose results only
-    such nodes read: the squares that a norm sums do not overflow. A cast that is a node of the model rounds. Ops that only move elements
-    follow where all operands are f32. Products of few rows, or of a number that only a run tells, wait for their weights, which stay halves; so
-    do those of all products that together have more than `max_bytes`.
+    Every op on 16-bit floats computes in f32 anyway, but rounds its result. Convolutions and products read their operands often: widening both, and
+    rounding between the ops of a kernel, takes a good part of the time. So numbers stay f32 from the first such op on, and weights become f32 once.
+    The same holds for the results of nodes that the importer computes in f32, such as means, and for element-wise ops whose results only such nodes
+    read: the squares that a norm sums do not overflow. A cast that is a node of the model rounds. Ops that only move elements follow if all operands
+    are f32. Products with few rows, or a dynamic number of rows, are bound by reading their weights, which stay in 16 bits; so do those of all
+    products that together have more than `max_bytes`.
     """
 
-    max_bytes: int = 1 << 28  # of the weights of products, which become twice as many
+    max_bytes: int = 1 << 28  # of the weights of products, whose size doubles
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         costs = state.machine.costs
@@ -62,11 +62,11 @@ class _Widening:
     b: GraphBuilder
     costs: Costs
     products: bool
-    """Whether those of many rows are widened."""
+    """Whether products of many rows are widened."""
     wide: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    """Values in f32, by what they are in half."""
+    """Maps 16-bit values to their values in f32."""
     summed: set[ir.Operation] = field(default_factory=set)
-    """Element-wise ops whose results are read in f32 only, by the nodes that they go to."""
+    """Element-wise ops whose results are read only in f32, by the nodes that read them."""
     replaced: list[ir.Operation] = field(default_factory=list)
 
     def note_operand_of_sums(self, op: ir.Operation) -> None:
@@ -78,7 +78,7 @@ class _Widening:
             self.summed.add(op)
 
     def rewrite(self, op: ir.Operation) -> bool:
-        """Compute an op in f32 if it is to be; whether it was."""
+        """Compute an op in f32 if it should be; returns whether it was."""
         view: Any = op.opview
         halves = [v for v in op.operands if type_of(v).dtype in HALVES]
         if isinstance(view, CastOp):
@@ -116,14 +116,14 @@ class _Widening:
             return True
         if self.products and is_large_product(view.operation, self.costs):
             return True
-        together = is_elementwise(view) or view.fusion in COMPUTING or isinstance(view, BatchNormOp)  # which is yet to be taken apart
+        together = is_elementwise(view) or view.fusion in COMPUTING or isinstance(view, BatchNormOp)  # which is yet to be decomposed
         if not (together or view.has_trait(MovesData) or view.has_trait(JoinsData)):
             return False
-        waits = view.has_trait(SumsProducts)  # for its weights
+        waits = view.has_trait(SumsProducts)  # bound by reading its weights
         return any(v in self.wide for v in halves) and all(v in self.wide or (is_known(v) and not waits) for v in halves)
 
     def widened(self, value: ir.Value) -> ir.Value:
-        """An operand in f32, if it is a half."""
+        """An operand in f32, if it has 16 bits."""
         if type_of(value).dtype not in HALVES:
             return value
         if value not in self.wide:
@@ -146,7 +146,7 @@ def widens_operand(op: ir.Operation) -> bool:
 
 
 def is_large_product(op: ir.Operation, costs: Costs) -> bool:
-    """Whether an op is the product of many rows of halves with known weights."""
+    """Whether an op is the product of many rows of 16-bit floats with known weights."""
     products = sum_of_products(op.opview)
     sizes = None if products is None else products.rows(type_of(op.operands[0]).shape)
     if sizes is None or type_of(op.operands[1]).dtype not in HALVES or not is_known(op.operands[1]):

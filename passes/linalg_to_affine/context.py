@@ -21,10 +21,7 @@ from stepwell.passes.schedule.nest import Nest
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A memref that holds a slice of a buffer:
-
-    along `places` (result indices of the access maps), only the part used in one iteration of the fused loops.
-    """
+    """A memref that holds only the slice of a buffer used in one iteration of the fused loops, along `places` (result indices of the access maps)."""
 
     value: ir.Value
     places: frozenset[int]

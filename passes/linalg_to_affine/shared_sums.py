@@ -48,9 +48,7 @@ class SharedSums:
         return self.columns + len(self.sums) - 1
 
     def emit(self, values: Sequence[ir.Value | None], width: int, *, fma: bool) -> list[ir.Value | None]:
-        """The rows of the product with `values`, which are numbers or vectors of `width`; None for rows of zeros and, in `values`, for columns of
-        zeros.
-        """
+        """The rows of the product with `values`, which are numbers or vectors of `width`; None for rows of zeros, and for columns of zeros."""
         found = {n: value for n, value in enumerate(values) if value is not None}
         for n, terms in enumerate(self.sums, self.columns):
             found[n] = _emit([(factor, found[of]) for factor, of in terms], width, fma)

@@ -101,9 +101,7 @@ class RegisterTile:
         return index_value(expr, self.at.ivs, width if dim == self.context.nest.vector else 1)
 
     def number(self, n: int, point: Offsets) -> float | None:
-        """The element of input `n`, a constant array, at `point`, if it is the same in every lane and in every iteration of the loops; otherwise
-        None.
-        """
+        """The element of input `n`, a constant array, at `point`, if it is the same in every lane and loop iteration; otherwise None."""
         access = self.context.root.inputs[n]
         if self.width > 1 and access.kind(self.context.nest.vector) != "scalar":
             return None

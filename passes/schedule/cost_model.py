@@ -252,10 +252,7 @@ class CostModel:
         return 2.0 * width if apart >= width else self.vectors(width, access.bytes) * (2.0 * apart - 1)  # loaded and put into their lanes one by one
 
     def loops(self, nest: Nest) -> list[tuple[int, int, int]]:
-        """The loops with more than one iteration, outermost first:
-
-        dimension, iterations of it that one round of the loop covers, number of rounds.
-        """
+        """The loops with more than one iteration, outermost first, as (dimension, its iterations per round of the loop, number of rounds)."""
         blocks, threaded, summed = nest.blocks, nest.order[: nest.parallel], self.reductions
         outside = [*threaded, *(d for d in (*nest.order, *summed) if d in blocks and d not in threaded)]
         out = [(d, self.sizes[d], -(-self.sizes[d] // blocks.get(d, nest.step(d)))) for d in outside]

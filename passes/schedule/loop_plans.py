@@ -31,10 +31,9 @@ UNEVEN = 1.2
 
 Steps = dict[Axis, int]  # maps each fused loop, outermost first, to the number of the leader's iterations in one step
 Cost = tuple[float, float, int, int]
-"""The order of plans:
+"""The order of plans: traffic beyond a core's own cache, size of the slices, tile fit (negated), and number of steps.
 
-traffic beyond a core's own cache; the size of the slices; minus the iterations per step that suit a register tile, if there are loops with a dynamic
-trip count; the number of steps.
+The tile fit counts only if loops have a dynamic trip count: it is the number of iterations per step that suit a register tile.
 """
 
 
@@ -180,10 +179,7 @@ class LoopPlan:
         return next((options for options in found_in if options), [])
 
     def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
-        """Steps for increasingly larger slices of the passed values:
-
-        a few iterations of the innermost loop, all of it, a few of the next, and so on.
-        """
+        """Steps for increasingly larger slices of the passed values, from a few iterations of the innermost loop up to all of the outermost."""
         extents = [self.leader.root.extents[axis.leader] for axis in axes]
         for place, axis in enumerate(axes):
             outer = {a: a.unit for a in axes[:place]}

@@ -1,1 +1,1 @@
-"""Graph passes that say which ops one kernel computes."""
+"""Graph passes that decide which ops one kernel computes."""

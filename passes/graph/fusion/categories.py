@@ -1,4 +1,4 @@
-"""How an op may be fused: what its class says, for ops of any dialect."""
+"""The fusion category of an op of any dialect, stated by its class."""
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import GraphOp
@@ -6,6 +6,6 @@ from stepwell.dialects.graph.traits import Fusion
 
 
 def category(op: ir.Operation) -> Fusion:
-    """How this op may be fused; ops of upstream's dialects stay outside of kernels."""
+    """The fusion category of this op; ops of upstream's dialects stay outside kernels."""
     view = op.opview
     return view.fusion_category() if isinstance(view, GraphOp) else Fusion.FREE

@@ -43,7 +43,7 @@ def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def _with_mask(value: ir.Value, inside: list[Any]) -> tuple[ir.Value, ir.Value | None]:
-    """The scores, and the mask that is added to them, if any."""
+    """The scores, and the mask that is added to them, if there is one."""
     added = producer(value, "add")
     if added is None:
         return value, None
@@ -56,7 +56,7 @@ def _with_mask(value: ir.Value, inside: list[Any]) -> tuple[ir.Value, ir.Value |
 
 
 def _scale(value: ir.Value, rw: Rewriter, inside: list[Any]) -> tuple[float, ir.Value]:
-    """The constant that scores are multiplied by, or whose reciprocal they are divided by, and the scores; 1 if they are not."""
+    """The factor of the scores (a constant, or the reciprocal of a constant divisor; 1 if there is none), and the unscaled scores."""
     scaled = producer(value, "mul")
     for scores, factor in () if scaled is None else ((scaled.lhs, scaled.rhs), (scaled.rhs, scaled.lhs)):
         number = splat_of(factor, rw)
@@ -72,7 +72,7 @@ def _scale(value: ir.Value, rw: Rewriter, inside: list[Any]) -> tuple[float, ir.
 
 
 def _has_reciprocal(number: float, dtype: str) -> bool:
-    """Whether a number and its reciprocal are normal ones of a type."""
+    """Whether a number and its reciprocal are normal numbers of a type."""
     least = float(np.finfo(to_numpy(dtype)).tiny)
     return least <= abs(number) <= 1 / least
 
@@ -81,8 +81,8 @@ def _has_reciprocal(number: float, dtype: str) -> bool:
 def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: attention(q, transpose(repeat(k)), repeat(v), mask)  ->  attention(q with the rows of heads together, transpose(k), v, mask for each)
 
-    Heads of queries in a row that share a head of keys and values (Ainslie et al., 2023) are rows of one product with it: nothing is repeated.
-    The heads of a group may also be a dimension of their own, along which keys and values are broadcast.
+    Consecutive query heads that share a head of keys and values (Ainslie et al., 2023) become rows of one product with it: nothing is repeated. The
+    heads of a group may also be a separate dimension, along which keys and values are broadcast.
     """
     q, turned = type_of(op.q), producer(op.k, "transpose")
     last = q.rank - 1
@@ -113,23 +113,23 @@ def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def _shaped(value: ir.Value, shape: tuple[Dim, ...], rw: Rewriter) -> ir.Value:
-    """A value in another shape, if it has not that one."""
+    """A value reshaped to `shape`, unless it has that shape."""
     shaped: ir.Value = value if type_of(value).shape == shape else rw.reshape(value, shape=shape)
     return shaped
 
 
 @dataclass(frozen=True)
 class _Heads:
-    """Heads that others share."""
+    """Heads of keys or values that several query heads share."""
 
     source: ir.Value
-    """What holds their elements in order."""
+    """The value with their elements, in order."""
     shape: tuple[Dim, ...]
     """[batch, heads, tokens, size]."""
 
 
 def _broadcast(value: ir.Value) -> _Heads | None:
-    """The heads [b, g, s, d] of `value`, [b, g, 1, s, d], which is broadcast along its third dimension; None if it is not."""
+    """The heads [b, g, s, d] of `value`, [b, g, 1, s, d], if it is broadcast along its third dimension; otherwise None."""
     batch, groups, times, *matrix = type_of(value).shape
     if times != 1:
         return None
@@ -138,7 +138,7 @@ def _broadcast(value: ir.Value) -> _Heads | None:
 
 
 def _by_heads(shape: tuple[Dim, ...], rank: int, groups: tuple[int, int], rows: Dim) -> tuple[Dim, ...] | NoMatch:
-    """The shape of a mask for queries of that rank with one dimension of heads, if it is for each of their `rows` or all of them."""
+    """The shape of a mask for queries of that rank with one dimension of heads, if it has one entry for each of their `rows` or one for all."""
     batch, *heads, own, keys = (1,) * (rank - len(shape)) + shape
     if heads not in ([1] * len(heads), [product(groups)] if rank == 4 else [*groups]):
         return NoMatch("its mask is for other heads")
@@ -149,7 +149,7 @@ def _by_heads(shape: tuple[Dim, ...], rank: int, groups: tuple[int, int], rows: 
 
 
 def _repeated(value: ir.Value) -> _Heads | None:
-    """The heads [b, g, s, d] that `value`, [b, g * t, s, d], has t times in a row; None if it is something else."""
+    """The heads [b, g, s, d] that `value`, [b, g * t, s, d], repeats t times in a row; None if it is anything else."""
     joined = producer(value, "reshape")
     expand = None if joined is None else producer(joined.x, "expand")
     apart = None if expand is None else producer(expand.x, "reshape")
@@ -166,7 +166,7 @@ def _repeated(value: ir.Value) -> _Heads | None:
 
 
 def _for_each(mask: ir.Value, times: int, groups: int, rw: Rewriter) -> ir.Value:
-    """A mask [b, h, rows, keys] for heads as one for rows of several heads, so many times as many."""
+    """A mask [b, h, rows, keys] for heads as one for rows of several heads, `times` as many."""
     batch, heads, rows, keys = type_of(mask).shape
     if heads == 1 and rows != 1:
         mask = rw.expand(rw.reshape(mask, shape=(batch, 1, 1, rows, keys)), shape=(batch, 1, times, rows, keys))
@@ -176,10 +176,10 @@ def _for_each(mask: ir.Value, times: int, groups: int, rw: Rewriter) -> ir.Value
 @register_pass("fuse-attention", level="graph", optional=True)
 @dataclass
 class FuseAttention(PatternPass):
-    """Compute attention, two matrix products with a softmax between them, in one kernel, whose scores can stay in a cache (see `fuse-loops`).
+    """Compute attention (two matrix products with a softmax between them) in one kernel, whose scores can stay in a cache (see `fuse-loops`).
 
-    The arithmetic is the same, op by op, but for a division by a constant, which becomes a product with its reciprocal; only the place of
-    intermediate results changes. Keys and values of several heads of queries are read as they are, and not repeated for each.
+    The arithmetic is the same, op by op, except for a division by a constant, which becomes a product with its reciprocal; only the location of
+    intermediate results changes. Keys and values that several query heads share are read in place, not repeated for each head.
     """
 
     patterns = (attention, grouped_queries)

@@ -17,7 +17,10 @@ from stepwell.passes.graph.narrow_products import read_shared
 
 
 def belongs_inside(constant: TensorType) -> bool:
-    """Whether a constant is part of the computation: one number, or a few integers. Others are data: kernels that differ only in data are one."""
+    """Whether a constant is part of the computation: one number, or a few integers.
+
+    Others are data, so that kernels that differ only in data are shared.
+    """
     return constant.elements == 1 or (not is_float(constant.dtype) and constant.elements <= LITERAL_ELEMENTS)
 
 
@@ -31,8 +34,10 @@ def own_copy(op: ir.Operation, members: Sequence[ir.Operation]) -> ir.Operation:
 
 
 def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
-    """Move ops (in program order) into a new `graph.fused` at the place of the tail; small constants that they use are cloned into it, and
-    ops before the tail that others use too."""
+    """Move ops (in program order) into a new `graph.fused` at the position of the tail.
+
+    Small constants that they use are cloned into it, and so are ops before the tail that have other users too.
+    """
     shared = {op for op in members if op != tail and not all(use.owner.operation in members for result in op.results for use in result.uses)}
     members = [own_copy(op, members) if op in shared else op for op in members]
     inside = {result for op in members for result in op.results}
@@ -71,24 +76,24 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
 class FuseOperators(Pass):
     """Group ops into `graph.fused` regions, each of which becomes one kernel.
 
-    A root (contraction, pooling, normalisation, reduction) takes the element-wise ops after it, as long as the shape stays and one value
-    comes out; a residual or bias they use comes in as an input. Other element-wise ops join each other. One constant pad may end a
-    group, or follow a transposition. Every other op is a group of its own, except ops that compute nothing: constants, parameters,
-    reshapes, contiguous concatenations, control flow. A group takes the place of its last op, so that all its operands come before it.
+    A root (contraction, pooling, normalisation, reduction) takes the element-wise ops after it, as long as the shape stays the same and one value
+    comes out; a residual or bias that they use becomes an input. Other element-wise ops join each other. One constant pad may end a group, or follow
+    a transposition. Every other op is a group of its own, except ops that compute nothing: constants, parameters, reshapes, contiguous
+    concatenations, control flow. A group takes the position of its last op, so that all its operands come before it.
 
-    Element-wise ops read through slices and transpositions that leave whole rows together, and concatenations that move their operands, and
-    scatters, have the element-wise groups that make what they copy write it where it belongs (`producers`).
+    Element-wise ops read through slices and transpositions that keep whole rows together. Concatenations that copy their operands, and scatters, take
+    the element-wise groups of their operands, which then write directly into the result (`producers`).
 
     A root also takes the producers of its data, if nothing else uses them and nothing is computed twice (`producers`):
-
     - element-wise ops before a reduction, or before a pooling whose windows do not overlap; they end up in its loops;
-    - a convolution on blocked data before such a pooling, and element-wise ops or a depthwise convolution before a pointwise one; they stay ops
-      of their own, in loops over rows that `fuse-loops` fuses;
-    - before a product of integers the casts that widen its operands, if the target has an intrinsic for the narrow type; they end up in its body.
+    - a convolution on blocked data before such a pooling, and element-wise ops or a depthwise convolution before a pointwise one; they stay separate
+      ops,
+      in loops over rows that `fuse-loops` fuses;
+    - before a product of integers, the casts that widen its operands, if the target has an intrinsic for the narrow type; they end up in its body.
     """
 
     max_ops: int = 64  # the largest number of ops in a group
-    producers: bool = True  # whether a root takes what makes its data
+    producers: bool = True  # let a root take the producers of its data
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for function in functions(op):
@@ -103,14 +108,14 @@ class FuseOperators(Pass):
             blocks += own
             inside = [inner.operation for block in own for inner in block.operations]
             waiting += [inner for inner in inside if len(inner.regions) and inner.name != "graph.fused"]
-        for block in reversed(blocks):  # those inside others first
+        for block in reversed(blocks):  # inner blocks first
             self._run_on_block(block, state)
 
     def _run_on_block(self, block: ir.Block, state: PassState) -> None:
         for op in [o.operation for o in block.operations] if self.producers else ():
-            for shared in read_shared(op):  # to widen elements costs nothing where they are multiplied
+            for shared in read_shared(op):  # widening elements is free inside a product
                 own_copy(shared, [op])
-            if repeats_cheaply(op):  # and takes less than to hand on more bytes
+            if repeats_cheaply(op):  # and cheaper than passing on more bytes
                 for reader in list(dict.fromkeys(users(op.results[0])))[1:]:
                     own_copy(op, [reader])
         grouping = Grouping(block, self.max_ops, self.producers, state)

@@ -1,4 +1,4 @@
-"""Groups of ops that become one kernel each: which ops join which."""
+"""Groups of ops, each of which becomes one kernel."""
 
 import heapq
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from stepwell.passes.graph.narrow_products import read_narrow
 
 NAME = "fuse-operators"
 FUSED, APART = "fused", "apart"
-"""What plans call an op in the kernel of its neighbours, and one that begins a kernel, or ends it, where it could be in theirs."""
+"""The names in plans of an op in its neighbours' kernel, and of one that begins or ends a kernel although it could be in theirs."""
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
 
 
@@ -34,7 +34,7 @@ class Group:
 
 
 class Grouping:
-    """The groups of one block. Each op is visited a bounded number of times. What does not join a group is reported to `state`."""
+    """The groups of one block. Each op is visited a bounded number of times. Ops that do not join a group are reported to `state`."""
 
     def __init__(self, block: ir.Block, max_ops: int, producers: bool, state: PassState) -> None:
         self.max_ops, self.state = max_ops, state
@@ -43,7 +43,7 @@ class Grouping:
         self.category = {op: category(op) for op in self.ops}
         self.group_of: dict[ir.Operation, Group] = {}
         self._kept_apart: dict[tuple[str, ir.Operation], bool] = {}
-        # Roots from the last to the first: if an element-wise op could join two, the later one takes it, and the earlier stays in place.
+        # Roots from the last to the first: if an element-wise op could join two, the later one takes it, and the earlier op stays in place.
         for op in reversed(self.ops):
             if self.category[op] in ROOTS:
                 group = self._new(op)
@@ -52,7 +52,8 @@ class Grouping:
                     self._join(group, turned)
                     for first in read_from_start(op, turned):
                         self._take_view(group, first)
-                    self._join(group, read_narrow(op, state.target))  # first: they are no element-wise ops behind what makes their operand
+                    # first, because they are not element-wise ops after the producer of their operand
+                    self._join(group, read_narrow(op, state.target))
                 self._grow(group)
                 self._end_with_pad(group)
         for op in self.ops:
@@ -77,7 +78,7 @@ class Grouping:
                     self._end_with_pad(group)
 
     def groups(self) -> list[Group]:
-        """All groups, by the place of their tails."""
+        """All groups, by the position of their tails."""
         return sorted(set(self.group_of.values()), key=lambda g: self.position[g.tail])
 
     def members(self, group: Group) -> list[ir.Operation]:
@@ -93,7 +94,7 @@ class Grouping:
         self.group_of.update(dict.fromkeys(ops, group))
 
     def _merge(self, group: Group, other: Group) -> None:
-        """Make the ops of another group part of a group; those that only say where elements are read may be in others as well."""
+        """Add the ops of another group to a group; views may be in other groups as well."""
         group.members.update(other.members)
         self.group_of.update(dict.fromkeys((op for op in other.members if op == other.root or op in self.group_of), group))
 
@@ -107,7 +108,7 @@ class Grouping:
         self._take_widening(group)
 
     def _take_widening(self, group: Group) -> None:
-        """Add what makes floats of bytes, or of halves, for the group alone: to widen what it reads takes less than to have somebody store floats."""
+        """Add the casts from bytes or 16-bit floats that only the group uses: widening on reading is cheaper than a kernel that stores floats."""
         shape = type_of(group.tail.results[0]).shape
         for value in [value for member in group.members - {group.root} for value in member.operands]:
             op = defining_op(value)
@@ -117,7 +118,7 @@ class Grouping:
                 self._join(group, [op])
 
     def _leave_wide(self, group: Group) -> None:
-        """Leave the last op to a reduction that reads its result, if that has more bytes than what it takes: it is computed where it is read."""
+        """Move the last op to the reduction that reads its result, if the result has more bytes than the op's inputs."""
         tail = group.tail
         if tail == group.root or not states(tail, Converts):
             return
@@ -132,10 +133,10 @@ class Grouping:
             group.tail = before
 
     def _next(self, group: Group) -> list[ir.Operation] | NoMatch:
-        """The ops from the group's result to the first one that all its uses lead to, if all of them may join; else why not.
+        """The ops from the group's result to the first op at which all its uses meet, if all of them may join; otherwise why not.
 
-        In the simple case that is the only user. Paths from several users (x * sigmoid(x)) must meet again: ops are visited in program
-        order, and the paths have met when nothing else is pending. Ops in between have no users elsewhere, or those would be pending.
+        In the simple case that is the only user. Paths from several users (x * sigmoid(x)) must meet again: ops are visited in program order, and the
+        paths have met when nothing else is pending. Ops in between have no users elsewhere, or those would be pending.
         """
         waiting: list[int] = []
         passed: list[ir.Operation] = []
@@ -165,7 +166,7 @@ class Grouping:
         return NoMatch("its kernel ends with it: nothing uses it")
 
     def _wait_for_users(self, op: ir.Operation, waiting: list[int]) -> bool:
-        """Add the users of an op to the heap of positions; False if one lies in a nested region, or there is none."""
+        """Add the users of an op to the heap of positions; False if one is in a nested region, or there are none."""
         uses = list(op.results[0].uses)
         for use in uses:
             position = self.position.get(use.owner.operation)
@@ -189,9 +190,9 @@ class Grouping:
         return True
 
     def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[Dim, ...], *, views: bool = False) -> None:
-        """Add the element-wise ops that make `pending`, and those before them, if only the group uses them; all must have one known shape.
+        """Add the element-wise producers of `pending`, and those before them, if only the group uses them; all must have one known shape.
 
-        With `views` also ops that only say where elements are read.
+        With `views`, also add views.
         """
         while pending and None not in shape:
             value = pending.pop()
@@ -206,7 +207,7 @@ class Grouping:
                 self.state.decline(NAME, op, reason)
 
     def _take_view(self, group: Group, op: ir.Operation) -> bool:
-        """Add an op that only says where elements are read, if this is one; other groups may have it too, as nothing is computed for that."""
+        """Add an op if it is a view; other groups may contain it too, because it computes nothing."""
         taken = op in self.position and op not in self.group_of and len(group.members) < self.max_ops and is_view(op)
         if taken:
             group.members.add(op)
@@ -218,13 +219,13 @@ class Grouping:
         return bool(groups) and all(group is not None and op in group.members for group in groups)
 
     def _leave_alone(self, op: ir.Operation) -> None:
-        """Take an op that is a kernel of its own out of all groups: they read what it makes."""
+        """Remove an op that is a kernel of its own from all groups; they read its result instead."""
         for use in op.results[0].uses:
             if use.owner.operation in self.group_of:
                 self.group_of[use.owner.operation].members.discard(op)
 
     def _take_parts(self, group: Group) -> None:
-        """Add the groups of element-wise ops that make what an op copies: they write it where it belongs."""
+        """Add the groups of element-wise ops that produce the operands of a copying op, so that they write directly into its result."""
         for value in copied(group.root):
             op = defining_op(value)
             maker = None if op is None or self._take_view(group, op) else self._repeats_or_computes(op)
@@ -241,21 +242,21 @@ class Grouping:
                 self._merge(group, maker)
 
     def _take_changes(self, group: Group) -> None:
-        """Add what changes elements of memory that is kept to the group of the overwrite that gives it back, so that they are written there."""
+        """Merge scatter-like updates of a persistent buffer into the group of the overwrite that returns it, so that they happen in place."""
         found = changes_kept(group.root)
         if found is not None and len(group.members) + len(self.group_of[found.scatter].members) < self.max_ops:
             self._merge(group, self.group_of[found.scatter])
             self._join(group, [found.first])
 
     def _repeats_or_computes(self, op: ir.Operation) -> Group | None:
-        """The group of element-wise ops that ends with an op; of itself alone if it is an expansion, which is in none yet."""
+        """The group of element-wise ops that ends with an op; for an expansion, which is in no group yet, the op alone."""
         found = self.group_of.get(op)
         if found is None:
             return Group(op, op, {op}) if isinstance(op.opview, ExpandOp) and op in self.position else None
         return found if found.tail == op and {self.category[found.root], self.category[op]} == {Fusion.INJECTIVE} else None
 
     def _why_outside(self, group: Group, op: ir.Operation, value: ir.Value, shape: tuple[Dim, ...]) -> NoMatch | None:
-        """Why an element-wise op that makes `value`, an operand of the group, cannot be part of it; None if it can."""
+        """Why the element-wise producer of `value`, an operand of the group, cannot be part of the group; None if it can."""
         apart = f"it is not computed with '{group.root.name}', which reads it"
         if len(group.members) >= self.max_ops:
             return NoMatch(f"{apart}: there would be more than max-ops={self.max_ops} ops")
@@ -266,7 +267,7 @@ class Grouping:
         return NoMatch(f"{apart}: it is to be computed apart") if self._is_apart("fusion", op) else None
 
     def _is_apart(self, kind: str, op: ir.Operation) -> bool:
-        """Whether an op that could be in a kernel with its neighbours is chosen not to be: its result, or what it reads, then goes through memory."""
+        """Whether an op that could join its neighbours' kernel is chosen not to: its result, or its operand, then goes through memory."""
         if (kind, op) not in self._kept_apart:
 
             def candidates() -> list[Candidate]:
@@ -278,7 +279,7 @@ class Grouping:
         return self._kept_apart[kind, op]
 
     def _take_producers(self, group: Group) -> None:
-        """Add the ops that make the data of the group's root, if only the root uses these data and nothing is computed more often for it."""
+        """Add the producers of the root's data, if only the root uses these data and nothing is computed more than once because of it."""
         sliced, once = read_in_slices(group.root), read_once(group.root)
         if isinstance(once, NoMatch) and isinstance(sliced, NoMatch):
             self.state.decline(NAME, group.root, sliced)
@@ -299,7 +300,7 @@ class Grouping:
             self._merge(group, taken)
 
     def _maker(self, group: Group, sliced: Sliced) -> "Group | NoMatch":
-        """The group that makes what the root of another one reads slice by slice, if the two can be one kernel; or why not."""
+        """The group that produces the operand which another group's root reads slice by slice, if the two can be one kernel; otherwise why not."""
         source = defining_op(sliced.operand)
         maker = None if source is None else self.group_of.get(source)
         if maker is None or not sliced.takes(maker.root):
@@ -329,10 +330,10 @@ class Grouping:
 
 
 def copied(op: ir.Operation) -> Sequence[ir.Value]:
-    """The operands that an op copies to where they belong in its result."""
+    """The operands that an op copies into its result."""
     return op.opview.copied_operands() if isinstance(op.opview, GraphOp) else ()
 
 
 def repeats_cheaply(op: ir.Operation) -> bool:
-    """Whether an op makes floats of what is stored in fewer bits."""
+    """Whether an op converts values stored in fewer bits to floats."""
     return isinstance(op.opview, GraphOp) and op.opview.repeats_cheaply()

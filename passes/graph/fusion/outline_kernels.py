@@ -43,9 +43,9 @@ def body_text(fused: ir.Operation) -> str:
 
 
 def missing_symbols(fused: ir.Operation) -> list[str]:
-    """The symbols in a group's types and attributes that are not the size of an operand or a result by themselves.
+    """The symbols in a group's types and attributes that are not by themselves the size of an operand or a result.
 
-    An expression that is such a size is not enough: half of it, say, may simplify to one of the symbols.
+    An expression that is such a size is not enough: half of it, for instance, may simplify to one of the symbols.
     """
     block = fused.regions[0].blocks[0]
     given = [size for value in (*fused.operands, *fused.results) for size in type_of(value).shape]
@@ -62,7 +62,7 @@ def missing_symbols(fused: ir.Operation) -> list[str]:
 
 
 def root_of(fused: ir.Operation) -> ir.Operation:
-    """The op that a group is named after: its contraction or reduction if it has one, else its first op."""
+    """The op after which a group is named: its contraction or reduction if it has one, else its first op."""
     ops = [o.operation for o in fused.regions[0].blocks[0].operations]
     compute = [o for o in ops if category(o) != Fusion.FREE]
     heavy = [o for o in compute if category(o) not in (Fusion.INJECTIVE, Fusion.PAD) and not isinstance(o.opview, FirstOp)]
@@ -77,13 +77,12 @@ class OutlineKernels(Pass):
 
     rewrite: fused(a, …) { body }  ->  call @<root>_<hash of body>(a, …, tensor.empty)
 
-    Groups with equal bodies share one function. The destination is the last argument (one for each result); the body does not use it
-    at this level. Constants that stay outside of kernels become parameters. After this pass `cse` must not run on `@main`: it would
-    merge the destinations.
+    Groups with equal bodies share one function. The destination is the last argument (one for each result); the body does not use it at this level.
+    Constants that stay outside kernels become parameters. After this pass `cse` must not run on `@main`: it would merge the destinations.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        kernels: dict[str, tuple[str, list[str]]] = {}  # body text -> function name, and the symbols that it is given beside its operands
+        kernels: dict[str, tuple[str, list[str]]] = {}  # maps a body's text to the function's name and the symbols it gets besides its operands
         taken = {f.sym_name.value for f in functions(op)}
         end = op.regions[0].blocks[0]
         builder = GraphBuilder(state.weights)
@@ -129,7 +128,7 @@ def _free_name(root: ir.Operation, text: str, taken: set[str]) -> str:
 
 
 def _call(fused: ir.Operation, name: str, missing: Sequence[str], shapes: SymbolicShapes) -> None:
-    """Put a call of the kernel in front of the group, and use its results."""
+    """Insert a call of the kernel in front of the group, and use its results."""
     with ir.InsertionPoint(fused), fused.location:
         destinations = [_destination(result, fused, shapes) for result in fused.results]
         sizes = [shapes.value(symbol(size)) for size in missing]
@@ -139,7 +138,7 @@ def _call(fused: ir.Operation, name: str, missing: Sequence[str], shapes: Symbol
 
 
 def _destination(result: ir.Value, op: ir.Operation, shapes: SymbolicShapes) -> ir.Value:
-    """A tensor for a result of an op to be written to."""
+    """A tensor for a result of an op."""
     shape = type_of(result).shape
     if None in shape:
         op = root_of(op) if op.name == "graph.fused" else op
@@ -173,7 +172,7 @@ def _add_destination(op: BoxOp, shapes: SymbolicShapes) -> None:
 
 
 def _name_sizes(function: Any) -> None:
-    """Make values of type index of the sizes that a function of a region knows from around it."""
+    """Create values of type index for the sizes that a function of a region knows from outside."""
     block = function.regions[0].blocks[0]
     own = {str(size) for argument in block.arguments for size in type_of(argument).shape if isinstance(size, Size) and size.is_symbol}
     needed: dict[str, None] = {}
@@ -192,7 +191,7 @@ def _name_sizes(function: Any) -> None:
 
 
 def _bind(bound: BindSizesOp) -> None:
-    """Make values of type index of sizes that become known, for the destinations of the kernels behind."""
+    """Create values of type index for sizes that become known, for the destinations of later kernels."""
     sizes = bound.attribute_values()["sizes"]
     op = bound.operation
     with ir.InsertionPoint(op), op.location:

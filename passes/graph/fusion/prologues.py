@@ -1,4 +1,4 @@
-"""Which ops may be computed in the kernel of the op that reads their result."""
+"""Ops that may be computed in the kernel of the op that reads their result."""
 
 from dataclasses import dataclass
 
@@ -17,16 +17,16 @@ from stepwell.passes.graph.integer_products import sum_of_products
 from stepwell.passes.graph.matching import has_one_use, producer, states
 
 ROW = 16
-"""Elements of a contiguous run from which on a consumer reads them in place: in shorter runs its arithmetic would be in short vectors, too."""
+"""The shortest contiguous run, in elements, that a consumer reads in place: with shorter runs its arithmetic would use short vectors, too."""
 PAIR = 2
 """Elements of a row that vectors across rows hold side by side in registers."""
 FEW_READS = 4
-"""Reads of each element up to which a transposed matrix is read in place."""
+"""The largest number of reads per element for which a transposed matrix is read in place."""
 
 
 @dataclass(frozen=True)
 class Sliced:
-    """An operand that can be computed a few rows at a time, by ops of these traits."""
+    """An operand that can be computed a few rows at a time, by ops with these traits."""
 
     operand: ir.Value
     traits: tuple[type[Trait], ...]
@@ -43,14 +43,14 @@ class Sliced:
 
 @dataclass(frozen=True)
 class Changes:
-    """Ops that are computed in one kernel with the overwrite that gives back what they change, so that they write where that lies."""
+    """Ops that are computed in one kernel with the overwrite that returns their result, so that they write in place."""
 
     first: ir.Operation
     scatter: ir.Operation
 
 
 def is_view(op: ir.Operation) -> bool:
-    """Whether an op only says where elements are read, and leaves whole rows of them together, or many pairs: a slice or a transposition."""
+    """Whether an op is a view: a slice or a transposition that keeps whole rows together, or many pairs."""
     view = op.opview
     if not isinstance(view, GraphOp) or len(op.results) != 1 or None in type_of(op.results[0]).shape:
         return False
@@ -77,13 +77,13 @@ def read_once(root: ir.Operation) -> ir.Value | NoMatch:
 def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     """An operand that can be computed a slice at a time, in a loop that is fused with its reader's (see the pass `fuse-loops`), and by which ops.
 
-    The image of a pointwise convolution: a position of the result needs the same position of all its channels. That also holds for
-    grouped convolutions, but does not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result
-    then live at once.
+    The image of a pointwise convolution: a position of the result needs the same position of all its channels. That also holds for grouped
+    convolutions, but does not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result are then live
+    at once.
 
-    The image of a pooling whose windows neither overlap nor leave anything out: each row of the result needs rows that no other row needs. If
-    windows overlap, as in most first layers, only channels are independent: a convolution with a few filters at a time, which reads its
-    image again for each few, was slower together with its pooling than apart. A global pooling takes too little time to gain anything.
+    The image of a pooling whose windows neither overlap nor have gaps: each row of the result needs rows that no other row needs. If windows overlap,
+    as in most first layers, only channels are independent: a convolution with a few filters at a time, which reads its image again for each group of
+    filters, was slower in one kernel with its pooling than separately. A global pooling takes too little time to gain anything.
     """
     view = root.opview
     if states(root, Pools):
@@ -104,11 +104,11 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
 
 
 def read_turned(root: ir.Operation) -> list[ir.Operation]:
-    """The transposition before a product with few rows that reads its matrix where it lies; none if it is worth a copy, or there is no such.
+    """The transposition before a product with few rows that reads its matrix in place; empty if a copy is worth it, or there is none.
 
-    A row of the matrix then is a column of the product: vectors lie along the sum, whose lanes are added up at the end. That costs
-    less than to move each element as long as it is read only a few times. What is kept from call to call, a cache of keys, would be moved for
-    each token: it always is read where it lies.
+    A row of the matrix is then a column of the product: vectors lie along the reduction dimension, and lanes are summed at the end. That costs less
+    than moving each element, as long as it is read only a few times. A state tensor, such as a cache of keys, would be moved for each token, so it is
+    always read in place.
     """
     if not _multiplies_matrices(root):
         return []
@@ -130,7 +130,7 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
 
 
 def read_from_start(root: ir.Operation, turned: list[ir.Operation]) -> list[ir.Operation]:
-    """The ops that take the first elements of what a product reads, so that it reads them where they lie; `turned` is what `read_turned` gave."""
+    """The slices of the first elements of a product's operands, which are then read in place; `turned` is the result of `read_turned`."""
     view = root.opview
     if not _multiplies_matrices(root):
         return []
@@ -139,19 +139,19 @@ def read_from_start(root: ir.Operation, turned: list[ir.Operation]) -> list[ir.O
 
 
 def _multiplies_matrices(root: ir.Operation) -> bool:
-    """Whether an op multiplies rows of its first operand with the columns of its second: a product of matrices, or attention."""
+    """Whether an op multiplies rows of its first operand by columns of its second: a product of matrices, or attention."""
     products = sum_of_products(root.opview)
     return isinstance(root.opview, AttentionOp) or (products is not None and products.is_matrix_product)
 
 
 def is_kept(value: ir.Value) -> bool:
-    """Whether a value is the first part of memory that is kept from call to call (see `append-in-place`)."""
+    """Whether a value is the first part of a state tensor (see `append-in-place`)."""
     first = producer(value, "first")
     return first is not None and producer(first.x, "overwrite") is not None
 
 
 def changes_kept(written: ir.Operation) -> Changes | None:
-    """The ops that change some of the first elements of memory that is kept, if `written` gives back that memory with them in it."""
+    """The ops that change some of the first elements of a state tensor, if `written` returns that tensor with the changes."""
     view = written.opview
     if not isinstance(view, OverwriteOp) or any(start != 0 for start in view.attribute_values()["starts"]):
         return None

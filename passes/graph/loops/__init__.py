@@ -1,1 +1,1 @@
-"""Passes that take work out of loops."""
+"""Passes that move work out of loops."""

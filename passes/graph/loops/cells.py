@@ -35,19 +35,19 @@ class Gate:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a recurrent layer: which carried values are its states, and what its gates are made of."""
+    """A cell of a recurrent layer: the carried values that are its states, and the inputs of its gates."""
 
     kind: str
     states: tuple[int, ...]
-    """The numbers of the carried values: the hidden state, and of an LSTM the cell state."""
+    """The indices of the carried values: the hidden state, and for an LSTM the cell state."""
     functions: tuple[Function, ...]
     sums: tuple[Sum, ...]
-    """What comes from the inputs, for each gate in the order of the op."""
+    """The terms from the inputs, for each gate in the order of the op."""
     recurrent: tuple[Product, ...]
     """The products with the hidden state, for each gate in the order of the op."""
     peepholes: tuple[Part, ...] = ()
     hidden_bias: Sum | None = None
-    """Of a GRU whose reset gate comes behind the product: what is added to the product."""
+    """For a GRU whose reset gate comes after the product: the term that is added to the product."""
 
 
 class Cells:
@@ -58,7 +58,7 @@ class Cells:
         self._known = KnownValues(rounds.b.weights)
 
     def cell(self, number: int) -> Cell | NoMatch:
-        """The cell whose hidden state is the carried value of a number; why there is none otherwise."""
+        """The cell whose hidden state is carried value `number`; or why there is none."""
         argument, after = self.rounds.arguments[number], self.rounds.yielded(number)
         kind = type_of(argument)
         if kind.rank != 2 or not is_float(kind.dtype) or compute_dtype(kind.dtype) != kind.dtype or not isinstance(kind.shape[1], int):
@@ -84,12 +84,12 @@ class Cells:
             yield from permutations(op.operands, 2)
 
     def scalar(self, value: ir.Value) -> float | None:
-        """The number that a constant of one element holds."""
+        """The number in a constant of one element."""
         array = self._known.value(value) if type_of(value).size == 1 else None
         return None if array is None else float(array.reshape(()))
 
     def gate(self, value: ir.Value) -> Gate | None:
-        """A value as an activation function of something."""
+        """A value as an activation function applied to another value."""
         part = whole(value)
         if part is None:
             return None
@@ -198,7 +198,7 @@ class Cells:
     def _made(
         self, kind: str, states: tuple[int, ...], functions: tuple[Function, ...], gates: Sequence[Gate], seen: Sequence[ir.Value | None]
     ) -> Cell | NoMatch:
-        """A cell of gates; `seen` is for each the cell state that a peephole of it sees."""
+        """A cell made of gates; `seen` has, for each gate, the cell state that its peephole sees."""
         sums, recurrent, peepholes = [], [], []
         for gate, c in zip(gates, seen, strict=True):
             split = self._split(self.rounds.arguments[states[0]], sum_of(self.rounds, gate.of), c)
@@ -212,7 +212,7 @@ class Cells:
         return Cell(kind, states, functions, tuple(sums), tuple(recurrent), tuple(peepholes))
 
     def _split(self, h: ir.Value, total: Sum, c: ir.Value | None) -> tuple[Sum, Product, Part | None] | NoMatch:
-        """What a gate adds up: what comes from the inputs, the product with the hidden state, and a peephole."""
+        """The terms of a gate's sum: those from the inputs, the product with the hidden state, and a peephole."""
         of_state = [one for one in total.products if one.lhs == h]
         if len(of_state) != 1:
             return NoMatch(f"a gate has {len(of_state)} products with the hidden state, not one")
@@ -227,7 +227,7 @@ class Cells:
         return self._objection(rest) or (rest, of_state[0], hole)
 
     def _objection(self, total: Sum) -> NoMatch | None:
-        """Why what a gate adds up beside the state is no input of a layer."""
+        """Why the terms of a gate's sum besides the state cannot be inputs of a layer."""
         late = [one.lhs for one in total.products if not self.rounds.can_stack(one.lhs)] + [part.value for part in total.others]
         if late:
             return NoMatch(f"a gate depends on a value ({type_of(late[0])}) that is neither the state nor a row that the rounds read in turn")

@@ -1,4 +1,4 @@
-"""The pass that computes in front of a loop, once or for all rounds at once, what its rounds would compute again and again."""
+"""The pass that moves computation in front of a loop, once or for all iterations at once, instead of repeating it in each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,19 +20,19 @@ from stepwell.passes.graph.outline_regions import rounds_of
 @register_pass("hoist-from-loops", level="graph", optional=True)
 @dataclass
 class HoistFromLoops(Pass):
-    """Compute in front of a loop what does not depend on what it carries.
+    """Compute values that do not depend on loop-carried values in front of the loop.
 
     rewrite: loop { … f(a) … }                      ->  v = f(a); loop { … v … }     if nothing of `a` is the body's
     rewrite: loop { … matmul(x[round], w) … }       ->  v = matmul(x, w); loop { … v[round] … }
     rewrite: loop { … matmul(concat(x[round], h), w) … } -> v = matmul(x, w's first rows); loop { … v[round] + matmul(h, w's other rows) … }
     rewrite: loop { yield i + 1 }                   ->  i + the number of rounds
 
-    One product for all rounds reads its weights once. It is made only where all rounds come, and their number is known or a size, as the importer
-    finds it for loops that count, and where the rows that they read certainly exist: no work is done for rounds that never come. What is collected
-    and depends on nothing that is carried is computed for all rounds in any case, and a loop of which nothing is left is gone.
+    One product for all iterations reads its weights once. It is used only if all iterations run, their number is known or a size (as the importer
+    finds it for counting loops), and the rows that they read certainly exist: no work is done for iterations that never run. Collected values that
+    depend on nothing carried are computed for all iterations in any case, and a loop without remaining work is removed.
     """
 
-    max_bytes: int = 1 << 28  # what is computed for all rounds at once stays in the loop if it is known to be larger
+    max_bytes: int = 1 << 28  # a value for all iterations stays in the loop if it is known to be larger, in bytes
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for loop in reversed(list(ops_below(op, "graph.loop"))):
@@ -51,13 +51,13 @@ class HoistFromLoops(Pass):
         finish(rounds, {})
 
     def _hoist_invariant(self, loop: ir.Operation, rounds: Rounds, state: PassState) -> None:
-        """Compute once what is the same in each round."""
+        """Compute values once that are the same in each iteration."""
         for op in operations(rounds):
             for result in op.results:
                 if not is_used(result) or not _computes(op) or not rounds.is_invariant(result):
                     continue
                 if all(_computes(use.owner.operation) and rounds.is_invariant(use.owner.operation.results[0]) for use in result.uses):
-                    continue  # what it is computed for moves, too
+                    continue  # its consumer moves, too
                 with ir.InsertionPoint(loop), loop.location:
                     value = rounds.lifted(result)
                 state.did(self.name, op, "it is the same in each round of its loop, and is computed in front of it")
@@ -65,7 +65,7 @@ class HoistFromLoops(Pass):
                 result.replace_all_uses_with(value)
 
     def _read_rows(self, rounds: Rounds) -> None:
-        """Read by the number of the round what counters say, where the rows certainly exist: nothing is left to check, nor perhaps to count."""
+        """Use the iteration number instead of counters for reading rows that certainly exist: no check remains, and perhaps no counter."""
         for op in operations(rounds):
             read = rounds.row_read(op.opview) if op.name == "graph.gather" and is_used(op.results[0]) else None
             if read is None:
@@ -81,7 +81,7 @@ class HoistFromLoops(Pass):
                 op.results[0].replace_all_uses_with(row)
 
     def _split_products(self, loop: ir.Operation, rounds: Rounds) -> None:
-        """Make products with concatenations of rows and what is carried sums of two products."""
+        """Split products with concatenations of rows and carried values into sums of two products."""
         b = rounds.b
         for op in operations(rounds):
             if op.name != "graph.matmul" or rounds.can_stack(op.results[0]) or not rounds.is_invariant(op.operands[1]):
@@ -102,7 +102,7 @@ class HoistFromLoops(Pass):
             op.results[0].replace_all_uses_with(total)
 
     def _hoist_rows(self, loop: ir.Operation, rounds: Rounds, state: PassState) -> None:
-        """Compute products that the rounds make of rows for all of them at once."""
+        """Compute products of rows for all iterations at once."""
         count = rounds.count
         assert count is not None
         for op in operations(rounds):
@@ -125,7 +125,7 @@ class HoistFromLoops(Pass):
 
     @staticmethod
     def _has_product(value: ir.Value, rounds: Rounds) -> bool:
-        """Whether a value is computed in the body by a matrix product: other work is not worth the memory."""
+        """Whether the body computes a value by a matrix product: other work is not worth the memory."""
         waiting, seen = [value], set[ir.Value]()
         while waiting:
             current = waiting.pop()
@@ -140,17 +140,17 @@ class HoistFromLoops(Pass):
 
 
 def operations(rounds: Rounds) -> list[ir.Operation]:
-    """The ops of a loop's body but the last."""
+    """The ops of a loop's body without the last."""
     return [o.operation for o in rounds.body.operations][:-1]
 
 
 def bytes_of(kind: TensorType) -> "int | Size | None":
-    """How many bytes a tensor takes."""
+    """The number of bytes of a tensor."""
     return None if kind.size is None else kind.size * to_numpy(kind.dtype).itemsize
 
 
 def _computes(op: ir.Operation) -> bool:
-    """Whether an op is arithmetic: moving data is often free where they are used."""
+    """Whether an op is arithmetic: moving data is often free at its use."""
     return states(op, SumsProducts) or is_elementwise(op.opview)
 
 

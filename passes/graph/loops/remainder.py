@@ -1,4 +1,4 @@
-"""What is left of a loop of which some results are computed without it."""
+"""Replaces a loop by its remainder, once some results are computed without it."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from stepwell.passes.graph.matching import is_used
 
 
 def with_stacked(rounds: Rounds, value: ir.Value) -> None:
-    """Have the body of a loop read a value as a row of what is computed in front of it for all rounds; the values that it replaces stay."""
+    """Let the body of a loop read a value as a row of a tensor that is computed in front of it for all iterations; replaced values stay."""
     rows = rounds.stacked(value)
     users_ = [(use.owner.operation, use.operand_number) for use in value.uses]
     first = next(iter(rounds.body.operations)).operation
@@ -25,10 +25,9 @@ def with_stacked(rounds: Rounds, value: ir.Value) -> None:
 
 
 def finish(rounds: Rounds, given: Mapping[int, ir.Value]) -> None:
-    """Replace the results of a loop that are known without it, `given` by their numbers, and the loop by one that carries the rest.
+    """Replace the results of a loop that are known without it, `given` by their indices, and the loop by one that carries the rest.
 
-    Counters are computed from the number of rounds, and what is collected of rows is a tensor in front of the loop. The loop is gone if nothing is
-    left of it.
+    Counters are computed from the trip count, and collected rows are a tensor in front of the loop. The loop is removed if nothing is left of it.
     """
     op, b = rounds.op.operation, rounds.b
     carried = len(rounds.arguments)
@@ -70,7 +69,7 @@ def _known_result(rounds: Rounds, number: int) -> ir.Value | None:
 
 
 def number_of(b: GraphBuilder, size: int | Size, like: ir.Value) -> ir.Value:
-    """A whole number as a tensor of the type of `like`, which has one element."""
+    """An integer as a tensor of the type of `like`, which has one element."""
     kind = type_of(like)
     if isinstance(size, int):
         return b.literal(np.full(kind.static_shape, size, to_numpy(kind.dtype)))
@@ -79,7 +78,7 @@ def number_of(b: GraphBuilder, size: int | Size, like: ir.Value) -> ir.Value:
 
 
 def _kept(rounds: Rounds) -> list[int]:
-    """The numbers of the carried values that a used result, or the condition, depends on."""
+    """The indices of the carried values that a used result, or the condition, depends on."""
     op, carried = rounds.op.operation, len(rounds.arguments)
     end = list(rounds.end.operands)
     needed = {number for number in range(carried) if is_used(op.results[number])}
@@ -105,7 +104,7 @@ def _kept(rounds: Rounds) -> list[int]:
 
 
 def _operands(op: ir.Operation) -> list[ir.Value]:
-    """What an op and the ops in its regions use."""
+    """The values that an op and the ops in its regions use."""
     found = list(op.operands)
     for region in op.regions:
         for block in region.blocks:
@@ -121,7 +120,7 @@ def _erase_dead(block: ir.Block) -> None:
 
 
 def _rebuilt(rounds: Rounds, kept: list[int], collected: list[int]) -> None:
-    """The loop with only some of its carried values and of what it collects."""
+    """The loop with only some of its carried and collected values."""
     op, end, body = rounds.op.operation, rounds.end, rounds.body
     results = [*kept, *collected]
     with ir.InsertionPoint(end), end.location:

@@ -1,6 +1,7 @@
-"""What a value of a loop's body is in all rounds: the same, a counter, or a row of a tensor that can be computed in front of the loop.
+"""Classifies values of a loop's body over all iterations: invariant, a counter, or a row of a tensor that can be computed in front of the loop.
 
-Such loops are `for` loops: all rounds come, and their number is known or a size of the program, so nothing is computed for rounds that never come.
+Such loops are `for` loops: all iterations run, and their number is known or a size of the program, so nothing is computed for iterations that never
+run.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from stepwell.passes.graph.outline_regions import is_outside
 
 
 class Rounds:
-    """The values of a loop's body, of whose rounds there are `count`; None if only the run tells how many come."""
+    """The values of a loop's body with a trip count of `count`; None if it is known only at run time."""
 
     def __init__(self, op: LoopOp, count: int | Size | None, b: GraphBuilder) -> None:
         self.op, self.count, self.b = op, count, b
@@ -38,26 +39,26 @@ class Rounds:
         self._rules: dict[ir.Value, Callable[[], ir.Value]] = {}
 
     def yielded(self, number: int) -> ir.Value:
-        """What a round gives for the carried value of a number."""
+        """The next value of carried value `number` that an iteration yields."""
         return self.end.operands[1 + number]
 
     def collected(self) -> Sequence[ir.Value]:
-        """What the rounds collect."""
+        """The values that the iterations collect."""
         return list(self.end.operands)[1 + len(self.arguments) :]
 
     def number(self, value: ir.Value) -> int | Size | None:
-        """The whole number that a scalar holds, perhaps in sizes; None if it is not known."""
+        """The integer in a scalar, perhaps an expression of sizes; None if it is not known."""
         found = self._sizes.value(value)
         return None if found is None or found.size != 1 else found.item()
 
     def is_outside(self, value: ir.Value) -> bool:
-        """Whether a value of the body is defined around the loop."""
+        """Whether a value used in the body is defined outside the loop."""
         return is_outside(value, self.body)
 
-    # What is the same in each round.
+    # Loop invariants.
 
     def is_invariant(self, value: ir.Value) -> bool:
-        """Whether a value is the same in each round, and could be computed in front of the loop."""
+        """Whether a value is the same in each iteration, and could be computed in front of the loop."""
         waiting, seen = [value], set[ir.Value]()
         while waiting:
             current = waiting.pop()
@@ -75,13 +76,13 @@ class Rounds:
         return True
 
     def _has_sizes(self, op: ir.Operation) -> bool:
-        """Whether the sizes that an op of the body names are those of values around the loop, not such as a round finds."""
+        """Whether the sizes that an op of the body names are those of values outside the loop, not found by an iteration."""
         kinds = [size for v in op.results for size in type_of(v).shape]
         named = [size for value in op.opview.attribute_values().values() if isinstance(value, (list, tuple)) for size in value]
         return self._symbols.issuperset(name for size in (*kinds, *named) if isinstance(size, Size) for name in size.symbols)
 
     def lifted(self, value: ir.Value) -> ir.Value:
-        """An invariant value in front of the loop, where the builder builds."""
+        """An invariant value in front of the loop, at the builder's insertion point."""
         if self.is_outside(value):
             return value
         if value not in self._lifted:
@@ -99,9 +100,9 @@ class Rounds:
     # Counters.
 
     def counter(self, value: ir.Value) -> tuple[int | Size, int] | None:
-        """`start` and `step` of a whole number that is `start + step * round`; None for other values."""
+        """`start` and `step` of an integer that is `start + step * round`; None for other values."""
         sign = 1
-        offset: int | Size = 0  # what is asked for is `sign * value + offset`
+        offset: int | Size = 0  # the result is `sign * value + offset`
         while (op := defining_op(value)) is not None and not self.is_outside(value):
             if op.name in ("graph.reshape", "graph.cast") and {type_of(v).dtype for v in (value, op.operands[0])} <= {"i32", "i64"}:
                 value = op.operands[0]
@@ -127,7 +128,7 @@ class Rounds:
         return None if start is None or step is None else (sign * start + offset, sign * step)
 
     def _step(self, argument: ir.Value, after: ir.Value) -> int | None:
-        """What a round adds to a carried number."""
+        """The increment of a carried number in an iteration."""
         op = defining_op(after)
         if op is None or op.name not in ("graph.add", "graph.sub") or argument not in list(op.operands):
             return 0 if after == argument and type_of(argument).dtype in INTEGERS else None
@@ -138,19 +139,19 @@ class Rounds:
         return other if op.name == "graph.add" else -other
 
     def last(self, number: int) -> int | Size | None:
-        """The carried number of a place behind the last round, if it is a counter."""
+        """The final value of carried number `number`, if it is a counter."""
         found = self.counter(self.arguments[number])
         return None if found is None or self.count is None else found[0] + self.count * found[1]
 
     # Rows.
 
     def set_stacked(self, value: ir.Value, rows: ir.Value) -> None:
-        """Say that a value of the body is, in round r, row r of a tensor in front of the loop."""
-        self._stacked = {known: made for known, made in self._stacked.items() if made is not None}  # what depends on it may be asked again
+        """Declare that a value of the body is, in iteration r, row r of a tensor in front of the loop."""
+        self._stacked = {known: made for known, made in self._stacked.items() if made is not None}  # values that depend on it may be queried again
         self._stacked[value] = rows
 
     def can_stack(self, value: ir.Value) -> bool:
-        """Whether a value that depends on the round, but on no carried value, can be computed for all rounds in front of the loop."""
+        """Whether a value that depends on the iteration, but on no carried value, can be computed for all iterations in front of the loop."""
         waiting = [value]
         while waiting:
             current = waiting[-1]
@@ -176,14 +177,14 @@ class Rounds:
         return value in self._rules or self._stacked[value] is not None
 
     def stacked(self, value: ir.Value) -> ir.Value:
-        """The tensor (rounds, *shape) of a value in all rounds, where the builder builds; `can_stack` holds."""
+        """The tensor (rounds, *shape) of a value in all iterations, at the builder's insertion point; `can_stack` holds."""
         found = self._stacked.get(value)
         if found is None:
             found = self._stacked[value] = self._rules[value]()
         return found
 
     def _rule(self, op: Any, parts: Sequence[ir.Value]) -> Callable[[], ir.Value] | None:
-        """How to compute the result of an op for all rounds; `parts` are its operands that depend on the round."""
+        """How to compute the result of an op for all iterations; `parts` are its operands that depend on the iteration."""
         name, attributes = op.operation.name, op.attribute_values() if isinstance(op, GraphOp) else {}
         if name in ("graph.gather", "graph.at_round"):
             return self._of_rows(op, attributes)
@@ -203,11 +204,11 @@ class Rounds:
         return None
 
     def _batched(self, op: Any) -> dict[str, Any] | None:
-        """The attributes with which an op moves the data of all rounds; for an expansion, of data of its rank."""
+        """The attributes with which an op moves the data of all iterations; for an expansion, of data of its rank."""
         return None if self.count is None else op.batched_attributes(self.count)
 
     def _broadcast(self, value: ir.Value, rank: int) -> ir.Value:
-        """An operand of an element-wise op of a rank, for all rounds at once."""
+        """An operand of an element-wise op of a rank, for all iterations at once."""
         if self.is_invariant(value):
             return self.lifted(value)
         rows = self.stacked(value)
@@ -216,7 +217,7 @@ class Rounds:
         return self.b.reshape(rows, shape=(sizes[0], *(1,) * short, *sizes[1:])) if short else rows
 
     def _moved(self, op: Any) -> ir.Value:
-        """What moves or joins data, of all rounds at once."""
+        """An op that moves or joins data, applied to all iterations at once."""
         attributes = self._batched(op)
         assert attributes is not None
         rows = iter([self._aligned(op, v) for v in op.operation.operands])
@@ -224,11 +225,11 @@ class Rounds:
         return typed(ir.Value, self.b.create(type(op), groups, attributes).operation.results[0])
 
     def _aligned(self, op: Any, value: ir.Value) -> ir.Value:
-        """An operand in all rounds; of an expansion, whose operand may have fewer dimensions, of its rank."""
+        """An operand in all iterations; for an expansion, whose operand may have fewer dimensions, padded to its rank."""
         return self._broadcast(value, type_of(op.operation.results[0]).rank) if isinstance(op, ExpandOp) else self.stacked(value)
 
     def _product_of_rows(self, op: Any) -> ir.Value:
-        """A product whose rows of all rounds are those of one."""
+        """One product with the rows of all iterations."""
         rows, kind = self.stacked(op.operation.operands[0]), type_of(op.operation.results[0])
         count, first, *inner = type_of(rows).shape
         flat = self.b.reshape(rows, shape=(sizes_product([count, first]), *inner))
@@ -236,7 +237,7 @@ class Rounds:
         return typed(ir.Value, self.b.reshape(made, shape=(count, *kind.shape)))
 
     def row_read(self, op: Any) -> tuple[int | Size, int] | None:
-        """Which rows of its operand a `gather` or an `at_round` reads in turn, as `start` and `step` (1 or -1), if they certainly exist."""
+        """The rows that a `gather` or an `at_round` reads in successive iterations, as `start` and `step` (1 or -1), if they certainly exist."""
         have = type_of(op.x).shape[op.attribute_values()["axis"]]
         if self.count is None or have is None or not self.is_invariant(op.x):
             return None
@@ -252,7 +253,7 @@ class Rounds:
         return found if always(least, ">=", 0) and always(most, "<=", have) else None
 
     def _of_rows(self, op: Any, attributes: dict[str, Any]) -> Callable[[], ir.Value] | None:
-        """The rows that the rounds read in turn."""
+        """The rows that the iterations read in turn."""
         axis, read, count = attributes["axis"], self.row_read(op), self.count
         if read is None or count is None:
             return None
@@ -273,7 +274,7 @@ class Rounds:
 
 
 def is_movable(op: ir.Operation) -> bool:
-    """Whether an op may be computed in front of the loop whose body it is in, whether there is a round or not: it cannot fail, nor ask the run."""
+    """Whether an op may be computed in front of the loop even if no iteration runs: it cannot fail, and asks nothing of the run time."""
     return (states(op, Speculatable) or is_elementwise(op.opview)) and all(None not in type_of(v).shape for v in op.results)
 
 
@@ -283,14 +284,14 @@ def _row_rule(op: ir.Operation) -> bool:
 
 
 def has_row_dimension(op: Any) -> bool:
-    """Whether the first dimension of a product's first operand is one of rows, which becomes the first of its result: there may be more of them."""
+    """Whether the first dimension of a product's first operand is a row dimension, which becomes the first of its result: there may be more rows."""
     found, shape = op.sum_of_products(), type_of(op.operation.operands[0]).shape
     rows = found.rows(shape)
     return rows is not None and found.lhs[0] == 0 and 0 not in found.rhs and None not in shape
 
 
 def product(b: GraphBuilder, rows: ir.Value, weights: ir.Value, bias: ir.Value | None = None) -> ir.Value:
-    """The product of rows of any number of dimensions with a matrix, as one of two matrices, and a number for each column added."""
+    """The product of rows of any number of dimensions with a matrix, as a product of two matrices, plus a number for each column."""
     *outer, depth = type_of(rows).shape
     flat = b.reshape(rows, shape=(sizes_product(outer), depth)) if len(outer) > 1 else rows
     made = b.matmul(flat, weights)

@@ -1,4 +1,4 @@
-"""What is added up for a gate of a recurrent cell: products with weights, rows that the rounds read, and values that are the same in each round."""
+"""The terms of a gate of a recurrent cell: products with weights, rows that iterations read, and loop invariants."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -10,7 +10,7 @@ from stepwell.passes.graph.loops.rounds import Rounds
 
 @dataclass(frozen=True)
 class Part:
-    """`count` columns (the last dimension) of a value, from the `first` on."""
+    """`count` columns (the last dimension) of a value, from column `first` on."""
 
     value: ir.Value
     first: int
@@ -52,7 +52,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Sum:
-    """Parts of a sum: products, values that are the same in each round, rows of what can be computed in front of the loop, and others."""
+    """The terms of a sum: products, invariants, rows of tensors that can be computed in front of the loop, and others."""
 
     products: tuple[Product, ...] = ()
     fixed: tuple[Part, ...] = ()
@@ -70,7 +70,7 @@ def whole(value: ir.Value) -> Part | None:
 
 
 def behind_slices(part: Part) -> Part:
-    """The columns of what a part is cut out of."""
+    """The columns of the value that a part is sliced from."""
     while (op := defining_op(part.value)) is not None and op.name == "graph.slice" and type_of(part.value).rank:
         attributes = op.opview.attribute_values()
         *outer, first = attributes["starts"]
@@ -83,7 +83,7 @@ def behind_slices(part: Part) -> Part:
 
 
 def sum_of(rounds: Rounds, part: Part) -> Sum:
-    """What a part of a value is the sum of."""
+    """A part of a value as a sum."""
     found = Sum()
     waiting = [part]
     while waiting:
@@ -105,13 +105,13 @@ def sum_of(rounds: Rounds, part: Part) -> Sum:
 
 
 def _is_of_matrix(rounds: Rounds, op: ir.Operation, part: Part) -> bool:
-    """Whether a product is with a matrix of known size that is the same in each round, and has these columns."""
+    """Whether a product is with an invariant matrix of known size, and has these columns."""
     matrix = type_of(op.operands[1])
     return matrix.rank == 2 and matrix.is_static and part.first + part.count <= matrix.static_shape[1] and rounds.is_invariant(op.operands[1])
 
 
 def _of_concat(op: ir.Operation, part: Part) -> Part | None:
-    """The columns of a concatenation within one of its operands; None if they are of several."""
+    """The columns of a concatenation within one of its operands; None if they span several."""
     if op.opview.attribute_values()["axis"] != type_of(part.value).rank - 1:
         return None
     first = 0
@@ -126,7 +126,7 @@ def _of_concat(op: ir.Operation, part: Part) -> Part | None:
 
 
 def products_of(op: ir.Operation, part: Part | None = None) -> list[Product]:
-    """A product with a matrix of known size, or a part of its columns: of a concatenation a product for each of what is joined."""
+    """A product with a matrix of known size, or with part of its columns; for a concatenation, a product for each joined part."""
     lhs, matrix = op.operands
     depth, columns = type_of(matrix).static_shape
     part = Part(matrix, 0, columns) if part is None else replace(part, value=matrix)
@@ -144,6 +144,6 @@ def products_of(op: ir.Operation, part: Part | None = None) -> list[Product]:
 
 
 def is_vector(value: ir.Value) -> bool:
-    """Whether a value has one dimension of more than one element at most, the last."""
+    """Whether only the last dimension of a value has more than one element."""
     sizes = type_of(value).shape
     return all(size == 1 for size in sizes[:-1]) and prod(size for size in sizes[:-1] if isinstance(size, int)) == 1

@@ -1,4 +1,4 @@
-"""The pass that makes recurrent layers of loops whose bodies are cells of such layers."""
+"""The pass that turns loops whose bodies are cells of recurrent layers into such layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ UNCLIPPED = float("inf")
 @register_pass("use-recurrences", level="graph", optional=True)
 @dataclass
 class UseRecurrences(Pass):
-    """Make recurrent layers of loops in whose rounds an LSTM, a GRU or a plain recurrent layer takes a step.
+    """Replace loops in whose iterations an LSTM, a GRU or a plain recurrent layer takes a step by a recurrent op.
 
     rewrite: loop { h' = f(x[round] w + h r + b), … }  ->  rnn(x w + b, r, h), and a loop of the rest, which reads its rows
     rewrite: loop { i, f, g, o = …; c' = f * c + i * g; h' = o * tanh(c') }  ->  lstm(x w + b, r, h, c), …   and so for a GRU
 
-    The products of the inputs are made for all steps at once, and the op keeps its states near. All rounds of the loop must come, and their number
-    must be known or a size: the importer tells that of loops that count. Gates may be split from one product or have products of their own, be
-    multiplied with a concatenation of input and state, and have peepholes; the inputs may be what is computed of rows of tensors, as those
-    of a second cell in the same loop are what the first one gives. Counters are computed from the number of rounds. Nothing is left of a loop
-    that does no more.
+    The products of the inputs are computed for all steps at once, and the op keeps its states in a near cache. All iterations of the loop must run,
+    and their number must be known or a size: the importer determines that for counting loops. Gates may be split from one product or have products of
+    their own, be multiplied with a concatenation of input and state, and have peepholes; the inputs may be computed from rows of tensors, such as the
+    output of a first cell that feeds a second cell in the same loop. Counters are computed from the trip count. A loop that does nothing else is
+    removed.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -83,7 +83,7 @@ class UseRecurrences(Pass):
 
 
 def _objection(rounds: Rounds, cell: Cell) -> NoMatch | None:
-    """Why a cell cannot be taken out of the body: something else uses its states."""
+    """Why a cell cannot be moved out of the body: something else uses its states."""
     after = rounds.yielded(cell.states[0])
     own = {1 + place for place in cell.states}  # operands of the last op
     seen: set[ir.Value] = set()
@@ -104,7 +104,7 @@ def _objection(rounds: Rounds, cell: Cell) -> NoMatch | None:
 
 
 def _layer(rounds: Rounds, cell: Cell) -> dict[int, ir.Value]:
-    """Build the op of a layer in front of the loop, and say what its step gives in each round; returns the last states by their numbers."""
+    """Build the op of a layer in front of the loop, and record its value in each iteration; returns the last states by their indices."""
     b = rounds.b
     initial = [rounds.initial[place] for place in cell.states]
     batch, hidden = type_of(initial[0]).shape
@@ -143,7 +143,7 @@ def _vector(rounds: Rounds, part: Part) -> ir.Value:
 
 
 def _of_gates(rounds: Rounds, by_gate: Sequence[Sequence[ir.Value]], shape: Sequence[Dim], dtype: str) -> ir.Value:
-    """For each gate the sum of some values, which broadcast to a shape, beside each other in its last dimension."""
+    """For each gate, the sum of some values, which broadcast to a shape; the sums lie side by side in the last dimension."""
     b, parts = rounds.b, []
     for values in by_gate:
         total = None
@@ -156,7 +156,7 @@ def _of_gates(rounds: Rounds, by_gate: Sequence[Sequence[ir.Value]], shape: Sequ
 
 
 def _fixed(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: str) -> ir.Value | None:
-    """What is the same in each round, for all gates: a vector where it is the same for the whole batch, too; None if there is nothing."""
+    """The invariant terms for all gates: a vector if it is the same for the whole batch, too; None if there are none."""
     parts = [part for total in sums for part in total.fixed]
     if not parts:
         return None
@@ -166,7 +166,7 @@ def _fixed(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: 
 
 
 def _projected(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: str) -> ir.Value:
-    """What the inputs count for all gates in all rounds, (rounds, batch, gates * hidden)."""
+    """The contribution of the inputs to all gates in all iterations, (rounds, batch, gates * hidden)."""
     b, count = rounds.b, rounds.count
     whole = (count, batch, len(sums) * hidden)
     by_input = [{one.lhs: one for one in total.products} for total in sums]
@@ -193,7 +193,7 @@ def _hidden_bias(rounds: Rounds, total: Sum, hidden: int, dtype: str) -> ir.Valu
 
 
 def _row(rounds: Rounds, part: Part) -> ir.Value:
-    """The part of a value in all rounds, (rounds, batch or 1, columns)."""
+    """The part of a value in all iterations, (rounds, batch or 1, columns)."""
     value = part.of(rounds, rounds.stacked(part.value))
     sizes = type_of(value).shape
     return value if len(sizes) == 3 else rounds.b.reshape(value, shape=(sizes[0], *(1,) * (3 - len(sizes)), *sizes[1:]))

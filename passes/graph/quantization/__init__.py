@@ -1,1 +1,1 @@
-"""Passes on quantised networks: which of their ops are computed in integers."""
+"""Passes on quantised networks, which decide which ops are computed in integers."""

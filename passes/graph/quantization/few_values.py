@@ -1,4 +1,4 @@
-"""Which values a tensor's elements can have at all, where they follow from one byte or two: so few that a rewrite can be tried on each."""
+"""The possible values of a tensor's elements, if they follow from one byte or two: so few that a rewrite can be tried on each."""
 
 from math import prod
 from typing import Any
@@ -14,22 +14,22 @@ from stepwell.dialects.graph.traits import Elementwise, Exact
 from stepwell.passes.graph.matching import states
 
 OPS_BACK = 16
-"""Ops on the way from bytes to a value, at most."""
+"""The largest number of ops from the bytes to a value."""
 MOST = 1 << 20
-"""Elements of an array of values, at most."""
+"""The largest number of elements in an array of values."""
 
 
 def few_values(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
-    """All values that elements of `value` can have, [n, *shape], where `shape` broadcasts to that of `value`; None where they are not known.
+    """All values that elements of `value` can have, [n, *shape], where `shape` broadcasts to that of `value`; None if they are not known.
 
-    Along the first axis are those that follow from the bytes, or from the results of a `fake_quantize`, in order: 256 from one, 65,536 from two of
-    them, which are taken to be any pair.
+    The first axis runs over the bytes, or the results of a `fake_quantize`, that the values follow from, in order: 256 for one, 65,536 for two, which
+    are assumed to form any pair.
     """
     return _values(value, weights, OPS_BACK)
 
 
 def _values(value: ir.Value, weights: WeightTable, left: int) -> np.ndarray | None:
-    """As `few_values`, by up to `left` ops in a row."""
+    """Like `few_values`, through up to `left` consecutive ops."""
     numbers, op = _from_byte(value, weights), defining_op(value)
     if numbers is not None:
         return numbers
@@ -61,12 +61,12 @@ def _values(value: ir.Value, weights: WeightTable, left: int) -> np.ndarray | No
 
 
 def _aligned(numbers: np.ndarray, rank: int) -> np.ndarray:
-    """Values of a tensor, behind their first axis, as those of one of a higher rank that it broadcasts to."""
+    """Values of a tensor, behind their first axis, as those of a tensor of a higher rank that it broadcasts to."""
     return numbers.reshape(len(numbers), *[1] * (rank + 1 - numbers.ndim), *numbers.shape[1:])
 
 
 def _from_byte(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
-    """The values of an integer of 8 bits, and of what was rounded to as few."""
+    """The values of an 8-bit integer, or of a float rounded to as few values."""
     kind, op = type_of(value), defining_op(value)
     if kind.dtype in BYTES:
         return _column(np.arange(256) + np.iinfo(to_numpy(kind.dtype)).min, kind.rank).astype(to_numpy(kind.dtype))

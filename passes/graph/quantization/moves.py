@@ -1,4 +1,4 @@
-"""Patterns that move data as integers: what only moves elements, or takes the greatest, goes before what makes floats of them."""
+"""Patterns that move data as integers: ops that only move elements, or take maxima, go before the conversion to floats."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one z
 
 
 def on_integers(op: Any, source: Quantized, rw: Rewriter) -> ir.Value:
-    """`op`, which takes `source` as its first operand, on the integers; and those as floats. Scale and zero point are one number each."""
+    """`op`, whose first operand is `source`, on the integers; its result is then converted to floats. Scale and zero point are one number each."""
     with fused_location(source.op, op):
         moved = with_operands(rw, op.operation, [source.x])
         rank = type_of(moved).rank  # the result may have fewer dimensions than scale and zero point
@@ -109,7 +109,7 @@ def drop_round_trip(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     if source is None or source.x.type != op.result.type or not same_parameters(source.parameters, (op.scale, op.zero_point), rw.weights):
         return NoMatch("its operand is not dequantised with the same scale and zero point")
     scale = source.scale(rw.weights)
-    # A scale of which quotients overflow, vanish or lose digits gives other numbers back.
+    # A scale for which quotients overflow, vanish or lose digits would change the numbers.
     if scale is None or not (1e-30 < float(scale.reshape(-1)[0]) < 1e30):
         return NoMatch("its scale is not known, or too small or large a number")
     return source.x
@@ -117,11 +117,11 @@ def drop_round_trip(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(QuantizeOp)
 def quantize_before(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: quantize(concat(x, y), s, z) -> concat(quantize(x, s, z), quantize(y, s, z))   exact but for NaN; max_pool likewise, for s > 0
+    """rewrite: quantize(concat(x, y), s, z) -> concat(quantize(x, s, z), quantize(y, s, z))   exact except for NaN; max_pool likewise, for s > 0
 
-    NaN becomes 0, and all else that a window of a pooling holds counts.
+    NaN becomes 0, so that the other elements in a pooling window count.
 
-    So a quarter of the bytes is moved, and what makes the operands quantises them in its registers.
+    So a quarter of the bytes is moved, and the producers of the operands quantise them in registers.
     """
     before = defining_op(op.x)
     if before is None or not (states(before, JoinsData) or states(before, Pools, ChoosesData)) or not has_one_use(op.x):

@@ -1,4 +1,4 @@
-"""What patterns on quantised networks ask: who quantised a value, and by which scale and zero point."""
+"""Queries of patterns on quantised networks: the quantisation of a value, its scale and its zero point."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from stepwell.passes.graph.matching import derived_name, producer
 
 @dataclass(frozen=True)
 class Quantized:
-    """A value in f32 that integers stand for: `(x - zero_point) * scale`."""
+    """A value in f32 that integers represent: `(x - zero_point) * scale`."""
 
     op: Any
     """The dequantize op."""
@@ -36,16 +36,16 @@ class Quantized:
         return all(type_of(v).size == 1 for v in self.parameters)
 
     def scale(self, weights: WeightTable) -> np.ndarray | None:
-        """The scale where it is known."""
+        """The scale, if it is known."""
         return constant_value(self.op.scale, weights)
 
     def zero_point(self, weights: WeightTable) -> np.ndarray | None:
-        """The zero point where it is known."""
+        """The zero point, if it is known."""
         return constant_value(self.op.zero_point, weights)
 
 
 def quantized(value: ir.Value) -> Quantized | None:
-    """The integers that `value` was made of, if a dequantize op made it."""
+    """The quantised form of `value`, if a dequantize op produced it."""
     op = producer(value, "dequantize")
     return None if op is None else Quantized(op)
 
@@ -65,12 +65,12 @@ def _same(a: ir.Value, b: ir.Value, weights: WeightTable) -> bool:
 
 
 def is_positive(scale: ir.Value, weights: WeightTable) -> bool:
-    """Whether a scale is known to be above 0, so that larger integers stand for larger numbers."""
+    """Whether a scale is known to be positive, so that larger integers represent larger numbers."""
     array = constant_value(scale, weights)
     return array is not None and bool((array > 0).all())
 
 
 def parameter(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> ir.Value:
-    """A scale, zero point or bias as an entry of the weight table, however small: kernels that differ in such numbers alone are one."""
+    """A scale, zero point or bias as an entry of the weight table, however small: kernels that differ only in such numbers are shared."""
     value: ir.Value = b.weight(derived_name(source), np.asarray(array))
     return value

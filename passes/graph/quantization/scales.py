@@ -1,4 +1,4 @@
-"""Patterns that merge the scales which a sum of products passes on its way to the next quantisation."""
+"""Patterns that merge the scales between a sum of products and the next quantisation."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from stepwell.passes.graph.matching import for_each, fused_location, has_one_use
 from stepwell.passes.graph.quantization.quantized import parameter
 
 OPS_BACK = 16
-"""Ops that the search for a product looks at, at most."""
+"""The largest number of ops that the search for a product looks at."""
 
 
 def reciprocal(scale: ir.Value, rw: Rewriter) -> np.ndarray | None:
-    """1 / scale, where it is known, not 1, and a normal number."""
+    """1 / scale, if it is known, not 1, and a normal number."""
     array = constant_value(scale, rw.weights)
     if array is None or bool((array == 1).all()):
         return None
@@ -43,9 +43,9 @@ def follows_from_products(value: ir.Value) -> bool:
 
 @pattern(QuantizeOp)
 def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   may round to the neighbour where x / s is halfway between two integers
+    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   may round to the neighbour if x / s is halfway between two integers
 
-    Where x follows from sums of products, so that the factor meets theirs. A quotient takes as long as several products.
+    Applies if x follows from sums of products, so that the factor can merge with theirs. A division takes as long as several multiplications.
     """
     inverse = reciprocal(op.scale, rw)
     if inverse is None:
@@ -65,7 +65,7 @@ def merge_factors(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("integers wrap")
     relu = producer(op.lhs, "relu")
     inner = producer(op.lhs if relu is None else relu.x, "mul")
-    if inner is None or not follows_from_products(inner.lhs):  # cheaper to ask than what is known
+    if inner is None or not follows_from_products(inner.lhs):  # cheaper to test than whether values are known
         return NoMatch("it does not scale a scaled sum of integers")
     factor, first = constant_value(op.rhs, rw.weights), constant_value(inner.rhs, rw.weights)
     if factor is None or first is None:
@@ -88,9 +88,9 @@ def merge_factors(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(QuantizeOp)
 def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: quantize(relu(x), s, z) -> quantize(x, s, z)   where saturation cuts off all below z anyway; exact but for NaN, which becomes 0
+    """rewrite: quantize(relu(x), s, z) -> quantize(x, s, z)   if saturation cuts off everything below z; exact except for NaN, which becomes 0
 
-    And quantize(clamp(x, a, b), s, z) where it cuts off as much.
+    Likewise quantize(clamp(x, a, b), s, z), if saturation cuts off as much.
     """
     bounded = producer(op.x, "relu", "clamp")
     scale, zero = constant_value(op.scale, rw.weights), constant_value(op.zero_point, rw.weights)
@@ -110,7 +110,7 @@ def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
 def settle_parameters(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: quantize(x, f(c), g(d)) -> quantize(x, c', d')   for known scales and zero points: entries of the weight table, or 0
 
-    So that kernels which differ in such numbers alone are one. Those of dequantize likewise.
+    Thus kernels that differ only in such numbers are shared. Likewise for dequantize.
     """
     operands = [op.scale, op.zero_point]
     for number, given in enumerate(operands):

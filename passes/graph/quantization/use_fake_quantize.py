@@ -1,4 +1,4 @@
-"""The pass that keeps in floats what is quantised only to be dequantised again, and multiplies where a division would give the same bytes."""
+"""The pass that replaces quantise-dequantise pairs by rounding in floats, and divisions by multiplications with the same result."""
 
 from dataclasses import dataclass
 
@@ -18,10 +18,10 @@ from stepwell.passes.graph.quantization.scales import reciprocal
 
 @pattern(QuantizeOp)
 def multiply_where_it_is_the_same(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   exact: where x follows from one byte or two, and all of them give the same
+    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   exact: x follows from one byte or two, and the result is the same for all of them
 
-    A quotient takes as long as several products. Where one of the many pairs of bytes is so near to halfway between two steps that it would be
-    rounded to the other one, a neighbour of the reciprocal may do.
+    A division takes as long as several multiplications. If one of the many pairs of bytes is so close to halfway between two steps that it would be
+    rounded to the other one, a neighbour of the reciprocal may work.
     """
     inverse, scale, zero = reciprocal(op.scale, rw), constant_value(op.scale, rw.weights), constant_value(op.zero_point, rw.weights)
     if inverse is None or scale is None or zero is None:
@@ -65,10 +65,10 @@ def stay_in_floats(op: DequantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
 @register_pass("use-fake-quantize", level="graph", optional=True)
 @dataclass
 class UseFakeQuantize(PatternPass):
-    """Keep in floats what is quantised only to be dequantised again, and multiply where a division would give the same bytes.
+    """Replace quantise-dequantise pairs by rounding in floats, and divisions by multiplications that give the same bytes.
 
-    Quantisers write a quantisation behind each op, also where the next one is computed in floats: a batch norm, say, in front of a
-    convolution. From a float to a byte and back takes several instructions that say nothing new.
+    Quantisers insert a quantisation after each op, even if the next one is computed in floats, such as a batch normalisation before a convolution.
+    The way from a float to a byte and back takes several redundant instructions.
     """
 
     top_down = True

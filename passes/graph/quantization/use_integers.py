@@ -1,4 +1,4 @@
-"""The pass that computes products of dequantised data in integers, and moves and keeps such data as integers."""
+"""The pass that computes products of dequantised data in integers, and moves and stores such data as integers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +20,16 @@ from stepwell.passes.graph.quantization.scales import SCALES
 
 LARGEST = np.iinfo(np.int32).max
 EXACT_FLOATS = 1 << 24
-"""Up to here every integer is an f32."""
+"""All integers up to this magnitude are exact in f32."""
 SAME_SCALE = 1e-5
-"""The relative difference that the scales of a product and of its bias may have."""
+"""The largest relative difference between the scale of a product and that of its bias."""
 
 
 @pattern(SumsProducts)
 def multiply_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(dequantize(x, s, z), dequantize(y, t, u)) -> f(x - z, y - u) * (s * t)   in i32, without rounding before the scale
 
-    For conv and matmul, as any op that sums products; where no scale or zero point changes along what is summed, or windows.
+    For conv, matmul and other ops that sum products, if no scale or zero point varies along a reduction or window dimension.
     """
     x, y = (quantized(v) for v in op.operation.operands)
     if x is None or y is None:
@@ -51,16 +51,16 @@ def multiply_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def along_result(rw: Rewriter, scale: ir.Value, dims: tuple[int | None, ...], products: SumOfProducts) -> ir.Value:
-    """A scale of an operand with these dimensions as one of the result."""
+    """A scale of an operand with these dimensions as a scale of the result."""
     shape = products.along_result(type_of(scale).shape, dims)
     return scale if shape is None else reshaped(rw, scale, shape)
 
 
 def by_channel(op: Any, x: Quantized, w: Quantized, products: SumOfProducts, rw: Rewriter) -> ir.Value | None:
-    """The sums of a convolution whose filters read one channel, of integers that are floats; None if a zero point or the filters are not known.
+    """The sums of a convolution whose filters read one channel, of integers held as floats; None if a zero point or the filters are unknown.
 
-    No instruction for dot products pays for so few products that do not share operands. Floats hold sums below 2^24 exactly, and multiply and
-    add in one instruction. The zero point's part is taken off behind the sums, so that the image is bytes.
+    No dot-product instruction pays for so few products without shared operands. Floats hold sums below 2^24 exactly, and multiply and add in one
+    instruction. The zero point's part is subtracted after the sums, so that the image stays in bytes.
     """
     weights, zeros, zero = stored(w.x, rw.weights), w.zero_point(rw.weights), x.zero_point(rw.weights)
     if weights is None or zeros is None or zero is None or zero.size != 1:
@@ -82,7 +82,7 @@ def by_channel(op: Any, x: Quantized, w: Quantized, products: SumOfProducts, rw:
 def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: total * s + dequantize(b, s) -> (total + b) * s   one rounding less; for known b, whose scale is that of the product
 
-    Where the total is a sum of products of integers: as floats behind it, or integers in floats.
+    Applies if the total is a sum of products of integers: converted to floats, or computed on integers held as floats.
     """
     for product, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         scaling, bias = producer(product, "mul"), known_integers(other, rw)
@@ -106,7 +106,7 @@ def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def alike(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two scales are about the same where they meet."""
+    """Whether two scales are approximately equal after broadcasting."""
     try:
         return bool(np.allclose(first, second, rtol=SAME_SCALE, atol=0))
     except ValueError:  # they do not broadcast to each other
@@ -114,7 +114,7 @@ def alike(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def is_whole(value: ir.Value) -> bool:
-    """Whether `value` is a sum of products of integers, as floats."""
+    """Whether `value` is a sum of products of integers, in floats."""
     cast = producer(value, "cast")
     if cast is not None:
         return type_of(cast.x).dtype == WIDE
@@ -124,7 +124,7 @@ def is_whole(value: ir.Value) -> bool:
 
 
 def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarray] | None:
-    """The integers and the scales that `value`, perhaps reshaped, is known to be dequantised from; None if it is not."""
+    """The integers and the scales from which `value`, perhaps reshaped, is known to be dequantised; None if it is not."""
     reshape = producer(value, "reshape")
     source = quantized(value if reshape is None else reshape.x)
     if source is None or type_of(source.x).dtype != WIDE:
@@ -146,7 +146,7 @@ def bias_source(value: ir.Value) -> ir.Value | None:
 
 
 def integers(source: Quantized, rw: Rewriter) -> ir.Value:
-    """The integers less their zero point, in i32."""
+    """The integers minus their zero point, in i32."""
     wide: ir.Value = rw.cast(source.x, to=WIDE, saturate=True)
     zero = source.zero_point(rw.weights)
     if zero is None:
@@ -155,7 +155,7 @@ def integers(source: Quantized, rw: Rewriter) -> ir.Value:
 
 
 def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
-    """Sums of products in units of the product of some scales, which is one number where all are known."""
+    """Sums of products in units of the product of some scales, which is one number if all are known."""
     value = total
     arrays = [constant_value(scale, rw.weights) for scale in scales]
     numbers = [array for array in arrays if array is not None]
@@ -173,14 +173,14 @@ def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
 
 
 def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
-    """`value` in another shape: now, where it is known."""
+    """`value` in another shape, reshaped at compile time if it is known."""
     array = constant_value(value, rw.weights)
     result: ir.Value = rw.reshape(value, shape=shape) if array is None else parameter(rw, value, array.reshape(shape))
     return result
 
 
 def greatest_sum(x: Quantized, w: Quantized, products: SumOfProducts, depth: int, rw: Rewriter) -> int:
-    """A bound of sums of `depth` products."""
+    """An upper bound of sums of `depth` products."""
     numbers, zero = stored(w.x, rw.weights), w.zero_point(rw.weights)
     if numbers is None or zero is None:
         return largest(x, rw) * largest(w, rw) * depth
@@ -188,12 +188,12 @@ def greatest_sum(x: Quantized, w: Quantized, products: SumOfProducts, depth: int
 
 
 def too_large(x: Quantized, w: Quantized, depth: int) -> NoMatch:
-    """Why a product is left to floats."""
+    """Why a product is left in floats."""
     return NoMatch(f"sums of {depth} products of {type_of(x.x).dtype} and {type_of(w.x).dtype} may not fit i32")
 
 
 def largest(source: Quantized, rw: Rewriter) -> int:
-    """The greatest magnitude of integers of a type less their zero point."""
+    """The largest magnitude of integers of a type minus their zero point."""
     limits, zero = np.iinfo(to_numpy(type_of(source.x).dtype)), source.zero_point(rw.weights)
     if zero is None:
         return int(limits.max) - int(limits.min)
@@ -203,12 +203,12 @@ def largest(source: Quantized, rw: Rewriter) -> int:
 @register_pass("use-integers", level="graph", optional=True)
 @dataclass
 class UseIntegers(PatternPass):
-    """Compute products of quantised data on their integers, and keep what only moves between them in integers.
+    """Compute products of quantised data on their integers, and keep data between them in integers.
 
-    Networks that a quantiser wrote say in floats what is meant: `dequantize`, a float op, `quantize` (ONNX's Q/DQ format). Here the products take
+    Quantised networks express in floats what is meant in integers: `dequantize`, a float op, `quantize` (ONNX's Q/DQ format). Here the products take
     the integers instead, and sum in i32, exactly; bias, activation, additions and the next quantisation follow in the registers of the same kernel.
-    Scale times scale is one factor (Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
-    Inference", 2018). What is neither a product nor moves data is computed in f32, from bytes to bytes.
+    Scale times scale is one factor (Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference",
+    2018). Ops that are neither products nor moves of data are computed in f32, from bytes to bytes.
     """
 
     top_down = True

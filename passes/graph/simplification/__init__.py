@@ -1,1 +1,1 @@
-"""Graph passes that compute less: constants, identities, algebra."""
+"""Graph passes that reduce computation: constants, identities, algebra."""

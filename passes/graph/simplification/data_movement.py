@@ -1,4 +1,4 @@
-"""Patterns that move reshapes, transpositions and expansions past element-wise ops, where that pays; part of simplify-algebra."""
+"""Patterns that move reshapes, transpositions and expansions past element-wise ops, if that pays; part of simplify-algebra."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -58,7 +58,7 @@ def movers(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[
 def sink_transposes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(transpose(x), transpose(y), c) -> transpose(f(x, y, c'))  for one order and constants c, permuted the other way   exact
 
-    Pays because f can then fuse into what makes x, and the transposition meets the next one. Not for a cast to a wider type.
+    This pays because f can then fuse into the producer of x, and the transposition meets the next one. Not for a cast to a wider type.
     """
     match = movers(op, "transpose", rw)
     if isinstance(match, NoMatch):
@@ -83,7 +83,7 @@ def sink_transposes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 def sink_reshapes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c'))  for x and y of one shape and constants c that x's shape suits too   exact
 
-    Pays because f can then fuse into what makes x; a reshape is free wherever it is.
+    This pays because f can then fuse into the producer of x; a reshape is free anywhere.
     """
     match = movers(op, "reshape", rw)
     if isinstance(match, NoMatch):
@@ -105,19 +105,19 @@ def sink_reshapes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def moved(value: ir.Value, before: np.ndarray, after: np.ndarray, rw: Rewriter) -> ir.Value:
-    """A known operand as it is behind a move; one number is the same everywhere."""
+    """A known operand after a move; a single number is the same everywhere."""
     return value if before.ndim == 0 else new_weight(rw, value, after)
 
 
 def widens_integers(source: str, result: str) -> bool:
-    """Whether integers of one type become wider ones."""
+    """Whether a cast widens integers."""
     return is_integer(source) and is_integer(result) and to_numpy(source).itemsize < to_numpy(result).itemsize
 
 
 def before_reshape(array: np.ndarray, shape: Sequence[Dim], source: Sequence[Dim]) -> np.ndarray | None:
-    """`array`, which broadcasts to `shape`, such that it broadcasts alike to `source`, which is reshaped to `shape`.
+    """`array`, which broadcasts to `shape`, in a form that broadcasts alike to `source`, which is reshaped to `shape`.
 
-    None if it has several values and the reshape does more than to add dimensions of size 1 or take them away.
+    None if it has several values and the reshape does more than add or remove dimensions of size 1.
     """
     value = splat(array)
     if value is not None:
@@ -173,7 +173,7 @@ def shrink_constants(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def result_of(op: Any, operands: Sequence[TensorType]) -> TensorType | None:
-    """The type of the result that `op` would have on operands of other types; None if it does not take them."""
+    """The result type of `op` on operands of other types; None if it does not accept them."""
     try:
         made: TensorType = type(op).infer(*operands, **op.attribute_values())
     except InferenceError:

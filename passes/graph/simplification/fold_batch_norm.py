@@ -30,7 +30,7 @@ from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS
 def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: batch_norm(x, scale, bias, mean, variance) -> x * k + (bias - mean * k),  k = scale / sqrt(variance + epsilon)
 
-    Where some k is not finite, or a subnormal number that has lost digits: (x - mean) / sqrt(variance + epsilon) * scale + bias.
+    If some k is not finite, or a subnormal number that has lost digits: (x - mean) / sqrt(variance + epsilon) * scale + bias.
     """
     arrays = [stored(v, rw.weights) for v in (op.scale, op.bias, op.mean, op.var)]
     known = [a.astype(np.float64) for a in arrays if a is not None]
@@ -42,7 +42,7 @@ def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
         spread = np.sqrt(variance + op.attribute_values()["epsilon"])
         k = scale / spread
         shift = bias - mean * k
-        factors = scale, 1 / spread  # of which the second is 0 if the variance is infinite
+        factors = scale, 1 / spread  # the second is 0 if the variance is infinite
     rounded = narrow(k, dtype)
     if loses_digits(rounded, k).any() or not np.isfinite(rounded).all():
         deviation = rw.sub(op.x, new_weight(rw, op.mean, along(narrow(mean, dtype), rank, 1)))
@@ -195,9 +195,9 @@ def shift_inputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 class FoldBatchNorm(PatternPass):
     """Fold inference batch normalisations, and scales and shifts by channel in general, into the weights around them.
 
-    A normalisation by constants becomes a multiplication and an addition by channel. A multiplication after, or before, a convolution
-    or matrix product goes into its weights (computed in f64, rounded once); an addition before one becomes an addition after it. Ops
-    before an activation, or with other users, stay as they are.
+    A normalisation by constants becomes a multiplication and an addition by channel. A multiplication after, or before, a convolution or matrix
+    product goes into its weights (computed in f64, rounded once); an addition before one becomes an addition after it. Ops before an activation, or
+    with other users, stay unchanged.
     """
 
     patterns = (

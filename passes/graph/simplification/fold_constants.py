@@ -1,4 +1,4 @@
-"""The pass that evaluates at compile time what depends only on constants and weights."""
+"""The pass that evaluates, at compile time, ops that depend only on constants and weights."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,17 +24,17 @@ from stepwell.passes.graph.matching import has_one_use, is_used, moves_by_place,
 @register_pass("fold-constants", level="graph")
 @dataclass
 class FoldConstants(Pass):
-    """Evaluate ops whose operands are all known, by their reference meaning.
+    """Evaluate ops whose operands are all known, by their reference implementation.
 
     rewrite: f(constants and parameters)  -> constant, or a parameter with a new entry of the weight table
     rewrite: shape_of(x of static shape)  -> constant
     rewrite: anything without elements    -> constant
 
-    So transpositions, reshapes and casts of weights are done once, at compile time. An op is left to run time if folding it would make the
-    weights much larger, take long, or exceed the model's limits of bytes and operations (docs/reference/limits.md).
+    Thus transpositions, reshapes and casts of weights are done once, at compile time. An op is left to run time if folding it would make the weights
+    much larger, take long, or exceed the model's limits of bytes and operations (docs/reference/limits.md).
     """
 
-    numbers: bool = False  # make floats of weights in few bits, too, which a product may read as they are (pack-matmul)
+    numbers: bool = False  # also convert low-bit weights to floats, which a product could read directly (pack-matmul)
     max_bytes: int = 1 << 20  # a larger result is folded only if it is not much larger than its operands
     max_growth: int = 8  # how many times larger than its operands such a result may be (a cast from i8 to f64 is 8)
     max_operations: int = 1 << 31  # arithmetic operations that one folding may take
@@ -52,7 +52,7 @@ class FoldConstants(Pass):
                     leaves.append(inner)
             elif folding.fold(view):
                 folded.append(inner)
-        # In reverse: by then folded users of a folded op are gone, so that only values still in use become constants.
+        # In reverse: the folded users of a folded op are then already gone, so that only values still in use become constants.
         for inner in reversed(folded):
             for result in inner.results:
                 if is_used(result):
@@ -70,17 +70,17 @@ LEAVES = ("graph.constant", "graph.parameter")
 
 
 class _Folding:
-    """What one run of the pass knows: arrays, or how to get them, of values that something may still need."""
+    """The state of one run of the pass: known arrays (or how to get them) of values that may still be needed."""
 
     def __init__(self, options: FoldConstants, state: PassState) -> None:
         self.options = options
         self.state = state
         self.known: dict[ir.Value, Callable[[], np.ndarray]] = {}
-        self.source: dict[ir.Value, ir.Value] = {}  # the parameter that a folded value derives its name from
-        self.uses: dict[ir.Value, int] = {}  # of known values, by what is not folded
+        self.source: dict[ir.Value, ir.Value] = {}  # the parameter from which a folded value derives its name
+        self.uses: dict[ir.Value, int] = {}  # uses of known values by ops that are not folded
 
     def add_leaf(self, op: ir.Operation) -> bool:
-        """Note what a constant or a parameter holds; false if that is not known. A weight is not looked at before something needs it."""
+        """Record the value of a constant or a parameter; False if it is not known. A weight is not loaded before it is needed."""
         view, weights = op.opview, self.state.weights
         result = op.results[0]
         if op.name == "graph.constant":
@@ -163,12 +163,12 @@ class _Folding:
 
 
 def dense(array: np.ndarray) -> np.ndarray:
-    """`array` itself, or a copy if it repeats its elements: numpy multiplies matrices of such strides without BLAS."""
+    """`array` itself, or a copy if it repeats its elements: numpy multiplies matrices with such strides without BLAS."""
     return np.ascontiguousarray(array) if array.ndim and 0 in array.strides else array
 
 
 def fits(array: np.ndarray, expected: TensorType) -> bool:
-    """Whether an array is exactly of a type."""
+    """Whether an array has exactly the expected type."""
     return TensorType(from_numpy(array.dtype), array.shape) == expected
 
 

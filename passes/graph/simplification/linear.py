@@ -1,4 +1,4 @@
-"""One view of convolutions and matrix products with known weights: how the weights depend on input and output channels."""
+"""A common view of convolutions and matrix products with known weights: how the weights depend on input and output channels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Linear:
     is_uniform: bool  # whether a constant input gives a constant output: nothing is padded or cut off
     for_outputs: Callable[[np.ndarray], np.ndarray]  # makes a value for each output channel broadcast against the weights
     for_inputs: Callable[[np.ndarray], np.ndarray]  # the same for each input channel
-    weight_axis: int  # of the weights, that the output channels lie along
+    weight_axis: int  # the axis of the weights along which the output channels lie
 
     @property
     def result(self) -> ir.Value:
@@ -41,10 +41,10 @@ class Linear:
     def scaled(self, factor: np.ndarray) -> np.ndarray | NoMatch:
         """The weights times `factor` (f64, broadcasting), each product rounded once, and never to 0.
 
-        Single weights may lose digits to the subnormal numbers: what that changes is less than rounding the largest weight does, of the same
-        channel. It is not done where a whole channel would.
+        Single weights may become subnormal and lose digits: that changes less than rounding the largest weight of the same channel does. The weights
+        are not scaled if a whole channel would become subnormal.
         """
-        if self.weights.dtype == ml_dtypes.bfloat16:  # numpy has no loop from f64 to bfloat16 that rounds once
+        if self.weights.dtype == ml_dtypes.bfloat16:  # numpy has no conversion loop from f64 to bfloat16 that rounds once
             out = narrow(self.weights.astype(np.float64) * factor, self.weights.dtype)
         else:
             out = np.empty_like(self.weights, subok=False)
@@ -84,9 +84,9 @@ class Linear:
 
 
 def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
-    """A rounded product, in place, with the least number of its sign wherever it vanished though no factor is 0.
+    """A rounded product, in place, with the smallest number of its sign where it vanished although no factor is 0.
 
-    What it multiplies may be infinite, and stays so: 0 would make NaN of it. Finite results change by less than rounding may change them.
+    Its other factor may be infinite, and stays so: 0 would turn it into NaN. Finite results change by less than rounding may change them.
     """
     vanished = product == 0
     if vanished.any():
@@ -98,7 +98,7 @@ def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
 
 
 def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear | NoMatch:
-    """The linear op with known float weights that makes `value` (by default for one user only), or why there is none."""
+    """The linear op with known float weights that produces `value` (by default with one user only), or why there is none."""
     made = defining_op(value)
     op: Any = None if made is None else made.opview
     if not (isinstance(op, (ConvOp, ConvTransposeOp)) or multiplies_rows(op)):
@@ -142,7 +142,7 @@ def _convolution(op: ir.OpView, weights: np.ndarray) -> Linear:
         return along(k, rank, 0)
 
     def along_second(k: np.ndarray) -> np.ndarray:
-        """Channels of the second axis count within a group; which group it is follows from the first axis."""
+        """The second axis counts channels within a group; the group follows from the first axis."""
         by_first = np.repeat(k.reshape(group, second), first // group, axis=0)
         return by_first.reshape(first, second, *[1] * (rank - 2))
 

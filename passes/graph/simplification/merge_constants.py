@@ -1,4 +1,4 @@
-"""Patterns that merge the constants of sums and products in a row; two passes use them."""
+"""Patterns that merge the constants of consecutive sums and products; two passes use them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -230,12 +230,12 @@ def drop_resize(op: ResizeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def same_number(a: float, b: float) -> bool:
-    """Equality of floats where NaN equals itself and the zeros differ."""
+    """Equality of floats in which NaN equals itself and the zeros differ."""
     return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (math.isnan(a) and math.isnan(b))
 
 
 def reshape_to(rw: Rewriter, x: ir.Value, wanted: TensorType) -> ir.Value | NoMatch:
-    """`x` reshaped to exactly that type, or why a reshape cannot say it."""
+    """`x` reshaped to exactly that type, or why no reshape can do it."""
     if wanted.shape.count(None) > int(None in type_of(x).shape):
         return NoMatch("more sizes are unknown than a reshape can leave open")
     value: ir.Value = rw.reshape(x, shape=tuple(-1 if d is None else d for d in wanted.shape))

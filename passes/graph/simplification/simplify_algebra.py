@@ -1,4 +1,4 @@
-"""The pass that rewrites arithmetic by algebra that floating point allows; what is not exact says what may change."""
+"""The pass that rewrites arithmetic by algebra that floating point allows; inexact rules state what may change."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -34,13 +34,13 @@ from stepwell.passes.graph.simplification.data_movement import DATA_MOVEMENT
 from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS
 from stepwell.passes.graph.simplification.remove_identities import drop_reshape, drop_transpose, merge_reshapes, merge_transposes
 
-EXACT_INTEGERS = 1 << 53  # the integers below it are exact as attributes, which are f64
+EXACT_INTEGERS = 1 << 53  # smaller integers are exact as attributes, which are f64
 ALL_OF_TANH = 20.0  # from here on tanh(log(1 + exp(x))) is 1 in f64 too
 BROADCASTS = NoMatch("the other operand broadcasts it to another shape")
 
 
 def neutral_operand(cls: Any, name: str, neutral: Sequence[float], rule: str) -> Pattern:
-    """The pattern that drops the operand on the right where all of it is one of the `neutral` values; `rule` is what it says of itself."""
+    """The pattern that drops the right operand if all of its elements are one of the `neutral` values; `rule` is its description."""
 
     def rewrite(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         value = splat_of(op.rhs, rw)
@@ -52,7 +52,7 @@ def neutral_operand(cls: Any, name: str, neutral: Sequence[float], rule: str) ->
     return Pattern(name, cls.OPERATION_NAME, rewrite)
 
 
-# Exact, but for the sign of a zero: -0 + 0 is 0, and becomes -0. ONNX says nothing on signs of zeros, and sums start at 0 anyway.
+# Exact, except for the sign of a zero: -0 + 0 is 0, and becomes -0. ONNX does not specify signs of zeros, and sums start at 0 anyway.
 NEUTRAL = (
     neutral_operand(AddOp, "add_zero", [0.0], "x + 0 -> x"),
     neutral_operand(SubOp, "sub_zero", [0.0], "x - 0 -> x"),
@@ -84,7 +84,7 @@ def add_negated(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its right operand is not the one known operand")
     if is_unsigned(type_of(op.rhs).dtype):
         return NoMatch("an unsigned constant has no negative")
-    with np.errstate(over="ignore"):  # the least integer is its own negative, and adding it is the same as subtracting it
+    with np.errstate(over="ignore"):  # the smallest integer is its own negative, and adding it is the same as subtracting it
         negative = np.negative(constant)
     value: ir.Value = rw.add(op.lhs, new_weight(rw, op.rhs, negative))
     return value
@@ -137,13 +137,13 @@ def take_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(PowOp)
 def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """Powers that have a cheaper form.
+    """Replace powers that have a cheaper form.
 
     rewrite: x ** 2 -> x * x          exact: one rounding, as a correctly rounded power has
     rewrite: x ** 3 -> x * x * x      two roundings, within 1 ULP of the power
     rewrite: x ** -1 -> reciprocal(x) exact
     rewrite: x ** 0.5 -> sqrt(x)      differs at minus infinity (NaN instead of infinity) and in the sign of the root of -0; ONNX
-                                      exporters write square roots so
+                                      exporters write square roots in this way
     """
     exponent = splat_of(op.rhs, rw)
     if exponent is None or not keeps_type(op, op.lhs):
@@ -165,10 +165,10 @@ def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(TanhOp)
 def take_powers_of_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: tanh(softplus(x)) -> n / (n + 2),  n = e (e + 2),  e = exp(min(x, 20))   four roundings behind the exponential, no cancellation
+    """rewrite: tanh(softplus(x)) -> n / (n + 2),  n = e (e + 2),  e = exp(min(x, 20))   four roundings after the exponential, no cancellation
 
-    That is `tanh(log(u)) = (u^2 - 1) / (u^2 + 1)` with `u = 1 + e`: one function where there were three. Narrow floats, which hold neither
-    e^20 nor n, go through f32.
+    That is `tanh(log(u)) = (u^2 - 1) / (u^2 + 1)` with `u = 1 + e`: one function instead of three. Narrow floats, which hold neither e^20 nor n, are
+    computed in f32.
     """
     inner = producer(op.x, "softplus")
     if inner is None:
@@ -198,7 +198,7 @@ def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 def drop_repeated(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: relu(x) -> x, abs(x) -> x  where x is made by an op that never gives anything below 0   exact
 
-    Of the least integer `abs` gives itself: that it gives twice, too, but `relu` makes 0 of it.
+    For the smallest integer, `abs` returns it unchanged: a second `abs` does so, too, but `relu` returns 0.
     """
     value: ir.Value = op.x
     twice = isinstance(op, AbsOp) and producer(value, "abs") is not None
@@ -216,7 +216,7 @@ def drop_sign(op: AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def bound_by_constant(cls: Any, name: str, rule: str, bounds: Callable[[float], dict[str, float]]) -> Pattern:
-    """The pattern that makes a clamp of a maximum or minimum with one known number; `rule` is what it says of itself."""
+    """The pattern that turns a maximum or minimum with one known number into a clamp; `rule` is its description."""
 
     def rewrite(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         bound = splat_of(op.rhs, rw)
@@ -238,7 +238,7 @@ BOUNDS = (
 
 
 def bounds_of(op: Any) -> tuple[float, float] | None:
-    """The bounds of a clamp, or of a relu seen as one; None for any other op."""
+    """The bounds of a clamp, or of a relu taken as one; None for any other op."""
     if op is None:
         return None
     return (0.0, math.inf) if isinstance(op, ReluOp) else (float(op.attribute_values()["min"]), float(op.attribute_values()["max"]))
@@ -271,8 +271,8 @@ def clamp_to_relu(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
 class SimplifyAlgebra(PatternPass):
     """Rewrite arithmetic to cheaper forms that give the same numbers, as far as floating point allows.
 
-    NaN and infinities are respected. If a rewrite is not exact to the bit, its pattern says what may change. Ops that move past
-    element-wise ops merge when they meet another of their kind, so a long sequence takes linear, not quadratic, time.
+    NaN and infinities are respected. If a rewrite is not bit-exact, its pattern states what may change. Ops that move past element-wise ops merge
+    when they meet another of their kind, so a long sequence takes linear, not quadratic, time.
     """
 
     top_down = True

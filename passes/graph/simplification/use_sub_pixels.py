@@ -17,9 +17,9 @@ from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, 
 from stepwell.passes.graph.matching import new_weight, stored
 
 MOST_CONVOLUTIONS = 16
-"""Convolutions that a transposed one is taken apart into, at most: each is a kernel."""
+"""The largest number of convolutions into which a transposed one is split: each is a kernel."""
 WORTH_APART = 1.2
-"""How many times the positions of several convolutions one convolution may compute instead."""
+"""The largest ratio of the positions that one convolution computes to those of the several convolutions it replaces."""
 
 
 @dataclass(frozen=True)
@@ -27,39 +27,39 @@ class Class:
     """Neighbouring phases of one dimension whose results read the same places of the image."""
 
     places: tuple[int, ...]
-    """Which elements position 0 reads, ascending and evenly spaced."""
+    """The elements that position 0 reads, ascending and evenly spaced."""
     taps: tuple[tuple[int, ...], ...]
-    """For each phase the tap of each place."""
+    """For each phase, the tap of each place."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one dimension of the result, and what is cut off before it, falls into phases."""
+    """How one dimension of the result, with its cut-off beginning, splits into phases."""
 
     stride: int
     offset: int
     positions: int | Size
-    """Of each phase."""
+    """The class of each phase."""
     classes: tuple[Class, ...]
 
     @property
     def is_natural(self) -> bool:
-        """Whether the dimension needs one convolution alone."""
+        """Whether the dimension needs only one convolution."""
         return len(self.classes) == 1
 
     def singly(self) -> "Plan":
-        """The same with each phase in a class of its own."""
+        """The same plan with each phase in a class of its own."""
         return Plan(self.stride, self.offset, self.positions, tuple(Class(c.places, (taps,)) for c in self.classes for taps in c.taps))
 
 
 def plan(size: int | Size, out: int | Size, taps: int, stride: int, dilation: int, pad: int) -> Plan | NoMatch:
-    """How a dimension of `size` that becomes `out`, with `pad` cut off its beginning, is taken apart.
+    """How to split a dimension of `size` that becomes `out`, with `pad` cut off its beginning, into phases.
 
-    Position p of the result adds tap t of element i where p + pad = i * stride + t * dilation. The first phase begins at the result's first
-    position, or at that of the uncut result, with which fewer convolutions may do.
+    Position p of the result adds tap t of element i if p + pad = i * stride + t * dilation. The first phase begins at the result's first position, or
+    at that of the uncut result, whichever needs fewer convolutions.
     """
     if size == 1 and dilation == 1:
-        stride = taps  # a stride from one element to the next means nothing: each phase is one tap
+        stride = taps  # without a second element the stride is irrelevant: each phase is one tap
 
     def phases(offset: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         for phase in range(stride):
@@ -106,7 +106,7 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
         if isinstance(found, NoMatch):
             return found
         plans.append(found)
-    # Phases count row by row: where an inner dimension needs several convolutions, each phase of the outer ones is in convolutions of its own.
+    # Phases are ordered row by row: if an inner dimension needs several convolutions, each phase of the outer ones is in convolutions of its own.
     plans = [p.singly() if any(not inner.is_natural for inner in plans[i + 1 :]) else p for i, p in enumerate(plans)]
     combinations = list(product(*(p.classes for p in plans)))
     if len(combinations) > MOST_CONVOLUTIONS or (group > 1 and len(combinations) > 1):
@@ -138,14 +138,14 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
 
 
 def window(p: Plan, c: Class, size: int | Size) -> tuple[int, int | Size, int, int | Size]:
-    """Which elements of a dimension of `size` a class reads, from and to, and how much padding lies before and after them."""
+    """The range of elements of a dimension of `size` that a class reads, and the amount of padding before and after it."""
     first, end = c.places[0], p.positions + c.places[-1]
     low, high = max(first, 0), minimum(end, size)
     return low, high, max(-first, 0), maximum(end - size, 0)
 
 
 def filters_of(filters: np.ndarray, classes: Sequence[Class]) -> np.ndarray:
-    """The filters (groups, C, M, taps…) of a transposed convolution as those (groups * phases * M, C, places…) of one over some phases."""
+    """The filters (groups, C, M, taps…) of a transposed convolution as those (groups * phases * M, C, places…) of a convolution over some phases."""
     spatial = len(classes)
     for i, c in enumerate(classes):
         filters = np.take(filters, np.array(c.taps), axis=3 + 2 * i)  # -> (…, phases, places, …)
@@ -158,10 +158,10 @@ def filters_of(filters: np.ndarray, classes: Sequence[Class]) -> np.ndarray:
 @register_pass("use-sub-pixels", level="graph", optional=True)
 @dataclass
 class UseSubPixels(PatternPass):
-    """Compute transposed convolutions as convolutions of the image as it is, instead of one spread out with zeros between its elements.
+    """Compute transposed convolutions as convolutions of the image itself, instead of one spread out with zeros between its elements.
 
-    Every `strides`-th position of the result reads the same taps of neighbouring elements: such a phase is a convolution. Phases that read the
-    same elements are filters of one convolution. W. Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016.
+    Every `strides`-th position of the result reads the same taps of neighbouring elements: such a phase is a convolution. Phases that read the same
+    elements are filters of one convolution. W. Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016.
     """
 
     patterns = (transposed_by_phases,)
