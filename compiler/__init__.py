@@ -1,6 +1,6 @@
 """Stepwell: a multi-level deep-learning compiler in Python on MLIR.
 
-`stepwell.compile(model)` gives a CompiledModel; `stepwell.lower(model, level)` stops at a level of IR.
+`stepwell.compile(model)` returns a CompiledModel; `stepwell.lower(model, level)` stops at a level of IR.
 """
 
 from typing import TYPE_CHECKING

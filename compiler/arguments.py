@@ -16,16 +16,16 @@ R = TypeVar("R")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator for public functions: check arguments by the names of their parameters.
+    """Decorator for public functions: checks arguments by the names of their parameters.
 
-    The function then raises InputError for an argument of the wrong kind, before it does anything, and ResourceError if memory, stack
-    or files run out.
+    The function then raises InputError for an argument of the wrong kind, before it does anything, and ResourceError if memory, stack or files run
+    out.
     """
     return checked_by()(function)
 
 
 def checked_by(**own: checks.Check) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """As `checked`, with checks of the function's own for parameters of these names: functions of name and value, which raise InputError."""
+    """Like `checked`, with additional checks for parameters with these names: functions of name and value, which raise InputError."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature, title = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
@@ -46,7 +46,7 @@ def checked_by(**own: checks.Check) -> Callable[[Callable[P, R]], Callable[P, R]
 
 @contextmanager
 def typed_errors(what: str) -> Iterator[None]:
-    """Raise ResourceError, which names `what` is done, if memory, stack or files run out in the block."""
+    """Raise ResourceError, with `what` as the failed action, if memory, stack or files run out in the block."""
     try:
         yield
     except MemoryError as error:
@@ -85,7 +85,7 @@ _CHECKS: dict[str, checks.Check] = {
     **dict.fromkeys(("cache", "keep", "f64"), checks.flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: find_level(value)),
 }
-"""The check for each parameter of public functions. None passes where it is the default. The fields of `CompileOptions` have theirs with them."""
+"""The check for each parameter of public functions. A default of None passes. The fields of `CompileOptions` carry their own checks."""
 
 
 def register_check(name: str, check: checks.Check) -> None:

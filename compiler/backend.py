@@ -1,4 +1,4 @@
-"""The ONNX backend under the name that its users expect, as of other frameworks: `stepwell.backend`."""
+"""The ONNX backend under the module name that users know from other frameworks: `stepwell.backend`."""
 
 from stepwell.integration.onnx_backend import StepwellBackend, StepwellRep, is_compatible, prepare, run_model, run_node, supports_device
 

@@ -22,7 +22,7 @@ def wrong(name: str, expected: str, value: Any) -> InputError:
 
 
 def one_of(*choices: str) -> Check:
-    """The check for one of some names."""
+    """The check that a value is one of these names."""
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, str) or value not in choices:
@@ -32,7 +32,7 @@ def one_of(*choices: str) -> Check:
 
 
 def shapes(name: str, value: Any) -> None:
-    """Raise InputError unless `value` maps names to lists of sizes, to lists of such for sequences, or to None for an optional of nothing."""
+    """Raise InputError unless `value` maps names to lists of sizes, or for sequences to lists of such lists, or for an empty optional to None."""
     if not isinstance(value, Mapping):
         raise wrong(name, "shapes by the names of inputs, as in {'image': (1, 3, 224, 224)}", value)
     for key, shape in value.items():
@@ -52,7 +52,7 @@ def _is_shape(shape: Any) -> bool:
 
 
 def size_hints(name: str, value: Any) -> None:
-    """Raise InputError unless `value` maps symbols to sizes from 1."""
+    """Raise InputError unless `value` maps symbols to sizes of at least 1."""
     if not isinstance(value, Mapping):
         raise wrong(name, "likely sizes by the names of free dimensions, as in {'batch': 8}", value)
     for key, size in value.items():
@@ -79,7 +79,7 @@ def bound_names(name: str, value: Any) -> None:
 
 def arrays(name: str, value: Any) -> None:
     """Raise InputError unless `value` maps names to arrays."""
-    import numpy as np  # here and below, because the command line, which shows help without it, imports this file too
+    import numpy as np  # imported here and below, because the command line, which shows help without it, imports this file too
 
     if not isinstance(value, Mapping):
         raise wrong(name, "arrays by name, as a dict", value)
@@ -92,7 +92,7 @@ def source(name: str, value: Any) -> None:
     """Raise InputError unless `value` is a model."""
     if isinstance(value, (str, os.PathLike)):
         _path(name, value)
-    from stepwell.frontends.registry import find_frontend  # here, because help does without
+    from stepwell.frontends.registry import find_frontend  # imported here, because help does not need it
 
     find_frontend(value, name)
 
@@ -139,12 +139,12 @@ def plan(name: str, value: Any) -> None:
 
 def flag(name: str, value: Any) -> None:
     """Raise InputError unless `value` is a boolean."""
-    if type(value).__name__ not in ("bool", "bool_"):  # numpy's too
+    if type(value).__name__ not in ("bool", "bool_"):  # also numpy's
         raise wrong(name, "True or False", value)
 
 
 def tolerance(name: str, value: Any) -> None:
-    """Raise InputError unless `value` is a finite number from 0."""
+    """Raise InputError unless `value` is a finite, nonnegative number."""
     import numpy as np
 
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value < float("inf"):
@@ -152,7 +152,7 @@ def tolerance(name: str, value: Any) -> None:
 
 
 def function(name: str, value: Any) -> None:
-    """Raise InputError unless `value` can be called."""
+    """Raise InputError unless `value` is callable."""
     if not callable(value):
         raise wrong(name, "a function of a level and seconds", value)
 
@@ -166,7 +166,7 @@ def instrumentation(name: str, value: Any) -> None:
 
 
 def text(name: str, value: Any) -> None:
-    """Raise InputError unless `value` is text in Unicode."""
+    """Raise InputError unless `value` is Unicode text."""
     if not isinstance(value, str):
         raise wrong(name, "a string", value)
     if "\0" in value or value.encode(errors="replace").decode() != value:

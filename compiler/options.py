@@ -1,7 +1,7 @@
-"""How a model is compiled: one object that everything takes, and its key.
+"""How a model is compiled: one object that all functions take, and its key.
 
-Each field says all about an option once. The checks, the flags of the commands, their help and docs/reference/options.md are made of that, so this
-module loads without numpy.
+Each field states everything about an option once. The checks, the flags of the commands, their help and docs/reference/options.md are generated from
+it, so this module loads without numpy.
 """
 
 import operator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SPECIALISE = ("auto", "always", "never")
 PRECISIONS = ("f32", "bf16")
-LIBM = "expand-math"  # the switch that is off for functions from libm
+LIBM = "expand-math"  # the switch that is off when functions come from libm
 SHAPE_SYNTAX = "in 1x3x32..1024x? (or {32..1024}) one size is of a range, and one stays free"
 LIMIT_SYNTAX = f"K, M, G, T stand for powers of 1024: {', '.join(name for name, _ in Limits().items())}"
 Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
@@ -37,7 +37,7 @@ PlanSource: TypeAlias = "str | os.PathLike[str] | Plan"
 
 
 class CompileFields(TypedDict, total=False):
-    """The fields of `CompileOptions`, as keyword arguments of whatever takes one."""
+    """The fields of `CompileOptions` as keyword arguments."""
 
     target: str | Target | None
     backend: str
@@ -65,14 +65,14 @@ class Flag:
 
     name: str
     metavar: str | None = None
-    """What stands for the value in help; None for a switch, or where there are `choices`."""
+    """The placeholder of the value in help; None for a switch, or if there are `choices`."""
     choices: Sequence[str] = ()
     repeated: bool = False
     other_name: str | None = None
     syntax: str = ""
-    """What help adds about the way in which values are written."""
+    """An addition to the help about the syntax of values."""
     goes_with_ir: bool = True
-    """Whether it still says something where a command goes on from IR, which has its own sizes."""
+    """Whether the option has an effect if a command starts from IR, which has its own sizes."""
 
     @property
     def is_switch(self) -> bool:
@@ -81,31 +81,31 @@ class Flag:
 
     @property
     def attribute(self) -> str:
-        """What argparse calls it."""
+        """Its attribute in the result of argparse."""
         return self.name[2:].replace("-", "_")
 
 
 @dataclass(frozen=True)
 class About:
-    """All that is said of an option beside its type and default: its check, its flag and its help come from here."""
+    """Everything about an option besides its type and default, from which its check, its flag and its help are made."""
 
     words: str
-    """What it is, for help and docs: a noun phrase, then what follows from it."""
+    """Its description, for help and docs: a noun phrase, followed by the effects."""
     check: Check
     flag: Flag | str
     """Its flag, or why there is none."""
     in_python: str = ""
-    """What docs add about values that commands do not take."""
+    """An addition to the docs about values that commands do not take."""
 
 
 def about(name: str) -> About:
-    """What is said of an option."""
+    """The description of an option."""
     found: About = CompileOptions.__dataclass_fields__[name].metadata[_ABOUT]
     return found
 
 
 def default_of(name: str) -> Any:
-    """The default of an option; None where it is made anew."""
+    """The default of an option; None if it is created anew each time."""
     default = CompileOptions.__dataclass_fields__[name].default
     return None if default is MISSING else default
 
@@ -127,9 +127,9 @@ def _said(words: str, check: Check, flag: Flag | str, in_python: str = "") -> di
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """How a model is compiled: all that its code depends on beside the model itself.
+    """How a model is compiled: everything that its code depends on besides the model itself.
 
-    Raises InputError (PipelineError, ScheduleError for what these files hold) naming the field that is wrong.
+    Raises InputError (or PipelineError, ScheduleError for the contents of these files), naming the invalid field.
     """
 
     target: str | Target | None = field(default=None, metadata=_said(
@@ -172,7 +172,7 @@ class CompileOptions:
     pipeline: "PipelineSource | None" = field(default=None, metadata=_said(
         "the passes to run (docs/pipelines.md): a file as `stepwell pipeline -o FILE` writes it, or its text; stages that it leaves out are "
         "the default ones",
-        lambda name, value: None,  # `Pipeline.of` says more of what is wrong
+        lambda name, value: None,  # `Pipeline.of` reports errors in more detail
         Flag("--pipeline", "FILE|TEXT"), "it may also be a stepwell.Pipeline",
     ))  # fmt: skip
     disable: Sequence[str] = field(default=(), metadata=_said(
@@ -209,7 +209,7 @@ class CompileOptions:
     ))  # fmt: skip
 
     def __post_init__(self) -> None:
-        if self.limits is None:  # the default ones
+        if self.limits is None:  # the default limits
             object.__setattr__(self, "limits", Limits())
         for entry in fields(self):
             value = getattr(self, entry.name)
@@ -223,12 +223,12 @@ class CompileOptions:
         plan = None if given is None or (self.schedule is not None and not able) else Plan.of(given)
         if not able and (self.schedule is not None or (plan is not None and plan.kernels)):
             raise InputError(f"schedule: expected none for backend '{self.backend}': no level of {backend.path} has schedules")
-        # Files are read now, so that the compiled content is the one in the key.
+        # Files are read now, so that the content in the key is the compiled one.
         normal: dict[str, Any] = {"disable": _names(self.disable), "keep_f32": _names(self.keep_f32)}
         if self.shapes is not None:
             normal["shapes"] = {name: _plain(shape) for name, shape in self.shapes.items()}
         if self.values is not None:
-            from stepwell.values import Values  # here, because it loads numpy
+            from stepwell.values import Values  # imported here, because it loads numpy
 
             normal["values"] = Values(self.values)
         if self.size_hints is not None:
@@ -237,7 +237,7 @@ class CompileOptions:
             normal["bind"] = dict(self.bind)
         normal["plan"], normal["schedule"] = plan, None
         if self.pipeline is not None:
-            from stepwell.pipelines.pipeline import Pipeline  # here, because it loads the passes
+            from stepwell.pipelines.pipeline import Pipeline  # imported here, because it loads the passes
 
             normal["pipeline"] = Pipeline.of(self.pipeline, self.machine, self.backend)
         for name, value in normal.items():
@@ -245,7 +245,7 @@ class CompileOptions:
 
     @staticmethod
     def of(options: "CompileOptions | None", given: Mapping[str, Any], function: str) -> "CompileOptions":
-        """`options`, or the default ones, with the fields that were `given` to a function. Raises TypeError, as Python, for an unknown one."""
+        """`options`, or the default ones, with the fields that were `given` to a function. Raises TypeError for an unknown one, like Python."""
         known = [f.name for f in fields(CompileOptions)]
         for name in given:
             if name not in known:
@@ -255,22 +255,22 @@ class CompileOptions:
         return CompileOptions(**given) if options is None else replace(options, **given) if given else options
 
     def key(self) -> str:
-        """What compiled code depends on of this, as text: made of every field there is."""
+        """Everything in it that compiled code depends on, as text; made of all fields."""
         return repr([(f.name, canonical(self.machine if f.name == "target" else getattr(self, f.name))) for f in fields(self)])
 
     @property
     def machine(self) -> str | Target:
-        """The machine to compile for where nothing else says one."""
+        """The machine to compile for unless something else names one."""
         return "host" if self.target is None else self.target
 
     @property
     def chosen(self) -> Plan | None:
-        """The plan that was given, by either name."""
+        """The given plan, by either name."""
         return None if self.plan is None else Plan.of(self.plan)
 
     def passes(self) -> "Pipeline":
-        """The pipeline with switches turned off as asked. Raises InputError for a switch that it does not have."""
-        from stepwell.pipelines.pipeline import Pipeline  # here, because it loads the passes
+        """The pipeline with the requested switches off. Raises InputError for a switch that it does not have."""
+        from stepwell.pipelines.pipeline import Pipeline  # imported here, because it loads the passes
 
         pipeline = Pipeline.default(self.machine, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)
         names = (*self.disable, *((LIBM,) if self.libm and LIBM not in self.disable else ()))
@@ -279,11 +279,11 @@ class CompileOptions:
 
 
 def canonical(value: Any) -> Any:
-    """A value as plain data whose `repr` is the same for the same value. Raises TypeError for one of a kind that is not known here."""
+    """A value as plain data whose `repr` is the same for equal values. Raises TypeError for an unknown kind of value."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Target):
-        from stepwell.cache.fingerprint import described  # here, because it loads numpy
+        from stepwell.cache.fingerprint import described  # imported here, because it loads numpy
 
         return described(value)
     if isinstance(value, Limits):

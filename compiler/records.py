@@ -1,8 +1,8 @@
 """Records: dataclasses as JSON and back, by the types of their fields. Data that is read names no classes and no code.
 
-A field may be a number, a text, a numpy dtype, an array, a size (`int | Size`), another record, a tuple, a sequence, a mapping from texts, or a
-union whose members look different in JSON. Reading is strict: a record of another class, with other fields or with a value of a wrong type raises
-a RecordError that says where. Infinities and NaN are written as Python's `json` writes them.
+A field may be a number, a text, a numpy dtype, an array, a size (`int | Size`), another record, a tuple, a sequence, a mapping from texts, or a union
+whose members look different in JSON. Reading is strict: a record of another class, with other fields or with a value of a wrong type raises a
+RecordError that names the position. Infinities and NaN are written as Python's `json` writes them.
 """
 
 import base64
@@ -31,28 +31,28 @@ else:
     R = TypeVar("R")
 
 FORMAT = 1
-"""The version of the way in which fields become JSON; the fields themselves are part of each record's schema."""
+"""The version of the encoding of fields as JSON; the fields themselves are part of each record's schema."""
 APART: Mapping[str, Any] = {"record": False}
-"""The metadata of a field that is stored elsewhere: a record that is read has its default."""
+"""The metadata of a field that is stored elsewhere: in a record that was read, it has its default."""
 _KINDS = {type(None): "null", bool: "boolean", int: "integer", float: "float", str: "text", list: "list", dict: "object"}
 
 
 class RecordError(InputError):
-    """Data that was read is no record of the expected kind: of another version, damaged or made by hand."""
+    """Data that was read is not a record of the expected kind: it has another version, is damaged or was made by hand."""
 
 
 @dataclass(frozen=True)
 class _Codec:
-    """How values of one type become JSON and back."""
+    """The conversion of values of one type to JSON and back."""
 
     schema: str
     kind: str
-    """What it is in JSON: a value of `_KINDS`."""
+    """Its kind in JSON: a value of `_KINDS`."""
     accepts: Callable[[Any], bool]
-    """Whether a value, which is of the type or of another member of a union, is of the type."""
+    """Whether a value, which is of this type or of another member of a union, is of this type."""
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
-    """Reads what is of that kind. Raises RecordError."""
+    """Reads a JSON value of that kind. Raises RecordError."""
 
 
 def write(record: "DataclassInstance") -> bytes:
@@ -62,7 +62,7 @@ def write(record: "DataclassInstance") -> bytes:
 
 
 def read(data: bytes, *kinds: type[R]) -> R:
-    """The record that was written, which is of one of these classes. Raises RecordError."""
+    """The record in `data`, whose class is one of `kinds`. Raises RecordError."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -80,7 +80,7 @@ def read(data: bytes, *kinds: type[R]) -> R:
 
 @cache
 def schema(kind: type) -> str:
-    """A digest of a record's fields, with those of records in it, and of the way in which they are written."""
+    """A digest of a record's fields, including those of nested records, and of the encoding."""
     return key_of(str(FORMAT), _codec(kind).schema)[:16]
 
 
@@ -89,13 +89,13 @@ def _read(codec: _Codec, value: Any, where: str | int) -> Any:
         raise RecordError(f"{where}: expected {codec.schema if codec.kind != 'object' else 'an object'}, got {shown(value)}")
     try:
         return codec.read(value)
-    except StepwellError as error:  # of what types, sizes and records find wrong themselves too
+    except StepwellError as error:  # for errors that types, sizes and records raise themselves
         raise RecordError(f"{where}: {error.args[0]}") from None
 
 
 @cache
 def _codec(kind: Any) -> _Codec:
-    """How values of a type are written. Raises TypeError for a type that cannot be."""
+    """The codec for a type. Raises TypeError for a type that cannot be written."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     if is_dataclass(kind):
@@ -188,7 +188,7 @@ def _of_names(entry: _Codec) -> _Codec:
 
 
 def _checked(what: str, accepts: Callable[[Any], bool], write: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`write` for what it accepts alone."""
+    """`write`, restricted to the values that `accepts` allows."""
 
     def checked(value: Any) -> Any:
         if not accepts(value):
@@ -199,7 +199,7 @@ def _checked(what: str, accepts: Callable[[Any], bool], write: Callable[[Any], A
 
 
 def _scalar(kind: type, name: str, json_kind: type, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> _Codec:
-    plain = kind in _KINDS  # of which True is no integer
+    plain = kind in _KINDS  # True is not an integer here
 
     def accepts(value: Any) -> bool:
         return type(value) is kind if plain else isinstance(value, kind)
@@ -219,7 +219,7 @@ def _read_dtype(name: str) -> np.dtype:
 
 
 def _array_record(array: np.ndarray) -> dict[str, Any]:
-    """The elements of an array: texts as they are, numbers as the base64 of their bytes, in order, little-endian."""
+    """The elements of an array: texts unchanged, numbers as the base64 encoding of their bytes, in order, little-endian."""
     little = array if is_string(array.dtype) else np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     elements = array.reshape(-1).tolist() if is_string(array.dtype) else base64.b64encode(little.tobytes()).decode("ascii")
     return {"dtype": _dtype_name(array.dtype), "shape": list(array.shape), "elements": elements}

@@ -1,4 +1,4 @@
-"""What the inputs and outputs of a model are, and how sequences and optionals among them consist of tensors."""
+"""The inputs and outputs of a model, and how sequences and optionals among them consist of tensors."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from stepwell.dialects.core.types import TensorType
 
 UNRANKED = ("*",)
-"""The shape of a tensor whose rank is not known before the run: that of an output depends on values of inputs, say."""
+"""The shape of a tensor whose rank is not known before the run, such as an output whose rank depends on values of inputs."""
 SEQUENCE, OPTIONAL, MAP = "seq", "optional", "map"
 TENSOR, LIST, BOXES, NOTHING = "tensor", "list", "boxes", "nothing"
 Shape: TypeAlias = "Sequence[Any] | None"
-"""The shape of an array, None for a size that is free; those of the elements of a list; None of an optional that holds nothing."""
+"""The shape of an array, with None for a dynamic size; for a list the shapes of its elements; for an empty optional None."""
 STRING = np.dtype(object)
-"""The numpy type of strings: arrays of Python's."""
+"""The numpy type of strings: arrays of Python objects."""
 
 
 def is_string(dtype: np.dtype) -> bool:
@@ -27,7 +27,7 @@ def is_string(dtype: np.dtype) -> bool:
 
 
 def type_name(dtype: np.dtype) -> str:
-    """What a type of elements is called, strings included."""
+    """The name of an element type, including strings."""
     return "string" if is_string(dtype) else dtype.name
 
 
@@ -37,21 +37,24 @@ class TensorInfo:
 
     name: str
     shape: tuple[int | str | None, ...]
-    """Sizes; a free dimension is its name (equal names are equal sizes) or None; `UNRANKED` if not even the rank is known.
+    """Sizes; a dynamic dimension is its name (equal names are equal sizes) or None; `UNRANKED` if even the rank is unknown.
 
-    In a `CompiledModel` all are numbers, but those of outputs that only a run tells."""
+    In a `CompiledModel` all sizes are numbers, except those of outputs that are known only after a run.
+    """
     dtype: np.dtype
     form: tuple[str, ...] = ()
-    """What tensors of this shape and dtype are in, from outside: `OPTIONAL`, `SEQUENCE`, or both. As Python values, optionals are None or what
-    they hold, sequences are lists of arrays."""
+    """The container of tensors with this shape and dtype, outermost first: `OPTIONAL`, `SEQUENCE`, or both.
+
+    As Python values, optionals are None or their content, and sequences are lists of arrays.
+    """
     any_integers: bool = False
     """Whether this is an input of integers that may hold any number of the type: nothing reads it as indices, sizes or counts."""
     keys: np.dtype | None = None
-    """The type of the keys, where `form` ends in `MAP`: as Python values maps are dicts."""
+    """The type of the keys, if `form` ends in `MAP`: as Python values, maps are dicts."""
 
     @property
     def is_unranked(self) -> bool:
-        """Whether not even its rank is known."""
+        """Whether even its rank is unknown."""
         return self.shape == UNRANKED
 
     @staticmethod
@@ -70,21 +73,21 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class OutputGroup:
-    """An output of a model, and of how many results of its code it consists."""
+    """An output of a model, and the number of results of its code that it consists of."""
 
     info: TensorInfo
     held: str
-    """`TENSOR`, `LIST`, `BOXES` (of a sequence whose length the run tells: the backend's code gives a list for that one result) or `NOTHING`."""
+    """`TENSOR`, `LIST`, `BOXES` (a sequence of dynamic length: the backend's code returns a list as that one result) or `NOTHING`."""
     count: int = 1
 
     def gather(self, results: Iterator[Any]) -> Any:
-        """The output as a call returns it, from the next of the results."""
+        """The output as a call returns it, made from the next results."""
         if self.held == LIST:
             return [next(results) for _ in range(self.count)]
         return None if self.held == NOTHING else next(results)
 
     def described(self, results: Iterator[TensorInfo]) -> TensorInfo:
-        """What the output is, from the next of what the results are: sizes that elements of a list do not share are left out."""
+        """The description of the output, from those of the next results: sizes that differ between elements of a list are omitted."""
         parts = [next(results) for _ in range(0 if self.held == NOTHING else self.count)]
         if not parts or self.held == BOXES:
             return self.info
@@ -95,7 +98,7 @@ class OutputGroup:
 
 
 def boxed_results(groups: Sequence[OutputGroup]) -> dict[int, tuple[np.dtype, int]]:
-    """The results of code that are rows of boxes, by their numbers: the type of what lies in these, and its number of dimensions."""
+    """Maps the index of each result that is a row of boxes to the element type and rank of the tensors in them."""
     found, number = {}, 0
     for group in groups:
         if group.held == BOXES:
@@ -105,31 +108,31 @@ def boxed_results(groups: Sequence[OutputGroup]) -> dict[int, tuple[np.dtype, in
 
 
 def gathered(groups: Sequence[OutputGroup], results: Sequence[Any]) -> list[Any]:
-    """The outputs that results of code form."""
+    """The outputs made from the results of code."""
     rest = iter(results)
     return [group.gather(rest) for group in groups]
 
 
 def part_name(name: str, number: int) -> str:
-    """What the tensor of that number is called of which an input or output consists."""
+    """The name of the tensor with that number in an input or output."""
     return f"{name}.{number}"
 
 
 def shape_of(value: Any) -> Shape:
-    """The shape of what is given for an input."""
+    """The shape of the value for an input."""
     if value is None:
         return None
     return tuple(array.shape for array in value) if isinstance(value, (list, tuple)) else value.shape
 
 
 def tensors_of(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The tensors of which inputs or outputs consist, by name."""
+    """The tensors in inputs or outputs, by name."""
     parts = [{name: value} if isinstance(value, np.ndarray) else arrays_of(name, value) for name, value in values.items()]
     return {name: array for part in parts for name, array in part.items()}
 
 
 def arrays_of(name: str, value: Any) -> dict[str, np.ndarray]:
-    """The tensors of which a sequence or an optional consists, by name; of maps with the same keys these, and the values with a row for each map."""
+    """The tensors in a sequence or an optional, by name; for maps with equal keys, these keys, and the values with one row per map."""
     if value is None:
         return {}
     maps = [value] if isinstance(value, dict) else value if isinstance(value, list) and all(isinstance(row, dict) for row in value) else None

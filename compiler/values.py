@@ -1,4 +1,4 @@
-"""Arrays by name that never change: the values of inputs that code is made for."""
+"""Immutable arrays by name: the input values for which code is specialised."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from stepwell.dialects.support.digests import digest_of
 
 
 class Values(Mapping[str, np.ndarray]):
-    """Arrays by name that never change, equal if their bytes are."""
+    """Immutable arrays by name, equal if their bytes are."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         copies = {name: np.array(array, order="C") for name, array in arrays.items()}
@@ -28,7 +28,7 @@ class Values(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
     def key(self) -> list[tuple[str, str, tuple[int, ...], str]]:
-        """What they are, as plain data."""
+        """The arrays as plain data."""
         return sorted((name, a.dtype.name, a.shape, digest_of(a.tobytes()).hex()) for name, a in self._arrays.items())
 
     def __eq__(self, other: object) -> bool:

@@ -23,7 +23,7 @@ from stepwell.dialects.support.numbers import whole_number
 
 KINDS = ("models", "weights", "objects", "histograms")
 DEFAULT_BYTES = 8 << 30
-_FORMATS = ("v1", "v2")  # of all releases, this one's last
+_FORMATS = ("v1", "v2")  # of all releases; the current one is last
 _MAGIC = b"stepwel2"
 _FOOTER_BYTES = len(_MAGIC) + 32
 _ABANDONED_SECONDS = 3600.0
@@ -62,15 +62,15 @@ class Kept:
 
 
 class Cache:
-    """Entries of several kinds by key (hexadecimal digits) in a folder, at most `limit` bytes of them.
+    """Entries of several kinds by key (hexadecimal digits) in a folder, at most `limit` bytes in total.
 
-    A file is written under another name and then renamed, so entries are always complete. It ends in a digest of its kind, key and
-    content; a file that does not match (a disk or machine failed, somebody edited or moved it) is removed and counts as missing.
-    Content is copied to memory, so later changes of the file do not matter. Processes need no lock: the last rename wins, and all
-    write the same. A read-only folder can still be read.
+    A file is written under another name and then renamed, so entries are always complete. It ends in a digest of its kind, key and content; a file
+    that does not match (a disk or machine failed, somebody edited or moved it) is removed and counts as missing. Content is copied to memory, so
+    later changes of the file do not matter. Processes need no lock: the last rename wins, and all write the same. A read-only folder can still be
+    read.
 
-    Entries are run as code, so a folder that another user (except the superuser) owns or may write to is neither read nor written,
-    links in it are not followed, and only plain files are opened.
+    Entries are executed as code, so a folder that another user (except the superuser) owns or may write to is neither read nor written, links in it
+    are not followed, and only plain files are opened.
     """
 
     def __init__(self, folder: str | os.PathLike[str], limit: int = DEFAULT_BYTES) -> None:
@@ -138,7 +138,7 @@ class Cache:
             except _Refused as error:
                 return str(error)
             except OSError:
-                pass  # it is not there, or cannot be opened
+                pass  # it does not exist, or cannot be opened
         return None
 
     def _path(self, kind: str, key: str) -> Path:
@@ -193,7 +193,7 @@ class Cache:
             os.close(top)
 
     def _remove(self, path: Path, *, loudly: bool = False) -> None:
-        """Remove a file. Raises on failure (it is gone, or permission is missing) only if `loudly`."""
+        """Remove a file. Only if `loudly`, raises an error on failure (it is gone, or permission is missing)."""
         try:
             folder = self._open_folder(path.relative_to(self.folder).parts[:-1])
             try:
@@ -205,7 +205,7 @@ class Cache:
                 raise
 
     def _write(self, kind: str, key: str | None, chunks: Iterable[Buffer], size: int) -> Kept | None:
-        """Write an entry, under the digest of its content if it has no key. Failures of the disk are warnings, not errors."""
+        """Write an entry, under the digest of its content if it has no key. Disk failures are warnings, not errors."""
         if size > self.limit:
             return None
         opened: list[int] = []
@@ -221,7 +221,7 @@ class Cache:
                 digest.update(chunk)
             key = key or digest.hexdigest()
             _write_all(file, _footer(kind, key, digest.digest()))
-            os.fchmod(file, 0o400)  # nobody should write to it from now on
+            os.fchmod(file, 0o400)  # nobody may write to it from now on
             folder = self._open_folder((_FORMATS[-1], kind, key[:2]), make=True)
             opened.append(folder)
             os.replace(temporary, key[2:], src_dir_fd=new, dst_dir_fd=folder)
@@ -244,7 +244,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class _Refused(OSError):
-    """A folder that another user might have put code into."""
+    """A folder in which another user might have placed code."""
 
 
 def _checked(descriptor: int, folder: Path) -> int:
@@ -282,7 +282,7 @@ def _read(folder: int, kind: str, key: str) -> np.ndarray | None:
                         os.utime(file)
                     content.flags.writeable = False
                     return content
-    except OSError:  # the medium fails
+    except OSError:  # the medium has failed
         return None
     finally:
         os.close(file)
@@ -320,7 +320,7 @@ def chosen_cache(wanted: bool) -> Cache | None:
 
 
 def is_switched_off() -> bool:
-    """Whether the environment switches the cache off. Raises InputError if it says neither 0 nor 1."""
+    """Whether the environment switches the cache off. Raises InputError if the variable is neither 0 nor 1."""
     text = os.environ.get("STEPWELL_CACHE") or "1"
     if text not in ("0", "1"):
         raise InputError(f"STEPWELL_CACHE: expected 0 or 1, got {shown(text)} (STEPWELL_CACHE_DIR sets the folder)")
@@ -328,7 +328,7 @@ def is_switched_off() -> bool:
 
 
 def cache_folder() -> Path:
-    """The folder of the cache, whether it exists or not."""
+    """The path of the cache folder, whether it exists or not."""
     chosen = os.environ.get("STEPWELL_CACHE_DIR")
     if chosen:
         try:

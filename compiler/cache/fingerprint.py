@@ -1,4 +1,4 @@
-"""What compiled code depends on, as keys of the cache: the model, our own source, extensions, versions of libraries, the machine."""
+"""The keys of the cache, from everything that compiled code depends on: the model, our source, extensions, library versions, the machine."""
 
 import importlib.util
 import os
@@ -33,7 +33,7 @@ def toolchain_key(target: str | Target) -> str | None:
 
 
 def code_generation(target: Target) -> str | None:
-    """The toolchain key for the code of one kernel with given IR and pipeline, which our other passes do not affect."""
+    """The toolchain key for the code of one kernel with given IR and pipeline, on which our other passes have no effect."""
     return _key("object", _CODE_GENERATION, target)
 
 
@@ -54,7 +54,7 @@ def described(target: str | Target) -> str:
 
 @cache
 def _toolchain() -> tuple[str, ...]:
-    """Versions of libraries, the OpenMP runtime, and the machine, for which code is generated unless the target asks for less."""
+    """Versions of libraries, the OpenMP run time, and the machine, for which code is generated unless the target restricts it."""
     runtime = openmp()
     versions = [f"{name} {version(name)}" for name in _LIBRARIES]
     return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())
@@ -92,7 +92,7 @@ def _content(files: tuple[tuple[str, str, str, int], ...]) -> str:
 
 
 def _read(file: str, size: int) -> bytes:
-    """The content of a file of about so many bytes, with few system calls: there are hundreds of files."""
+    """The content of a file of approximately `size` bytes, with few system calls, because there are hundreds of files."""
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = [os.read(descriptor, size + 1)]
@@ -106,8 +106,8 @@ def _read(file: str, size: int) -> bytes:
 def _extensions(*, code_generation: bool) -> bytes | None:
     """The digest of plugins and other modules that extend us, of modules beside them, and of files that they read.
 
-    None if one has no file (it was typed in), or if a file changed after it was read. With `code_generation`, covers only those that may
-    affect code generation.
+    None if one has no file (it was typed in), or if a file changed after it was read. With `code_generation`, covers only those that may affect code
+    generation.
     """
     plugins = of_code_generation() if code_generation else loaded()
     since = dict.fromkeys(extending_modules(code_generation=code_generation), LOADED_AT)
@@ -127,7 +127,7 @@ def _extensions(*, code_generation: bool) -> bytes | None:
 
 
 def _newer(file: Path, moment: float) -> bool:
-    """Whether a file was written after a moment."""
+    """Whether a file was modified after a moment."""
     try:
         return file.stat().st_mtime > moment
     except OSError:  # it is gone, which its digest shows

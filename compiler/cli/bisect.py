@@ -1,4 +1,4 @@
-"""stepwell bisect: finds the pass, then the kernel or op, that makes a model give other results."""
+"""stepwell bisect: finds the pass, then the kernel or op, that changes a model's results."""
 
 import argparse
 import sys
@@ -28,7 +28,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    """Run the command; returns the exit status. Raises StepwellError, UsageError or OSError."""
 
     def check_levels(path: LevelPath) -> None:
         if options.start not in (None, *path.interpretable):
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         lowered = session.start()
     infos = [TensorInfo.of(name, kind, lowered.info.any_integers) for name, kind in lowered.info.inputs]
     inputs = gather(options.input, infos, options.seed, extreme=options.inputs == "extreme")
-    if not all(kind.is_static for _, kind in lowered.info.inputs):  # the data say the sizes that are free
+    if not all(kind.is_static for _, kind in lowered.info.inputs):  # the data determine the dynamic sizes
         lowered = session.start({name: array.shape for name, array in inputs.items()})
     with session.watched() as instrumentation:
         session.progress.say("bisect")

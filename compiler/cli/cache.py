@@ -1,4 +1,4 @@
-"""stepwell cache: shows what the cache on disk holds, says where it is, clears it."""
+"""stepwell cache: lists the entries of the cache on disk, prints its folder, clears it."""
 
 import argparse
 import time
@@ -23,7 +23,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status. Raises InputError or OSError."""
+    """Run the command; returns the exit status. Raises InputError or OSError."""
     from stepwell.cache.disk import cache_folder, user_cache
 
     if options.action == "path":

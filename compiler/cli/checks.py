@@ -1,4 +1,4 @@
-"""What `stepwell run --check` compares outputs with: ONNX Runtime, the meanings of ops, these in f64, other levels, outputs that were saved."""
+"""The references for `stepwell run --check`: ONNX Runtime, the reference semantics of ops, also in f64, other levels, saved outputs."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verd
 
 
 def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arrays, outputs: Arrays) -> int:
-    """Compare outputs with those of `against`, a kind and a file; returns the exit status. Raises StepwellError or UsageError."""
+    """Compare outputs with the reference `against`, a kind and a file; returns the exit status. Raises StepwellError or UsageError."""
     kind, source = against
     if kind == "levels":
         return _check_levels(session, inputs, outputs)
@@ -43,7 +43,7 @@ def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arr
 
 
 def _saved(file: str, outputs: Arrays) -> Arrays:
-    """What `--save` kept of another run. Raises InputError if that was of a model with other outputs."""
+    """The outputs that `--save` kept of another run. Raises InputError if the model of that run had other outputs."""
     if not Path(file).is_file():
         raise InputError(f"--check {file}: there is no such file; stepwell run --save {file} writes it")
     names, saved = file_names(outputs, folders=True), Archive(Path(file))
@@ -97,7 +97,7 @@ def _check_f64(session: Session, inputs: Arrays, outputs: Arrays) -> int:
 
 
 def _reference(source: str) -> Callable[[Arrays], Arrays]:
-    """A function that runs a model by the meanings of its graph ops."""
+    """A function that runs a model by the reference semantics of its graph ops."""
 
     def evaluated(inputs: Arrays) -> Arrays:
         from stepwell.dialects.core.mlir import make_context

@@ -1,4 +1,4 @@
-"""Common parts of both command lines: how errors end a program, options that several commands have."""
+"""Common parts of both command lines: handling of errors, and options that several commands have."""
 
 import argparse
 import gc
@@ -25,7 +25,7 @@ OK, FAULT, USAGE = 0, 1, 2
 
 
 class UsageError(Exception):
-    """The command line is wrong: exit status 2."""
+    """The command line is invalid: exit status 2."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,24 +34,24 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         self.option_names: set[str] = set()
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
-        self.color = False  # of newer Pythons: `say` would escape it
+        self.color = False  # in newer Python versions; `say` would escape the colours
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """As argparse's; keeps the names of options in `option_names`."""
+        """Like argparse's; keeps the names of options in `option_names`."""
         self.option_names.update(name for name in names if name.startswith("-"))
         return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
-        """As argparse's, on one line: arguments are part of it."""
+        """Like argparse's, on one line, because arguments are part of it."""
         super().error(printable(message))
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse's own takes errors of writing for success.
+        # argparse's own version ignores write errors.
         say(message, end="", file=sys.stderr if file is None else file)
 
 
 def parse_limits(texts: list[str]) -> Limits:
-    """What `--limit` says. Raises UsageError."""
+    """The limits in `--limit`. Raises UsageError."""
     try:
         return Limits.parse(texts)
     except InputError as error:
@@ -59,7 +59,7 @@ def parse_limits(texts: list[str]) -> Limits:
 
 
 def check_target(name: str | None) -> None:
-    """Raise UsageError unless `--target`, if given, names a target; called after plugins, which may register some, are loaded."""
+    """Raise UsageError unless `--target`, if given, names a target. Called after plugins, which may register some, are loaded."""
     try:
         check_name("host" if name is None else name)
     except InputError as error:
@@ -67,7 +67,7 @@ def check_target(name: str | None) -> None:
 
 
 def check_backend(name: str) -> None:
-    """Raise UsageError unless `--backend` names a backend; called after plugins, which may register some, are loaded."""
+    """Raise UsageError unless `--backend` names a backend. Called after plugins, which may register some, are loaded."""
     try:
         routes.check_backend(name)
     except InputError as error:
@@ -75,7 +75,7 @@ def check_backend(name: str) -> None:
 
 
 def number(first: int, last: int) -> Callable[[str], int]:
-    """The type of options that are whole numbers from `first` to `last`."""
+    """The argument type of options that are integers from `first` to `last`."""
 
     def parse(text: str) -> int:
         value = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(last)) else -1
@@ -87,28 +87,28 @@ def number(first: int, last: int) -> Callable[[str], int]:
 
 
 is_program = False
-"""Whether this process runs a command and nothing else, so that no threads are there but ours."""
+"""Whether this process only runs one command, so that all threads are ours."""
 
 
 def program(name: str, body: Callable[[], int]) -> int:
-    """Run a whole command, as `command_line` does, as the last thing that this process does."""
+    """Run a whole command, like `command_line`, as the last action of this process."""
     global is_program
     is_program = True
     status = command_line(name, body)
-    # The interpreter would search for garbage once more, among all that was loaded, which takes a fifth of a short run.
+    # The interpreter would run another garbage collection over all loaded modules, which takes a fifth of a short run.
     gc.disable()
     gc.freeze()
     return status
 
 
 def command_line(program: str, body: Callable[[], int]) -> int:
-    """Run a whole command, argparse's part included; returns the exit status, also where its output cannot be written."""
+    """Run a whole command, including argparse's part; returns the exit status, even if its output cannot be written."""
     _prepare_streams()
 
     def action() -> int:
         try:
             return body()
-        except SystemExit as end:  # argparse ends with the text of --help or of what is wrong
+        except SystemExit as end:  # argparse ends with the text of --help or of an error
             return end.code if isinstance(end.code, int) else OK
 
     with warnings.catch_warnings():
@@ -125,14 +125,14 @@ def command_line(program: str, body: Callable[[], int]) -> int:
 
 
 def add_explain_option(parser: Parser, *, instead: bool = False) -> None:
-    """`--explain [NODE]`; what it prints goes to standard error, or to standard output `instead` of the rest."""
+    """Add `--explain [NODE]`; its output goes to standard error, or to standard output `instead` of everything else."""
     where = "show, instead," if instead else "print to standard error"
     text = f"{where} what each pass did or declined to do, and why: of all ONNX nodes, or of those named (a name, or a pattern as layer1_*)"
     parser.add_argument("--explain", nargs="?", const="", metavar="NODE", help=text)
 
 
 def apart_from_explain(arguments: Sequence[str]) -> list[str]:
-    """Arguments in which a file behind a bare `--explain` is not taken for the name of a node."""
+    """Arguments in which a file after a bare `--explain` is not taken for the name of a node."""
     out = list(arguments)
     for i, (option, value) in enumerate(itertools.pairwise(arguments)):
         if option == "--explain" and (value == "-" or value.endswith((".mlir", ".onnx")) or (os.path.splitext(value)[1] and os.path.isfile(value))):
@@ -141,12 +141,12 @@ def apart_from_explain(arguments: Sequence[str]) -> list[str]:
 
 
 def statistics_text(counts: Mapping[str, int]) -> str:
-    """What passes counted, by name, a line each."""
+    """The counters of passes by name, one line each."""
     return "".join(f"{count:9} {name}\n" for name, count in sorted(counts.items()))
 
 
 def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = False) -> int:
-    """Run a command: one clear line and the right exit status for whatever goes wrong in it.
+    """Run a command: one clear line and the right exit status for any error in it.
 
     With `show_traceback` (or STEPWELL_TRACEBACK=1 in the environment) the traceback is printed before that line.
     """
@@ -154,7 +154,7 @@ def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = F
         status = action()
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # the reader went away (`stepwell-opt … | head`): nothing is wrong, and nothing more can be said
+    except BrokenPipeError:  # the reader has closed the pipe (`stepwell-opt … | head`): this is not an error, and nothing more can be printed
         status = FAULT
     except KeyboardInterrupt:
         return 130
@@ -163,15 +163,15 @@ def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = F
     try:
         sys.stdout.flush()
     except OSError:
-        # What is left in the stream would be tried again at the end of the process, and fail again.
+        # The rest of the buffer would be flushed at the end of the process, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 
 def write_text(text: str) -> None:
-    """Write IR to standard output: in UTF-8, as it is read, whatever the locale says."""
+    """Write IR to standard output in UTF-8, as it is read, regardless of the locale."""
     buffer = getattr(sys.stdout, "buffer", None)
-    if buffer is None:  # somebody put another stream there
+    if buffer is None:  # another stream has replaced it
         sys.stdout.write(text)
         return
     sys.stdout.flush()
@@ -179,10 +179,10 @@ def write_text(text: str) -> None:
 
 
 def _prepare_streams() -> None:
-    """Have all three standard streams be there, and be able to take any text."""
+    """Make sure that all three standard streams exist and accept any text."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            # It was closed, and the next file to be opened would take its place. What is written to standard output fails.
+            # The stream was closed, and the next opened file would take its number. Writing to standard output then fails.
             opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
             if opened != number:
                 os.dup2(opened, number)
@@ -195,7 +195,7 @@ def _prepare_streams() -> None:
 
 def report(program: str, error: Exception, *, show_traceback: bool = False) -> int:
     """Print an error as one line; returns the exit status."""
-    with suppress(OSError):  # standard error may be as full as anything
+    with suppress(OSError):  # standard error may be full as well
         if show_traceback or os.environ.get("STEPWELL_TRACEBACK") == "1":
             import traceback
 
@@ -206,21 +206,21 @@ def report(program: str, error: Exception, *, show_traceback: bool = False) -> i
 
 def _text(error: Exception) -> str:
     if isinstance(error, OSError):
-        # Whatever we open has a name, so what has none is the stream that was there.
+        # Every file that we open has a name, so an error without one concerns an inherited stream.
         where = None if error.filename is None else printable(str(error.filename))
         where = "standard output" if where is None and error.errno in (EBADF, EIO, ENOSPC) else where
         return f"{where}: {error.strerror}" if where is not None else str(error.strerror or error)
     if isinstance(error, MemoryError):
         return f"out of memory{f': {error}' if str(error) else ''}"
-    # About what came from outside, such as a path. Those that list problems of a model have several lines, with its names, which are printable.
+    # These errors are about external things, such as a path. ModelErrors with several problems have several lines; their names are printable.
     one_line = isinstance(error, (InputError, PipelineError, ScheduleError, UsageError)) or (isinstance(error, ModelError) and not error.details)
     if one_line:
         return printable(str(error))
     if isinstance(error, StepwellError):
         return str(error)
-    if line := plugin_line(error):  # of a callback, such as the code of a backend
+    if line := plugin_line(error):  # the error comes from a callback, such as the code of a backend
         return f"{type(error).__name__}: {printable(str(error))}{line}"
-    # Ours to answer for, but the user is told in the same way.
+    # Our own mistake, but reported in the same form.
     return f"internal error: {type(error).__name__}: {printable(str(error))} (STEPWELL_TRACEBACK=1 shows where)"
 
 

@@ -1,4 +1,4 @@
-"""stepwell compile: writes a model at a level of IR, or what code generation makes of it."""
+"""stepwell compile: writes a model at a level of IR, or the output of code generation."""
 
 import argparse
 import sys
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 DESCRIPTION = "Compile a model down to a level and write the result. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
 DEFAULT_EMITS = (*CPU_PATH, "llvm-ir", "asm", "obj")
-"""What can be written with the default backend, as `emits` gives it: to ask the backend takes much longer than to show help."""
+"""The possible outputs with the default backend, equal to `emits`: asking the backend takes much longer than showing help."""
 DEFAULT_FILES = ("obj",)
-"""What of that is not text."""
+"""The outputs that are not text."""
 
 
 def add_options(parser: Parser) -> None:
@@ -36,11 +36,11 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    """Run the command; returns the exit status. Raises StepwellError, UsageError or OSError."""
     if options.backend == DEFAULT:
         _check(options, DEFAULT_EMITS, DEFAULT_FILES)
     session = Session(options)
-    from stepwell.backends.registry import find_backend  # here and below, because it loads numpy, which help does without
+    from stepwell.backends.registry import find_backend  # imported here and below, because it loads numpy, which help does not need
 
     backend: Backend = find_backend(options.backend)
     _check(options, emits(backend), backend.files())
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace, known: Collection[str], files: Collection[str]) -> None:
-    """Raise UsageError unless `--emit` names one of those `known`, with a file to write to for one of `files`."""
+    """Raise UsageError unless `--emit` names one of the `known` outputs, with a file to write to if it is one of `files`."""
     if options.emit not in known:
         raise UsageError(f"--emit {options.emit}: backend {options.backend} knows {', '.join(known)}")
     if options.emit in files and options.output == STDOUT:
@@ -79,7 +79,7 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
 
 
 def emits(backend: "Backend") -> tuple[str, ...]:
-    """What can be written for a model with a backend: the levels down to the one that code is made from, and the backend's outputs."""
+    """The possible outputs for a model with a backend: the levels down to the one from which code is generated, and the backend's outputs."""
     return (*backend.path, *backend.translations(), *backend.listings(), *backend.files())
 
 
@@ -93,7 +93,7 @@ def _artifact(session: Session, lowered: "Lowered", backend: "Backend", kind: st
 
 
 def _foreign(lowered: "Lowered", backend: "Backend", kind: str) -> "Artifact":
-    """The artifact of a model for another machine, without its weights: it is only listed."""
+    """The artifact of a model for another machine, without its weights, because it is only listed."""
     from stepwell.driver.build import without_code
 
     artifact = without_code(lowered)

@@ -1,6 +1,6 @@
 """The options of every command that compiles, and the `CompileOptions` made from them.
 
-What loads numpy or the passes is imported where it is used: help and errors in options do without.
+Modules that load numpy or the passes are imported where they are used: help and option errors do not need them.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def add_model_options(parser: Parser) -> None:
 
 
 def add_compile_options(parser: Parser) -> None:
-    """The options that say how a model is compiled, and those that every command has."""
+    """The options that determine how a model is compiled, and those that every command has."""
     add_flags(parser, flags())
     add_pipeline_edits(parser)
     add_common_options(parser)
@@ -72,7 +72,7 @@ def add_flags(parser: Parser, names: Iterable[str]) -> None:
 
 
 def add_pipeline_edits(parser: Parser) -> None:
-    """What edits the pipeline."""
+    """The options that edit the pipeline."""
     add = parser.add_argument
     place = "NAME, STAGE/NAME or NAME#2 say which pass; may be repeated"
     add("--insert-after", action="append", default=[], metavar="NAME=PASS", help=f"put a pass behind another: {place}")
@@ -108,7 +108,7 @@ def load_plugins(options: argparse.Namespace) -> None:
 
 
 def check_compile_options(options: argparse.Namespace) -> None:
-    """Raise UsageError for what is wrong with these options whatever the model and the passes are; call it after plugins are loaded."""
+    """Raise UsageError for errors in these options that do not depend on the model or the passes; call it after plugins are loaded."""
     check_target(options.target)
     check_backend(options.backend)
     for name, parse in PARSERS.items():
@@ -130,7 +130,7 @@ def compile_options(options: argparse.Namespace) -> CompileOptions:
 
 
 def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
-    """The pipeline that the command line asks for; None for the default one. Raises UsageError or PipelineError."""
+    """The pipeline that the command line describes; None for the default one. Raises UsageError or PipelineError."""
     if options.pipeline is None and not any(getattr(options, name) for name in ("insert_after", "insert_before", "replace_pass", "remove_pass")):
         return None
     from stepwell.pipelines.pipeline import Pipeline
@@ -155,13 +155,13 @@ EDITS = ("--insert-after", "--insert-before", "--replace-pass", "--remove-pass")
 
 
 def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
-    """What both tools take of the options, as text for a shell; `schedule` is whether to have the one for schedules too."""
+    """The options that both tools take, as text for a shell; `schedule` selects whether to include the one for schedules."""
     shared = [name for name in SHARED if schedule or name != "plan"]
     return shlex.join([*_repeated("--load", options.load), *(part for name in shared for part in _as_given(options, name))])
 
 
 def run_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
-    """What `stepwell` takes of the options where it goes on from IR, as text for a shell."""
+    """The options that `stepwell` takes when it starts from IR, as text for a shell."""
     own = [part for name, flag in flags().items() if flag.goes_with_ir and name not in SHARED for part in _as_given(options, name)]
     own += [part for edit in EDITS for part in _repeated(edit, getattr(options, edit[2:].replace("-", "_")))]
     return " ".join(filter(None, (command_flags(options, schedule=schedule), shlex.join(own))))
@@ -181,7 +181,7 @@ def _repeated(flag: str, values: Iterable[str]) -> list[str]:
 
 
 def parse_hints(texts: list[str]) -> dict[str, int] | None:
-    """Likely sizes by the names of free dimensions from `name=128`; None where there are none. Raises UsageError."""
+    """Likely sizes by the names of dynamic dimensions from `name=128`; None if there are none. Raises UsageError."""
     hints: dict[str, int] = {}
     for text in texts:
         name, _, size = text.partition("=")
@@ -194,4 +194,4 @@ def parse_hints(texts: list[str]) -> dict[str, int] | None:
 
 
 PARSERS: dict[str, Callable[[list[str]], Any]] = {"shapes": fixed, "size_hints": parse_hints, "limits": parse_limits}
-"""Make the value of an option from the texts of its flag, where that is not the value itself. They raise UsageError."""
+"""Convert the texts of a flag to the value of an option, if that is not the value itself. They raise UsageError."""

@@ -1,8 +1,8 @@
-"""What a command does about native code that dies: it finds out in which pass, and leaves a reproducer.
+"""Handles crashes of native code in a command: finds the pass that crashed, and leaves a reproducer.
 
-A crash ends the process before anything can be said. So a process that was forked before it all began waits on a socket. The process that
-dies writes its traceback there (`faulthandler`) and, the socket being small, waits in that until somebody reads: meanwhile the other one runs
-the same command again, which writes down what it does (`passes/framework/crash_record.py`), and reduces what was recorded to one file.
+A crash ends the process before it can report anything. So a process forked at the beginning waits on a socket. The dying process writes its traceback
+there (`faulthandler`) and, because the socket is small, blocks until it is read: meanwhile the other process runs the same command again with
+recording (`passes/framework/crash_record.py`), and reduces the record to one file.
 """
 
 import atexit
@@ -24,18 +24,18 @@ from stepwell.cli.display import say
 
 __all__ = ["crash_report", "reproducer", "watch_for_crashes"]
 
-RECORDING = "STEPWELL_CRASH_RECORD"  # as passes/framework/crash_record.py has it, which loads the bindings
+RECORDING = "STEPWELL_CRASH_RECORD"  # equal to the name in passes/framework/crash_record.py, which loads the bindings
 LONGEST = 600
-"""Seconds that a command may take when it is run again."""
+"""The time limit, in seconds, for running a command again."""
 MOST_FUNCTIONS = 24
-"""How many functions are tried alone, where the record does not say in which one a pass died."""
+"""The largest number of functions that are tried separately if the record does not name the one in which a pass crashed."""
 FINE = b"\0"
 
 _kept: list[socket.socket] = []
 
 
 def watch_for_crashes(program: str) -> None:
-    """Have a process wait for this one to die in native code. Nothing happens where there are no forks, or in the run that is recorded."""
+    """Start a process that waits for a native crash of this one. Does nothing without fork, or in the recorded run."""
     if _kept or RECORDING in os.environ or not hasattr(os, "fork"):
         return
     ours, theirs = socket.socketpair()
@@ -57,7 +57,7 @@ def watch_for_crashes(program: str) -> None:
 
 
 def stop_watching() -> None:
-    """Tell the process that waits that all went well."""
+    """Tell the waiting process that the command succeeded."""
     if _kept:
         with suppress(OSError):
             _kept[0].send(FINE)
@@ -65,7 +65,7 @@ def stop_watching() -> None:
 
 
 def _forget() -> None:
-    """In a process that was forked, or at the end: what dies here is none of the other's business."""
+    """Stop watching, in a forked process or at the end: a crash from here on does not concern the other process."""
     if _kept:
         faulthandler.disable()
         _kept.pop().close()
@@ -90,7 +90,7 @@ def _wait(program: str, other: socket.socket) -> None:
 
 
 def crash_report(program: str, command: Sequence[str]) -> str:
-    """Run a command again, recorded, and say where native code died; "" if it does not die again."""
+    """Run a command again, with recording, and report where native code crashed; "" if it does not crash again."""
     with tempfile.TemporaryDirectory(prefix="stepwell-crash-") as folder:
         ended = _run(_again(program, command[1:]), Path(folder))
         if ended is None or ended >= 0:
@@ -106,7 +106,7 @@ def crash_report(program: str, command: Sequence[str]) -> str:
 
 
 def described(record: Mapping[str, str]) -> str:
-    """Where a record says that the process was."""
+    """The position of a process according to a record, as text."""
     level, function = record.get("level"), record.get("function")
     text = f"{f'level {level}, ' if level else ''}pass '{record['pass']}'{record.get('line', '')}"
     if "pattern" in record:
@@ -115,9 +115,9 @@ def described(record: Mapping[str, str]) -> str:
 
 
 def reproducer(record: Mapping[str, str], folder: Path, flags: Sequence[str], wanted: str | None = None) -> tuple[Path, str] | None:
-    """The smallest file of those that are tried with which the pass alone dies, and the command; None if it dies with none.
+    """The smallest tried file with which the pass alone crashes, and the command; None if it crashes with none.
 
-    First the function alone that the record names, or each function alone, then the whole module. It is the file that is `wanted`, or a
+    The function that the record names is tried alone first, or each function alone, then the whole module. The file is the one that is `wanted`, or a
     temporary one.
     """
     for text in _candidates(record, folder / "before.mlir"):
@@ -159,7 +159,7 @@ def _candidates(record: Mapping[str, str], file: Path) -> Iterator[str]:
 
 
 def _alone(text: str, name: str) -> str:
-    """A module of one function, with declarations of those that it calls."""
+    """A module of one function, with declarations of its callees."""
     from stepwell.dialects.core.mlir import func, ir, make_context, ops_below, parse_module
 
     context = make_context()
@@ -186,7 +186,7 @@ def _again(program: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _run(command: Sequence[str], record: Path) -> int | None:
-    """The status of a command that records what it does; None if it takes too long."""
+    """The exit status of a command that records its steps; None if it takes too long."""
     record.mkdir(exist_ok=True)
     environment = {**os.environ, RECORDING: str(record)}
     try:
@@ -203,6 +203,6 @@ def _flags(command: Sequence[str]) -> list[str]:
 
 
 def _values(command: Sequence[str], name: str) -> list[str]:
-    """The values of an option of a command, each in an argument of its own or behind `=`."""
+    """The values of an option of a command, each in the next argument or behind `=`."""
     apart = [value for option, value in itertools.pairwise(command) if option == name]
     return apart + [argument.partition("=")[2] for argument in command if argument.startswith(f"{name}=")]

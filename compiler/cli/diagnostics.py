@@ -1,4 +1,4 @@
-"""Diagnostics of stepwell-opt: collected with their place in the file, printed, or compared with `expected-error` comments."""
+"""Diagnostics of stepwell-opt: collected with their position in the file, printed, or compared with `expected-error` comments."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from stepwell.passes.framework.runner import DiagnosedError
 
 
 def from_error(error: StepwellError) -> list[Diagnostic]:
-    """What a failure says: upstream's own diagnostics where there are some, else its message, placed where that names a location."""
+    """The diagnostics of a failure: upstream's own if there are some, else its message, at the location that it names."""
     if isinstance(error, DiagnosedError) and error.diagnostics:
         return [d for record in error.diagnostics for d in from_native(record)]
     message = str(error.args[0])
@@ -32,7 +32,7 @@ class Expected:
     met: bool = False
 
     def accepts(self, diagnostic: Diagnostic) -> bool:
-        """Whether the diagnostic is what is expected."""
+        """Whether the diagnostic is the expected one."""
         if self.met or diagnostic.kind != self.kind or diagnostic.line != self.line:
             return False
         return re.search(self.pattern(), diagnostic.message) is not None if self.regex else self.text in diagnostic.message
@@ -64,14 +64,14 @@ def expectations(text: str, first_line: int = 1) -> list[Expected]:
             while 0 <= at < len(lines) and matches[at] is not None:
                 at += step
         elif place not in (None, "unknown"):
-            at += int(place[:10])  # more digits are beyond any file, too
+            at += int(place[:10])  # more digits exceed any file, too
         number = None if place == "unknown" else at + first_line
         found.append(Expected(match.group(1), match.group(4), match.group(2) is not None, number, i + first_line))
     return found
 
 
 def mismatches(expected: Sequence[Expected], got: Sequence[Diagnostic], *, only_expected: bool = False) -> list[Diagnostic]:
-    """What was not expected and what did not come; empty if all is as the comments say."""
+    """The unexpected and the missing diagnostics; empty if all agree with the comments."""
     problems = []
     for diagnostic in got:
         wanted = next((e for e in expected if e.accepts(diagnostic)), None)
@@ -96,7 +96,7 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self._handler.detach()
-        del self._handler  # it refers to this object, which would never be freed, nor the context
+        del self._handler  # it refers to this object and would keep it and the context alive
 
     def _collect(self, record: Any) -> bool:
         self.found.extend(from_native(record))

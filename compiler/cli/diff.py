@@ -1,4 +1,4 @@
-"""stepwell diff: shows how the IR of two files differs, ignoring numbers of values and locations."""
+"""stepwell diff: shows how the IR of two files differs, ignoring value numbers and locations."""
 
 import argparse
 
@@ -21,7 +21,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status. Raises StepwellError or OSError."""
+    """Run the command; returns the exit status. Raises StepwellError or OSError."""
     load_plugins(options)
     from stepwell.cli.files import read_text
     from stepwell.dialects.core.mlir import make_context, parse_module

@@ -15,27 +15,27 @@ from stepwell.pipelines.routes import CPU_PATH
 if TYPE_CHECKING:
     from rich.status import Status
 
-PLAIN_WIDTH = 200  # columns where no terminal says how many there are
+PLAIN_WIDTH = 200  # columns if the output is not a terminal
 GAP = " " * 3  # between the columns of a table
 
 
 def width() -> int:
-    """How many columns standard output has."""
+    """The width of standard output, in columns."""
     return shutil.get_terminal_size((PLAIN_WIDTH, 0)).columns if sys.stdout.isatty() else PLAIN_WIDTH
 
 
 def say(text: object = "", *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
-    """Print text, by default to standard output: the only way in which commands do, as names, paths and messages of others may be in it.
+    """Print text, by default to standard output: the only way in which commands print, because names, paths and foreign messages may be in it.
 
-    What is not printable is escaped, but for ends of lines: these are ours, as names are on one line (`stepwell.dialects.support.names`).
+    Unprintable characters are escaped, except ends of lines, which are ours, as names are on one line (`stepwell.dialects.support.names`).
     """
     print(printable_lines(str(text)), end=end, file=file, flush=flush)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, numbers: Collection[int] = ()) -> None:
-    """Print a table to standard output; `numbers` are the columns to align on the right. A table without rows is not printed.
+    """Print a table to standard output; `numbers` are the right-aligned columns. A table without rows is not printed.
 
-    Cells that are too wide are folded; what is not printable in them is escaped.
+    Cells that are too wide are folded; unprintable characters in them are escaped.
     """
     if not rows:
         return
@@ -53,7 +53,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, title: 
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], numbers: Collection[int]) -> list[str]:
-    """The lines of a row: several where a cell is wider than its column."""
+    """The lines of a row: several if a cell is wider than its column."""
     folded = [[cell] if columns(cell) <= size else _folded(cell, size) for cell, size in zip(row, widths, strict=True)]
     lines = []
     for parts in itertools.zip_longest(*folded, fillvalue=""):
@@ -70,7 +70,7 @@ def _folded(cell: str, size: int) -> list[str]:
 
 
 def columns(text: str) -> int:
-    """How many columns a terminal shows printable text in."""
+    """The number of columns that printable text takes in a terminal."""
     return len(text) if text.isascii() else sum(_columns(c) for c in text)
 
 
@@ -101,12 +101,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def level_times(timings: Mapping[str, float]) -> str:
-    """The time that each level took, on one line."""
+    """The time for each level, on one line."""
     return ", ".join(f"{level} {seconds(amount)}" for level, amount in timings.items())
 
 
 class Progress:
-    """Shows which level is being worked on, on standard error where that is a terminal; use as a context manager."""
+    """Shows the current level on standard error if that is a terminal; use as a context manager."""
 
     def __init__(self, path: LevelPath = CPU_PATH, start: str | None = None) -> None:
         self.following: dict[str | None, str] = {None: IMPORTED, **dict(itertools.pairwise((*path, "obj")))}
@@ -126,11 +126,11 @@ class Progress:
             self.status.stop()
 
     def level(self, name: str, elapsed: float) -> None:
-        """A level was reached; what `stepwell.compile` calls as `on_level`."""
+        """Called by `stepwell.compile` (as `on_level`) when a level is reached."""
         self.say(self.following.get(name, name))
 
     def say(self, what: str) -> None:
-        """Show what is being done."""
+        """Show the current action."""
         self.next = what
         if self.status is not None:
             self.status.update(printable(what))

@@ -1,4 +1,4 @@
-"""What `stepwell run` does with a model: compile it, run it on inputs, show, check, time and save its outputs."""
+"""The main part of `stepwell run`: compiles a model, runs it on inputs, and shows, checks, times and saves its outputs."""
 
 import time
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, np.ndarray]
 COMPILED = ("levels", "reference")
-"""The checks that are of what is compiled alone, without nodes that run in Python."""
+"""The checks of the compiled part alone, without nodes that run in Python."""
 
 
 def execute(session: Session, against: tuple[str, str | None] | None) -> int:
-    """Run the model of a session as its options say; `against` is what to check the outputs against. Returns the exit status."""
+    """Run the model of a session with its options; `against` is the reference for the outputs. Returns the exit status."""
     options = session.options
     model = session.compile(options.threads, cache=not options.no_cache)
     given = parse_given(options.shape)
@@ -76,7 +76,7 @@ def _show(model: "CompiledModel | DynamicModel | BorderModel", outputs: Arrays, 
 
 
 def _typed(info: "TensorInfo") -> str:
-    """A type with names and expressions for sizes that are free."""
+    """A type with names and expressions for dynamic sizes."""
     return str(info) if info.form else f"{type_name(info.dtype)}[{', '.join(map(str, info.shape))}]"
 
 
@@ -131,5 +131,5 @@ def _save(outputs: Arrays, where: str) -> None:
 
 
 def _renamed(names: Mapping[str, str]) -> str:
-    """Which outputs are saved under other names than their own."""
+    """The outputs that are saved under other names than their own, as text."""
     return "".join(f"; '{name}' as '{chosen}'" for name, chosen in names.items() if name != chosen)

@@ -1,4 +1,4 @@
-"""Files of IR: their text, and the weight table that lies beside them."""
+"""Files of IR: their text, and the weight table beside them."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ def read_text(file: str) -> str:
 
 
 def read_weights(file: str, named: str | None) -> tuple[WeightTable, Path | None]:
-    """The weight table of a file of IR and the path it came from: the one named, or what lies beside the IR. Raises ModelError."""
+    """The weight table of a file of IR and its path: the named one, or the one beside the IR. Raises ModelError."""
     if named is not None:
         return WeightTable.load(named), Path(named)
     beside = Path(file).with_suffix(".safetensors")

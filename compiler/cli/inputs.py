@@ -26,11 +26,11 @@ def gather(
     specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None,
     limits: Limits | None = None, *, extreme: bool = False, words: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> dict[str, Any]:  # fmt: skip
-    """An array for each of the model's inputs: what the specifications say, random data of a `seed` for the rest, with `extreme` floats or not.
+    """An array for each of the model's inputs: as specified, and otherwise random data from `seed`, with `extreme` floats or not.
 
-    `words` says for an input of strings what these are chosen from, if it knows any.
-    Free sizes of random data, by name, are those of the data that are read, else those of `sizes`. Raises UsageError for a specification that makes
-    no sense or an unknown name, InputError for a file that cannot be read or used, LimitError for one that holds more than `limits` allow.
+    `words` returns the vocabulary of an input of strings, if it is known. Dynamic sizes of random data are, by name, those of the data that are read,
+    else those of `sizes`. Raises UsageError for an invalid specification or an unknown name, InputError for a file that cannot be read or used,
+    LimitError for one that is larger than `limits` allow.
     """
     infos = {info.name: info for info in inputs}
     given: dict[str, np.ndarray | int] = {}
@@ -53,7 +53,7 @@ def gather(
 def _specified(specification: str, infos: "Mapping[str, TensorInfo]", limits: Limits | None) -> dict[str, np.ndarray | int]:
     named = [name for name in infos if specification.startswith(f"{name}=")]
     if named:
-        name = max(named, key=len)  # a name may have an equals sign in it
+        name = max(named, key=len)  # a name may contain an equals sign
         return {name: load(infos[name], specification[len(name) + 1 :], limits)}
     if specification.endswith(".npz") and Path(specification).is_file():
         arrays = Archive(Path(specification), limits)
@@ -72,7 +72,7 @@ def _specified(specification: str, infos: "Mapping[str, TensorInfo]", limits: Li
 
 
 def load(info: "TensorInfo", what: str, limits: Limits | None = None) -> np.ndarray | int:
-    """The array that `what` names, for an input: the path of a file, or `random[:SEED]`, of which this gives the seed."""
+    """The array for an input specified by `what`: the path of a file, or `random[:SEED]`, for which the seed is returned."""
     if found := re.fullmatch(r"random(?::(\d+))?", what):
         return _seed(info, found.group(1) or "0")
     path = Path(what)

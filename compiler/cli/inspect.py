@@ -1,4 +1,4 @@
-"""stepwell inspect: shows what a model consists of, and everything in it that is not supported."""
+"""stepwell inspect: shows the parts of a model, and everything in it that is not supported."""
 
 import argparse
 import sys
@@ -35,7 +35,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
+    """Run the command; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
     written = options.emit_schedule is not None or options.emit_plan is not None
     compiles = options.schedules or written or options.explain is not None or options.memory
     if not compiles and _says_how(options):
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show_what_needs_numbers(model: str, how: "CompileOptions") -> None:
-    """Say which op keeps a model from having a program for all sizes: where there are plugins, since ops of ours can all be in one."""
+    """Report the op that keeps a model from having a shape-polymorphic program; only with plugins, since all of our own ops allow one."""
     from stepwell.dialects.support.extensions import extending_modules
     from stepwell.driver.all_sizes import no_program
     from stepwell.driver.lowering import lower
@@ -111,7 +111,7 @@ def _show_what_needs_numbers(model: str, how: "CompileOptions") -> None:
 
 
 def _says_how(options: argparse.Namespace) -> bool:
-    """Whether an option says how to compile, beyond the shapes and limits of the import."""
+    """Whether an option affects compilation, beyond the shapes and limits of the import."""
     parser = Parser()
     add_compile_options(parser)
     usual = vars(parser.parse_args([]))
@@ -119,7 +119,7 @@ def _says_how(options: argparse.Namespace) -> bool:
 
 
 def _show_plan(options: argparse.Namespace, how: "CompileOptions") -> int:
-    """The memory plan; the model goes down as far as it takes to have one. Raises StepwellError."""
+    """Show the memory plan; the model is lowered as far as needed. Raises StepwellError."""
     from stepwell.analysis.memory import memory_plan
     from stepwell.cli.memory import show_memory
     from stepwell.driver.lowering import lower
@@ -131,7 +131,7 @@ def _show_plan(options: argparse.Namespace, how: "CompileOptions") -> int:
 
 
 def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
-    """What passes decided about the model's nodes, down to where loops and buffers are settled. Raises StepwellError."""
+    """Show the decisions of passes about the model's nodes, down to the level where loops and buffers are settled. Raises StepwellError."""
     from stepwell.analysis.explain import Explanation
     from stepwell.driver.lowering import lower
 
@@ -149,7 +149,7 @@ def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
     from stepwell.passes.schedule.assign_schedules import schedules_of
 
     if options.emit_plan is not None and how.plan is None:
-        how = replace(how, plan=Plan({}))  # an empty one, for which all candidates are looked at
+        how = replace(how, plan=Plan({}))  # an empty plan, so that all candidates are considered
     with Progress() as progress:
         lowered = lower(options.model, "scheduled", options=how, on_level=progress.level)
     with lowered.module.context:
@@ -171,7 +171,7 @@ def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
 
 
 def _knobs(values: Mapping[str, object]) -> str:
-    """Knobs in a line, without the steps of one."""
+    """Knobs on one line, without steps of 1."""
     shown = {k: ",".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in values.items()}
     return " ".join(f"{k}={v}" for k, v in shown.items() if not (k.startswith("unroll.") and v == "1"))
 
@@ -185,11 +185,11 @@ def _show_border(border: "Border") -> None:
 
 @dataclass
 class _Tally:
-    """What the graph ops of one kind and element type amount to."""
+    """The totals for graph ops of one kind and element type."""
 
     count: int = 0
     flops: int = 0
-    unknown: int = 0  # ops whose arithmetic depends on sizes that are not known
+    unknown: int = 0  # ops whose arithmetic depends on unknown sizes
 
 
 def _show_graph(imported: "ImportedModel") -> None:

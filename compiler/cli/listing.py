@@ -1,4 +1,4 @@
-"""What stepwell-opt and the documentation list: passes with their options, dialects with their ops."""
+"""The listings of stepwell-opt and the documentation: passes with their options, dialects with their ops."""
 
 import dataclasses
 import inspect
@@ -38,7 +38,7 @@ def option_lines(cls: type[Pass]) -> list[str]:
 
 
 def option_values(cls: type[Pass], given: Mapping[str, str]) -> str:
-    """All options of a pass with the values that they have: those that are `given`, else the default ones."""
+    """All options of a pass with their values: those that are `given`, else the default ones."""
     return " ".join(f"{name}={given.get(name, _default(option))}" for name, option in cls.options().items())
 
 

@@ -1,4 +1,4 @@
-"""stepwell: compiles, runs and looks into ONNX models."""
+"""stepwell: compiles, runs and inspects ONNX models."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ Exit status: 0 fine, 1 the model or the data is at fault, 2 the command line is.
 
 
 def make_parser(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
-    """The parser of the command, with one for each subcommand; only those of the commands `complete` have options."""
+    """The parser of the command, with one for each subcommand; only those of the commands in `complete` have options."""
     parser = Parser(prog="stepwell", description=DESCRIPTION)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)

@@ -8,7 +8,7 @@ from stepwell.cli.display import plural, print_table, quantity, say, width
 if TYPE_CHECKING:
     from stepwell.analysis.memory import Buffer, MemoryPlan
 
-ROWS, COLUMNS = 20, 100  # of the drawing, at most
+ROWS, COLUMNS = 20, 100  # the largest size of the drawing
 NODES_SHOWN = 3
 _EMPTY, _SCRATCH, _TENSOR = " ░█"
 

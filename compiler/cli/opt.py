@@ -1,4 +1,4 @@
-"""stepwell-opt: runs passes of ours and upstream's on a file of IR and prints what comes out."""
+"""stepwell-opt: runs our and upstream's passes on a file of IR and prints the result."""
 
 import argparse
 import sys
@@ -79,7 +79,7 @@ def _parse_and_run(given: Sequence[str]) -> int:
 
 def split_pass_flags(parser: Parser, arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """Separate the options that are passes, as (name, options) in order, from the arguments that `parser` knows."""
-    # argparse would take an option with a space in its value for a file, so these are taken out before it sees them.
+    # argparse would take an option with a space in its value for a file, so these are removed first.
     rest: list[str] = []
     flags: list[tuple[str, str]] = []
     for i, argument in enumerate(arguments):
@@ -94,7 +94,7 @@ def split_pass_flags(parser: Parser, arguments: Sequence[str]) -> tuple[list[str
 
 
 def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
-    """Do what the options say."""
+    """Run the tool with these options."""
     if options.version:
         say(version_line("stepwell-opt"))
         return OK
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
 
 
 def pipeline_of(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> str:
-    """The pipeline that the command line asks for. Raises UsageError or PipelineError."""
+    """The pipeline that the command line describes. Raises UsageError or PipelineError."""
     from stepwell.passes.framework.pipeline import Element, flatten, format_pipeline, parse_options, parse_pipeline
     from stepwell.passes.framework.registry import passes
     from stepwell.passes.framework.upstream import did_you_mean, upstream_passes
@@ -133,7 +133,7 @@ def pipeline_of(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -
         if anchor is None:
             raise UsageError(f"unknown option or pass --{name}{did_you_mean(name)}")
         element = Element(name, parse_options(text))
-        # As the tool of the field does it: a pass that runs on functions, named alone, runs on all functions.
+        # As in mlir-opt: a function pass named alone runs on all functions.
         elements.append(element if anchor == "builtin.module" else Element(anchor, nested=(element,)))
     return format_pipeline(elements)
 

@@ -1,4 +1,4 @@
-"""What stepwell-opt does with a file: read, run the passes, write; piece by piece where it is split."""
+"""Processes a file for stepwell-opt: reads it, runs the passes, writes the result; piece by piece if it is split."""
 
 import argparse
 import re
@@ -36,7 +36,7 @@ SEPARATOR = "// -----"
 
 
 def optimize(options: argparse.Namespace, pipeline: str) -> int:
-    """Run `pipeline` as the options of stepwell-opt say; returns the exit status. Raises StepwellError or OSError."""
+    """Run `pipeline` with the options of stepwell-opt; returns the exit status. Raises StepwellError or OSError."""
     text = read_text(options.file)
     weights, weights_file = read_weights(options.file, options.weights)
     known = set(weights)
@@ -77,7 +77,7 @@ def pieces(text: str) -> Iterator[tuple[str, int]]:
 
 @dataclass
 class _Outcome:
-    """What became of one piece: its text where all went well, else the error; diagnostics in the order they came."""
+    """The result of one piece: its text, or else the error; diagnostics in order of arrival."""
 
     text: str | None
     diagnostics: list[Diagnostic]
@@ -89,7 +89,7 @@ def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
     with Collector(context) as collector:
         try:
-            module = parse_module("\n" * (first_line - 1) + text, context)  # so that lines are those of the file
+            module = parse_module("\n" * (first_line - 1) + text, context)  # so that line numbers are those of the file
         except IRError as error:
             return _Outcome(None, [*collector.found, *error.diagnostics])
         try:
@@ -122,7 +122,7 @@ def _instruments(options: argparse.Namespace, pipeline: str, timings: PassTiming
 
 
 def _target(options: argparse.Namespace, pipeline: str) -> "Target | None":
-    """The target, where a pass of ours may ask for it: finding out about the host takes a while."""
+    """The target, if one of our passes may ask for it: querying the host takes a while."""
     if options.target is None and not any(step.name in passes() for step in flatten(parse_pipeline(pipeline))):
         return None
     from stepwell.dialects.target.registry import resolve

@@ -1,4 +1,4 @@
-"""stepwell pipeline: shows the passes that a model goes through, or writes them to a file that can be edited."""
+"""stepwell pipeline: shows the passes that a model goes through, or writes them to an editable file."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    """Run the command; returns the exit status. Raises StepwellError, UsageError or OSError."""
     if options.output is not None and options.model is not None:
         raise UsageError("-o FILE writes the pipeline, and goes without MODEL")
     if options.model is None and options.shape:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
             lower(options.model, pipeline.path.last, options=how, on_level=progress.level, instrumentation=watcher)
         entries = iter(watcher.entries)
         measured = {(s, i): next(entries) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
-    from stepwell.backends.registry import find_backend  # here, because it loads numpy, which help does without
+    from stepwell.backends.registry import find_backend  # imported here, because it loads numpy, which help does not need
 
     backend: Backend = find_backend(how.backend)
     code = f"code from {' or '.join(backend.code_levels)}: {backend.description}"
@@ -80,7 +80,7 @@ def _written(values: dict[str, str]) -> str:
 
 
 def _by(module: str) -> str:
-    """Who brought a pass: us, or the file of a plugin."""
+    """The origin of a pass: us, or the file of a plugin."""
     if module.partition(".")[0] == "stepwell":
         return "Stepwell"
     return getattr(sys.modules.get(module), "__file__", None) or module

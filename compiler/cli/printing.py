@@ -1,4 +1,4 @@
-"""The options that print IR between passes, of stepwell-opt and of the commands that compile."""
+"""The options that print IR between passes, for stepwell-opt and the commands that compile."""
 
 import argparse
 from collections.abc import Collection
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from stepwell.passes.framework.instrumentation import PrintIR, PrintOptions
 
 PREFIX = "mlir-"
-"""What the names of these options begin with where users of mlir-opt look for them."""
+"""The prefix of these options where users of mlir-opt expect it."""
 
 
 def add_print_options(parser: Parser, prefix: str = "") -> None:
-    """`--print-ir-…`, with a prefix as mlir-opt has it; `--print-ir-diff`, which that has not, without."""
+    """Add `--print-ir-…`, with a prefix as in mlir-opt; `--print-ir-diff`, which mlir-opt lacks, has none."""
     add = parser.add_argument
     for when in ("before", "after"):
         text = f"print the IR {when} each pass to standard error"
@@ -34,10 +34,10 @@ def printing(options: argparse.Namespace) -> bool:
 
 
 def printer(options: argparse.Namespace, names: Collection[str], how: "PrintOptions | None" = None, prefix: str = "") -> "PrintIR | None":
-    """What prints the IR between the passes `names` as the options say, if they say so. Raises UsageError for a pass that is not run."""
+    """The printer of IR between the passes `names` as the options demand, or None. Raises UsageError for a pass that is not run."""
     if not printing(options):
         return None
-    from stepwell.passes.framework.instrumentation import PrintIR  # here, because it loads the bindings
+    from stepwell.passes.framework.instrumentation import PrintIR  # imported here, because it loads the bindings
     from stepwell.passes.framework.upstream import did_you_mean
 
     for when in ("before", "after"):

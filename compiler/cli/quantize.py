@@ -1,4 +1,4 @@
-"""stepwell quantize: writes a network of floats as one of integers, calibrated on data; or its weights alone in few bits."""
+"""stepwell quantize: converts a float network to an integer one, calibrated on data, or only its weights to low-bit types."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    """Run the command; returns the exit status. Raises StepwellError, UsageError or OSError."""
     _check(options)
     load_plugins(options)
     if options.weights is not None:
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together."""
+    """Raise UsageError for options that exclude each other."""
     others, side = (CALIBRATED, "--weights") if options.weights is not None else (OF_WEIGHTS, "--data")
     given = [name for name in others if getattr(options, name) is not None]
     if options.weights is None:
@@ -154,7 +154,7 @@ def _report(quality: "Quality", made: "Quantized", options: argparse.Namespace, 
 
 
 def quantize_options(options: argparse.Namespace) -> QuantizeOptions:
-    """What the command line says of how to quantise. Raises InputError."""
+    """The QuantizeOptions of the command line. Raises InputError."""
     given = {name: getattr(options, name) for name in ("method", "percentile", "per_channel") if getattr(options, name) is not None}
     types = OP_TYPES if options.op_types is None else frozenset(name for name in options.op_types.split(",") if name)
     flags = {name: getattr(options, name) for name in FLAGS}

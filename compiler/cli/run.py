@@ -1,4 +1,4 @@
-"""stepwell run: compiles a model, runs it, shows, checks, times and saves what comes out."""
+"""stepwell run: compiles a model, runs it, and shows, checks, times and saves the outputs."""
 
 import argparse
 import importlib.util
@@ -14,12 +14,12 @@ from stepwell.pipelines.routes import CPU_PATH
 DESCRIPTION = "Compile a model, run it once and show its outputs."
 CHECKS = ("onnxruntime", "reference", "f64", "levels")
 OF_IR = ("levels", "f64")
-"""Those that are made of the IR of the model that is run, so that no other model can be named."""
+"""The checks that use the IR of the running model, so that no other model can be named."""
 SAVED = ".npz"
 POINTS = 8
-"""How many combinations of sizes `--sweep` times unless told."""
+"""The default number of shape combinations that `--sweep` times."""
 ROUNDS = 10
-"""How often each engine runs on each of them unless told."""
+"""The default number of runs of each engine on each of them."""
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -50,7 +50,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    """Run the command; returns the exit status. Raises StepwellError, UsageError or OSError."""
     against = _parse_check(options)
     _check_sweep(options)
     session = Session(options, partial(_check_levels, options, against))
@@ -59,13 +59,13 @@ def run(options: argparse.Namespace) -> int:
 
         sweep(session, options.repeat or ROUNDS)
         return OK
-    from stepwell.cli.execute import execute  # here and above, because these load numpy
+    from stepwell.cli.execute import execute  # imported here and above, because these load numpy
 
     return execute(session, against)
 
 
 def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
-    """What to check against, and the ONNX model for it (None: the IR that was given) or the file of outputs. Raises UsageError."""
+    """The kind of check, and the ONNX model for it (None: the given IR) or the file of outputs. Raises UsageError."""
     if options.check is None:
         return None
     if options.check.endswith(SAVED):
@@ -79,7 +79,7 @@ def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
 
 
 def _check_levels(options: argparse.Namespace, against: tuple[str, str | None] | None, path: LevelPath) -> None:
-    """Raise UsageError if IR at the level of `--from` is not what the kind of check is for."""
+    """Raise UsageError if the kind of check does not apply to IR at the level of `--from`."""
     if against is None:
         return
     kind, model = against
@@ -92,7 +92,7 @@ def _check_levels(options: argparse.Namespace, against: tuple[str, str | None] |
 
 
 def _check_sweep(options: argparse.Namespace) -> None:
-    """Raise UsageError unless what is given beside `--sweep` goes with it, and the picture that `--plot` asks for, if any, can be written."""
+    """Raise UsageError unless the options given with `--sweep` fit it, and the picture for `--plot`, if any, can be written."""
     if options.sweep is None:
         if options.plot is not None:
             raise UsageError("--plot goes with --sweep")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    """One command's compilation, with the instrumentation that its options ask for."""
+    """One command's compilation, with the instrumentation that its options request."""
 
     options: argparse.Namespace
     check_levels: Callable[[LevelPath], None] = lambda path: None
@@ -60,7 +60,7 @@ class Session:
             raise UsageError("--weights goes with --from LEVEL: a model has its own")
 
     def _check_names(self) -> None:
-        """Raise UsageError for what plugins may have a say in: names of targets, backends and levels."""
+        """Raise UsageError for names that plugins may define: targets, backends and levels."""
         check_compile_options(self.options)
         path, start = self.path, self.options.start
         if start is None and self.options.model.endswith(".mlir"):
@@ -76,12 +76,13 @@ class Session:
 
     @contextmanager
     def watched(self) -> "Iterator[Instrumentation | None]":
-        """Progress on screen while the block runs, and the instrumentation that was asked for, if any; the report of passes at the end."""
+        """Show progress while the block runs; yields the requested instrumentation, if any; prints the report of passes at the end."""
         if not self.watches:
             with Progress(self.path, self.options.start) as self.progress:
                 yield None
             return
-        from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, Statistics  # here, because they load the bindings
+        # imported here, because they load the bindings
+        from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, Statistics
 
         timings, counts = PassTimings(), Statistics()
         parts: list[Instrumentation] = [timings, counts, *([] if self.told is None else [self.told])]
@@ -110,18 +111,21 @@ class Session:
 
     @property
     def watches(self) -> bool:
-        """Whether anything is to be seen of the passes."""
+        """Whether the options request any output about passes."""
         given = self.options
         shown = (given.dump_ir is not None, given.time_passes, given.pass_statistics, given.explain is not None)
         return printing(given) or any(shown)
 
     def explain(self) -> None:
-        """Print what `--explain` asks for: at the end of a command, as a model with free dimensions is compiled when it is run."""
+        """Print the output of `--explain`: at the end of a command, because a model with dynamic dimensions is compiled when it is run."""
         if self.told is not None:
             say(self.told.text(self.options.explain), end="", file=sys.stderr)
 
     def lower(self, level: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
-        """The model at a level, with `shapes` for inputs where more is known than from `--shape`. Raises UsageError if `--from` names a lower one."""
+        """The model at a level, with `shapes` for inputs that are better known than from `--shape`.
+
+        Raises UsageError if `--from` names a lower one.
+        """
         from stepwell.driver.lowering import descend, lower
 
         start = self.options.start
@@ -134,7 +138,7 @@ class Session:
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
     def start(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
-        """The model at the level that it is given at, with `shapes` for inputs where they are known better than from `--shape`."""
+        """The model at the level of the given source, with `shapes` for inputs that are better known than from `--shape`."""
         from stepwell.driver.lowering import lower
 
         if self.options.start is not None:
@@ -142,7 +146,7 @@ class Session:
         return lower(self.options.model, IMPORTED, options=replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})}))
 
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel | BorderModel":
-        """Code for the model; `cache` is whether it, or its kernels, may be what was compiled before."""
+        """Code for the model; `cache` says whether it, or its kernels, may come from the cache."""
         if self.options.start is not None:
             from stepwell.driver.lowering import code_level
 
@@ -155,14 +159,14 @@ class Session:
             )
 
     def build(self, lowered: "Lowered", threads: int | None = None, *, cache: bool = True) -> "CompiledModel":
-        """Native code for a model at one of the levels that it is made from."""
+        """Native code for a model at one of the levels from which code is generated."""
         from stepwell.driver.build import build
 
         with Progress(lowered.path, lowered.level) as progress:
             return build(lowered, threads=threads, cache=cache, on_level=progress.level)
 
     def artifact(self, lowered: "Lowered") -> "Artifact":
-        """The code of a model at one of the levels that it is made from, which another machine may have to run."""
+        """The code of a model at one of the levels from which code is generated; another machine may have to run it."""
         from stepwell.cache.disk import chosen_cache
         from stepwell.driver.build import make_artifact
 
@@ -188,7 +192,7 @@ class Session:
 
 
 def _explanation() -> "Explanation":
-    from stepwell.analysis.explain import Explanation  # here, because it loads the bindings
+    from stepwell.analysis.explain import Explanation  # imported here, because it loads the bindings
 
     return Explanation()
 

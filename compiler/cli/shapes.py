@@ -1,4 +1,4 @@
-"""What `--shape` says of inputs: sizes, ranges of sizes, and sizes that stay free; and what numbers free sizes get where a run needs some."""
+"""Parses `--shape`: sizes, ranges of sizes, and sizes that stay dynamic; chooses numbers for dynamic sizes if a run needs some."""
 
 import math
 import re
@@ -17,18 +17,18 @@ FORM = (
     "expected NAME=SIZExSIZE…, as in image=1x3x224x224; a size may be ? (free) or a range, as in 32..1024; of a sequence the sizes of each "
     "element, with commas between them, as in s=1x3,2x3; of an optional that holds nothing NAME=nothing"
 )
-_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|(\d+)\.\.(\d+)")  # without braces too: shells have a meaning for these
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|(\d+)\.\.(\d+)")  # also without braces, which have a meaning in shells
 
 
 @dataclass(frozen=True)
 class Range:
-    """The sizes from `low` to `high`; those in between are multiples of what divides both."""
+    """The sizes from `low` to `high`; those in between are multiples of a common divisor of both."""
 
     low: int
     high: int
 
     def at(self, part: float) -> int:
-        """The size at a part of the way from the first to the last, by equal factors."""
+        """The size at a fraction of the way from the first to the last, on a geometric scale."""
         step = math.gcd(self.low, self.high) or 1
         low = max(self.low, 1)
         size = low * (max(self.high, 1) / low) ** part
@@ -42,23 +42,23 @@ class Range:
 
 Sizes: TypeAlias = tuple[int | Range | None, ...]
 Given: TypeAlias = Mapping[str, Sizes]
-"""By the names of inputs their sizes, of which None is a free one."""
+"""The sizes of inputs by name; None for a dynamic one."""
 NOTHING = "nothing"
-"""What is given for an optional that holds nothing."""
+"""The value for an empty optional."""
 DEFAULT = Range(1, 128)
-"""The range of a free size that none is given for."""
+"""The range of a dynamic size without a given range."""
 
 
 def parse_given(texts: Sequence[str]) -> Given:
-    """What the texts of `--shape` say, of a sequence for each of its elements. Raises UsageError."""
-    from stepwell.signature import part_name  # here, because it loads numpy
+    """The contents of `--shape` options, for sequences one for each element. Raises UsageError."""
+    from stepwell.signature import part_name  # imported here, because it loads numpy
 
     given, lists = _parsed(texts)
     return {**given, **{part_name(name, i): sizes for name, parts in lists.items() for i, sizes in enumerate(parts or ())}}
 
 
 def _parsed(texts: Sequence[str]) -> "tuple[dict[str, Sizes], dict[str, list[Sizes] | None]]":
-    """The sizes of inputs that are tensors; those of sequences, and None for optionals of nothing. Raises UsageError."""
+    """The sizes of inputs that are tensors; those of sequences, and None for empty optionals. Raises UsageError."""
     given: dict[str, Sizes] = {}
     lists: dict[str, list[Sizes] | None] = {}
     for text in texts:
@@ -93,7 +93,7 @@ def _size(size: str, text: str) -> int | Range | None:
 
 
 def fixed(texts: Sequence[str]) -> dict[str, Any] | None:
-    """The shapes to compile for, None for each size of a range and for each free one; None if there are none. Raises UsageError."""
+    """The shapes to compile for, with None for each size with a range and each dynamic one; None if there are none. Raises UsageError."""
     given, lists = _parsed(texts)
     shapes: dict[str, Any] = {name: _numbers(sizes) for name, sizes in given.items()}
     shapes.update({name: None if parts is None else list(map(_numbers, parts)) for name, parts in lists.items()})
@@ -105,7 +105,7 @@ def _numbers(sizes: Sizes) -> tuple[int | None, ...]:
 
 
 def ranges_of(given: Given, inputs: "Sequence[TensorInfo]") -> dict[str, Range]:
-    """The ranges that are given for free sizes of the inputs, by the names of these. Raises UsageError for contradictions."""
+    """The given ranges for dynamic sizes of the inputs, by the names of the sizes. Raises UsageError for contradictions."""
     found: dict[str, Range] = {}
     for info in inputs:
         shape = given.get(info.name, (None,) * len(info.shape))
@@ -123,34 +123,34 @@ def _text(given: Range) -> str:
 
 
 def sized(info: "TensorInfo", values: Mapping[str, int]) -> "TensorInfo":
-    """An input where free sizes are these numbers; sizes that do not follow from them stay."""
+    """An input with these numbers for dynamic sizes; sizes that do not follow from them stay."""
     sizes = (evaluated_if_known(parse(size), values) if isinstance(size, str) else size for size in info.shape)
     return replace(info, shape=tuple(size if size is None or isinstance(size, int) else str(size) for size in sizes))
 
 
 def usual_ranges(given: Given, inputs: "Sequence[TensorInfo]", asked: Sequence[str]) -> dict[str, Range]:
-    """The ranges of free sizes: those that are given, and the default for the others `asked` for. Raises UsageError as `ranges_of` does."""
+    """The ranges of dynamic sizes: the given ones, and the default for the others in `asked`. Raises UsageError like `ranges_of`."""
     return dict.fromkeys(asked, DEFAULT) | ranges_of(given, inputs)
 
 
 def usual_values(given: Given, inputs: "Sequence[TensorInfo]") -> dict[str, int]:
-    """The middle of the range of each free size that has one, or that is given as `?`. Raises UsageError as `ranges_of` does."""
+    """The middle of the range of each dynamic size that has one or is given as `?`. Raises UsageError like `ranges_of`."""
     asked = free_sizes([info for info in inputs if info.name in given])
     return {name: wanted.middle for name, wanted in usual_ranges(given, inputs, asked).items()}
 
 
 def sweep_points(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
-    """So many combinations of sizes from the first of each range to the last, all of them growing together; each once."""
+    """Up to `count` shape combinations from the first size of each range to the last, all growing together, without duplicates."""
     points = [{name: wanted.at(i / max(count - 1, 1)) for name, wanted in ranges.items()} for i in range(count)]
     return [point for i, point in enumerate(points) if point not in points[:i]]
 
 
 def shown_free_sizes(given: Given, inputs: "Sequence[TensorInfo]") -> str:
-    """The names of the free sizes of inputs, with the ranges that are given for them. Raises UsageError as `ranges_of` does."""
+    """The names of the dynamic sizes of inputs, with their given ranges. Raises UsageError like `ranges_of`."""
     ranges = ranges_of(given, inputs)
     return ", ".join(f"{name} {_text(ranges[name])}" if name in ranges else name for name in free_sizes(inputs))
 
 
 def free_sizes(inputs: "Sequence[TensorInfo]") -> list[str]:
-    """The names of the free sizes of inputs."""
+    """The names of the dynamic sizes of inputs."""
     return list(dict.fromkeys(size for info in inputs for size in info.shape if isinstance(size, str) and size.isidentifier()))

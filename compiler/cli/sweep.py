@@ -1,4 +1,4 @@
-"""`stepwell run --sweep`: how long a model of free sizes takes over a range of them: general code, code for each size, and ONNX Runtime."""
+"""`stepwell run --sweep`: the time of a model with dynamic sizes over a range of them: general code, specialised code, and ONNX Runtime."""
 
 import importlib.util
 import statistics
@@ -23,25 +23,25 @@ from stepwell.driver.dynamic import DynamicModel
 from stepwell.frontends.registry import BUILT_IN, find_frontend
 from stepwell.options import CompileOptions
 
-SECONDS = 2.0  # for one engine at one combination: rounds that would take longer are left out, but for three
+SECONDS = 2.0  # the time limit for one engine at one combination: further runs are skipped after at least three
 PEER = "onnxruntime"
-COLOURS = {"general": "#4477aa", "for the size": "#228833", PEER: "#ddaa33"}  # told apart by colour-blind readers too
+COLOURS = {"general": "#4477aa", "for the size": "#228833", PEER: "#ddaa33"}  # distinguishable by colour-blind readers too
 
 Run = Callable[[Mapping[str, np.ndarray]], object]
 
 
 @dataclass
 class Timed:
-    """The median time of each engine over combinations of sizes."""
+    """The median time of each engine over shape combinations."""
 
     points: list[dict[str, int]] = field(default_factory=list)
     times: dict[str, list[float]] = field(default_factory=dict)
     compiled: list[float] = field(default_factory=list)
-    """What it took to make code for each combination."""
+    """The time for compiling specialised code for each combination."""
 
 
 def sweep(session: Session, rounds: int) -> None:
-    """Time each engine `rounds` times at each combination of sizes; prints a table and writes the picture.
+    """Time each engine `rounds` times at each shape combination; prints a table and writes the picture.
 
     Raises UsageError or StepwellError.
     """
@@ -66,7 +66,7 @@ def sweep(session: Session, rounds: int) -> None:
             begin = time.perf_counter()
             try:
                 made = own.specialise({info.name: info.shape for info in infos})
-            except ModelError as error:  # an image that is too small for a window, say
+            except ModelError as error:  # such as an image that is too small for a window
                 if point is points[-1] and not timed.points:
                     raise
                 say(f"stepwell run: left out: {said}: {str(error.args[0]).strip().splitlines()[-1].strip()}", file=sys.stderr)
@@ -78,7 +78,7 @@ def sweep(session: Session, rounds: int) -> None:
             for name, median in medians(engines, feed, rounds).items():
                 timed.times.setdefault(name, []).append(median)
     if peer is None:
-        timed.times.pop(PEER, None)  # which has no time for some of the sizes
+        timed.times.pop(PEER, None)  # it has no time for some of the sizes
     _show(timed, threads)
     if options.plot is not None:
         plot(timed, Path(options.plot), f"{Path(options.model).name}, {plural(threads, 'thread')}")
@@ -86,7 +86,7 @@ def sweep(session: Session, rounds: int) -> None:
 
 
 def medians(engines: Mapping[str, Run], feed: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
-    """The median time of each engine, which take turns, in another order each round; a run of each before does not count."""
+    """The median time of each engine. Engines take turns, in another order each round, after a warm-up run of each."""
     times: dict[str, list[float]] = {name: [] for name in engines}
     for run in engines.values():
         run(feed)
@@ -110,20 +110,20 @@ def _compiled(session: Session, how: CompileOptions) -> Any:
 
 
 def _onnxruntime(model: str, threads: int) -> Run | None:
-    """ONNX Runtime's session, or None if it is not installed, or the model is of another format."""
+    """ONNX Runtime's session, or None if it is not installed, or the model has another format."""
     if importlib.util.find_spec(PEER) is None or find_frontend(model).name != BUILT_IN:
         return None
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what it cannot run is said once, by `_able`
+    options.log_severity_level = 4  # `_able` reports models that it cannot run, once
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return lambda feed: session.run(None, feed)
 
 
 def _able(peer: Run | None, feed: Mapping[str, np.ndarray]) -> Run | None:
-    """ONNX Runtime if it can run on these inputs; else None, said on standard error."""
+    """ONNX Runtime if it can run on these inputs; otherwise None, after a message on standard error."""
     if peer is None:
         return None
     try:
@@ -147,10 +147,10 @@ def _show(timed: Timed, threads: int) -> None:
 
 
 def plot(timed: Timed, path: Path, title: str) -> None:
-    """Write the picture of a sweep: the time of each engine over the combinations of sizes."""
+    """Write the picture of a sweep: the time of each engine over the shape combinations."""
     import matplotlib as mpl
 
-    mpl.use("Agg")  # no screen is needed
+    mpl.use("Agg")  # needs no screen
     from matplotlib import pyplot
 
     figure, axis = pyplot.subplots(figsize=(8, 4.8), layout="constrained")

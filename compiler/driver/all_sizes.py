@@ -1,4 +1,4 @@
-"""What is said where a model gets no program for all sizes."""
+"""Messages about models without a shape-polymorphic program."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ _NONE = "one program for all sizes is not supported: "
 
 
 def no_program(why: str) -> str:
-    """What a command says of a model that gets none."""
+    """The message of a command about such a model."""
     return f"{_NONE}{why.removeprefix(_NONE).removesuffix(f'; {ALWAYS}')}; code is made for each combination"
 
 
 @contextmanager
 def for_all_sizes() -> Iterator[None]:
-    """Passes that need a size in numbers say that there is no code for all of them."""
+    """Inside this context, passes that need a static size report that there is no code for all sizes."""
     try:
         yield
     except (PassError, InferenceError) as error:

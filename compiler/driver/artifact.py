@@ -25,19 +25,19 @@ from stepwell.runtime.weights import WeightPool, Weights, unshared
 
 @dataclass
 class Signature:
-    """The inputs and outputs of a model that code is made of when it is run: for shapes, and for values of inputs."""
+    """The inputs and outputs of a model that is compiled when it is run: for shapes, and for values of inputs."""
 
     inputs: Infos
     outputs: Infos
     warnings: Sequence[str] = ()
     values: Mapping[str, str] = field(default_factory=dict)
-    """For each input whose values code is made for, what needs them."""
+    """For each input whose values code is specialised for, the reason."""
     why_not_general: str = ""
-    """Why there is no program for all sizes, if that was tried."""
+    """Why there is no shape-polymorphic program, if one was tried."""
     by_shape: bool = True
-    """Whether code is made for shapes, of all inputs."""
+    """Whether code is specialised for the shapes of all inputs."""
     border: Border | None = None
-    """As in `Artifact`."""
+    """Like the fields of `Artifact`."""
 
 
 def assemble(
@@ -45,9 +45,9 @@ def assemble(
     pool: WeightPool | None = None, otherwise: Otherwise | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Load the code of a model and make it ready to run. `snapshots` has its IR by level; the listings of its backend are added.
-    The `pool` has the weights of other programs of the model, which it shares; `otherwise` gives what runs data that contradict this one.
 
-    The time is added to the last of the `timings`.
+    The `pool` has the weights of other programs of the model, which are shared; `otherwise` returns the model that runs data which contradict this
+    one. The time is added to the last of the `timings`.
     """
     if artifact.general is not None:
         free = ", ".join(f"'{info.name}' {info}" for info in artifact.inputs)
@@ -64,7 +64,7 @@ def assemble_general(
     artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float],
     pool: WeightPool | None = None, otherwise: Otherwise | None = None,
 ) -> GeneralProgram | None:  # fmt: skip
-    """As `assemble`, for code for all sizes; None if the backend makes none."""
+    """Like `assemble`, for shape-polymorphic code; None if the backend does not support it."""
     begin = time.perf_counter()
     backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact, pool)
     load = partial(backend.load_sized, artifact, _taken(artifact, weights), count)
@@ -81,24 +81,24 @@ def _weights_of(artifact: Artifact, pool: WeightPool | None) -> Weights:
     memory = artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
     if pool is None:
         return unshared(memory, artifact.places)
-    artifact.weights = np.empty(0, np.uint8)  # the pool gives back parts of that memory
+    artifact.weights = np.empty(0, np.uint8)  # the pool releases parts of that memory
     return pool.place(memory, artifact.places)
 
 
 def _taken(artifact: Artifact, weights: Weights) -> np.ndarray:
-    """What the code takes for its weights."""
+    """The memory that the code takes for its weights."""
     return weights.table() if artifact.places else weights.arena()
 
 
 def _maker(artifact: Artifact, weights: Weights, about: About, otherwise: Otherwise | None) -> Callable[..., CompiledModel]:
-    """Makes a CompiledModel of its inputs, outputs, executable and workspace."""
+    """A function that makes a CompiledModel from its inputs, outputs, executable and workspace."""
     return partial(
         CompiledModel, weights=weights, about=about, objects=artifact.objects, checks=artifact.checks, groups=artifact.groups, otherwise=otherwise
     )
 
 
 def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float], loading: float) -> About:
-    """What is told of the code; the time of loading is added to the last of the `timings`."""
+    """The description of the code; the time of loading is added to the last of the `timings`."""
     spent = {name: seconds + loading * (name == list(timings)[-1]) for name, seconds in timings.items()}
     listings = {name: partial(show, artifact) for name, show in find_backend(artifact.backend).listings().items()}
     return About({**snapshots, **listings}, spent, artifact.kernels)
@@ -106,14 +106,14 @@ def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timin
 
 @dataclass(frozen=True)
 class ExternalFiles:
-    """Stored for a model whose weights are in files of their own: the key of its own record is made of these too."""
+    """Stored for a model with external weight files, which are part of the key of its record."""
 
     files: Sequence[str]
     """Their paths in the folder of the model's file."""
 
 
 def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
-    """Store a model under `key`. `files` maps its external data files, which lie below `folder`, to digests of the content that was read."""
+    """Store a model under `key`. `files` maps its external data files, which are below `folder`, to digests of the content that was read."""
     if isinstance(made, Artifact) and not made.is_stored:
         return
     if files and folder is not None:
@@ -139,7 +139,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> tuple[Artifact | Sign
 
 
 def _read_parts(store: Cache, artifact: Artifact) -> bool:
-    """Read the code of an artifact, and find its weights; whether all of that is there."""
+    """Read the code of an artifact, and find its weights; returns whether all of that exists."""
     objects = {name: store.get("objects", key) for name, key in artifact.object_keys.items()}
     weights = None if artifact.weights_key is None else store.read("weights", artifact.weights_key)
     found = {name: data for name, data in objects.items() if data is not None}
@@ -150,7 +150,7 @@ def _read_parts(store: Cache, artifact: Artifact) -> bool:
 
 
 def _record(store: Cache, key: str) -> Artifact | Signature | ExternalFiles | None:
-    """What is stored under a key; None if it is missing, or no such record."""
+    """The record stored under a key; None if it is missing, or not such a record."""
     data = store.get("models", key)
     if data is None:
         return None
@@ -158,7 +158,7 @@ def _record(store: Cache, key: str) -> Artifact | Signature | ExternalFiles | No
         found = read(data, Artifact, Signature, ExternalFiles)
     except RecordError:
         return None
-    assert isinstance(found, (Artifact, Signature, ExternalFiles))  # mypy sees what they have in common
+    assert isinstance(found, (Artifact, Signature, ExternalFiles))  # tells mypy their common base
     return found
 
 

@@ -1,4 +1,4 @@
-"""Compiles for sizes that come often while calls go on: in a process of its own, through the cache, or else in a thread."""
+"""Compiles for frequent sizes while calls go on: in a process of its own, through the cache, or else in a thread."""
 
 import atexit
 import collections
@@ -19,14 +19,14 @@ from stepwell.options import CompileOptions
 if TYPE_CHECKING:
     from stepwell.backends.llvm_cpu.pool import Worker
 
-SECONDS = 600.0  # a process that takes longer is stopped
-_WAIT = 10.0  # for a thread to end, with the program
-_IDLE = 10.0  # seconds that thread and process wait for more to do
-NICE = 10  # how far the process stands back for others
+SECONDS = 600.0  # the time limit for a process, in seconds
+_WAIT = 10.0  # seconds to wait for a thread at the end of the program
+_IDLE = 10.0  # seconds that idle thread and process wait for another job
+NICE = 10  # the niceness of the process
 
 
 class CancelledError(StepwellError):
-    """Nobody needs the result any more."""
+    """The result is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CompileRequest:
     threads: int
 
     def answer(self) -> bytes:
-        """Compile it, in the process that was asked."""
+        """Compile it, in the process that received the request."""
         from stepwell.backends.llvm_cpu.pool import work_alone
 
         work_alone()
@@ -51,12 +51,12 @@ class CompileRequest:
 
 
 class Job:
-    """One compilation. `request` is for a process, None if it cannot be one; `finish` compiles here, from the cache if it is there."""
+    """One compilation. `request` is for a process, or None if it cannot run in one; `finish` compiles here, or loads the result from the cache."""
 
     def __init__(
         self, request: CompileRequest | None, finish: Callable[[Callable[[str, float], None]], None], failed: Callable[[Exception], None]
     ) -> None:
-        """`finish` is called with a function to call at each level, which raises CancelledError once nobody needs the result."""
+        """`finish` receives a function to call at each level, which raises CancelledError once the result is no longer needed."""
         self.request, self._finish, self._failed = request, finish, failed
         self._pid = os.getpid()
         self._over = threading.Event()
@@ -64,20 +64,20 @@ class Job:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it waits or works; in a forked child it does neither."""
+        """Whether it is waiting or running; False in a forked child."""
         return self._pid == os.getpid() and not self._over.is_set()
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait until it is over; whether it is."""
+        """Wait until it is finished; returns whether it is."""
         return self._over.wait(seconds)
 
     def cancel(self) -> None:
-        """Nobody needs it any more."""
+        """Cancel it."""
         self._cancelled = True
         _background.stopped(self)
 
     def run(self, worker: "Callable[[], Worker]") -> None:
-        """Do it, in the thread for this."""
+        """Run it, in the background thread."""
         try:
             self._check("", 0.0)
             if self.request is not None:
@@ -86,14 +86,14 @@ class Job:
             self._finish(self._check)
         except CancelledError:
             pass
-        except Exception as error:  # whatever it is, calls go on as before
+        except Exception as error:  # for any exception, calls go on as before
             if not self._cancelled:
                 self._failed(error)
         finally:
             self._over.set()
 
     def drop(self) -> None:
-        """It will not be done."""
+        """Give it up without running it."""
         self._over.set()
 
     def _check(self, level: str, seconds: float) -> None:
@@ -102,7 +102,7 @@ class Job:
 
 
 class Background:
-    """One thread that does jobs in turn, and the process that it asks. Both end after some seconds with nothing to do, and with the program."""
+    """One thread that does jobs in turn, and the process that it asks. Both end after some idle seconds, and with the program."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -114,12 +114,12 @@ class Background:
         self._more = threading.Event()
 
     def submit(self, job: Job) -> None:
-        """Do a job after those that wait."""
+        """Queue a job."""
         with self._lock:
             if self._closed:
                 job.drop()
                 return
-            # In this order, and asking whether it lives: what a handler of a signal raises may come at any moment.
+            # In this order, and testing whether the thread is alive: a signal handler may raise an exception at any moment.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="stepwell-specialise", daemon=True)
                 self._thread.start()
@@ -127,7 +127,7 @@ class Background:
             self._more.set()
 
     def stopped(self, job: Job) -> None:
-        """End a job that was cancelled, if it is under way in a process, and take it off those that wait."""
+        """Stop a cancelled job if it is running in a process, and remove it from the queue."""
         with self._lock:
             if job in self._waiting:
                 self._waiting.remove(job)
@@ -136,7 +136,7 @@ class Background:
                 self._worker.kill()
 
     def close(self) -> None:
-        """End everything, at the end of the program: threads must not be inside of native code then."""
+        """Stop everything at the end of the program: no thread may be inside native code then."""
         with self._lock:
             self._closed = True
             current, thread = self._current, self._thread
@@ -202,7 +202,10 @@ def submit(job: Job) -> None:
 def request_for(
     compile: Callable[..., Any], source: Callable[[], str | bytes | None], options: CompileOptions, threads: int, *, cached: bool
 ) -> CompileRequest | None:
-    """What asks a process for a model. None if it must be compiled here: nothing would bring the result back, or the process would lack something."""
+    """The request to a worker process for a model; None if it must be compiled in this process.
+
+    That is so if the cache is off, so that the result could not be returned, or if the worker would lack something, such as a plugin.
+    """
     if not cached or not sys.executable or extending_modules() or (content := source()) is None:
         return None
     request = CompileRequest(compile, content, options, threads)

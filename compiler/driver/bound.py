@@ -1,4 +1,4 @@
-"""A model with a state: outputs of one call that are inputs of the next, caches that grow among them."""
+"""A model with state: outputs of one call that are inputs of the next, including growing KV caches."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +19,11 @@ from stepwell.signature import TensorInfo
 
 R = TypeVar("R")
 LEAST = 64
-"""Elements along its axis that memory for a cache has room for at least."""
+"""The smallest capacity of a cache, in elements along its axis."""
 
 
 class Model(Protocol):
-    """What can be given a state."""
+    """The interface of a model that can be given a state."""
 
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
@@ -37,52 +37,54 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class _Cache:
-    """An input that is given what an output has in memory with room for more. How much is there is part of the state."""
+    """A state tensor (such as a KV cache) in a buffer with spare capacity: an output that is fed back as an input.
+
+    Its length is part of the state.
+    """
 
     taker: int
     giver: int
     axis: int
     capacity: str
-    """The symbol of how much there is room for."""
+    """The symbol of its capacity."""
     memory: np.ndarray
 
     def first(self, length: int) -> np.ndarray:
-        """So many elements along the axis."""
+        """The first `length` elements along the axis."""
         return self.memory[(*[slice(None)] * self.axis, slice(0, length))]
 
 
 class _State(NamedTuple):
-    """What a model keeps. It is replaced as a whole, by one assignment: whenever an exception comes, of a handler of a signal too, the state is
-    that before a call or that after it."""
+    """The state of a model. It is replaced as a whole, by one assignment, so that an exception at any moment leaves a consistent state."""
 
     is_begun: bool = False
-    """Whether there is anything; else the first call begins with a state that fits its inputs."""
+    """Whether there is a state; otherwise the first call begins with one that fits its inputs."""
     arrays: Mapping[int, np.ndarray] = {}
-    """What is handed over, by the numbers of inputs."""
+    """Arrays that are passed on, by the indices of inputs."""
     caches: tuple[_Cache, ...] = ()
     lengths: tuple[int, ...] = ()
-    """How much is there of each cache, along its axis."""
+    """The length of each cache along its axis."""
     spare: tuple[_Cache, ...] = ()
-    """Those before the last `reset`, whose memory is used again."""
+    """The caches before the last `reset`, whose memory is reused."""
     fitting: tuple[tuple[int, ...], ...] | None = None
-    """The shapes of inputs that have no room for more, in the last call; None where the next call has to look at all shapes."""
+    """The shapes of the inputs without spare capacity in the last call; None if the next call must check all shapes."""
 
     def valid(self) -> dict[int, np.ndarray]:
-        """What is there of each cache, by the numbers of inputs."""
+        """The valid part of each cache, by the indices of inputs."""
         return {cache.taker: cache.first(length) for cache, length in zip(self.caches, self.lengths, strict=True)}
 
 
 class BoundModel:
-    """A model that keeps a state from call to call: made by `bind` of a model.
+    """A model that keeps a state from call to call, created by `bind` of a model.
 
-    A call takes the other inputs and gives the other outputs. The state begins empty: along dimensions whose size no other input says it has no
-    elements, and others are zeros; `reset` begins anew. It is for one thread at a time, others get an InputError; any number of
-    them share one model, its code and its weights. After an error the state is what it was before the call. `copy.copy` gives a model with a
-    copy of the state, which goes on by itself.
+    A call takes the other inputs and returns the other outputs. The state begins empty: dimensions whose size follows from no other input have no
+    elements, and others are zeros; `reset` starts over. Use it from one thread at a time; other threads get an InputError. Any number of bound models
+    share one model, its code and its weights. After an error the state is the one before the call. `copy.copy` returns a model with an independent
+    copy of the state.
     """
 
     def __init__(self, model: Model, pairs: Mapping[str, str], program: GeneralProgram | None) -> None:
-        """`pairs` maps inputs to outputs, by name. `program` is one in which those that can share memory."""
+        """`pairs` maps inputs to outputs, by name. `program` is one in which paired tensors can share memory."""
         self.pairs = dict(pairs)
         self.inputs = tuple(info for info in model.inputs if info.name not in pairs)
         """The inputs that a call takes."""
@@ -100,7 +102,7 @@ class BoundModel:
         self._turn = Turn()
         self._results = Results()
         known = [] if program is None else list(program.general.symbols)
-        self._lengths = dict(self._growing.values())  # of what is there -> of how much there is room for
+        self._lengths = dict(self._growing.values())  # maps the length symbol to the capacity symbol
         symbols = [name for name in known if name not in self._lengths.values()]
         self._after = {i: parse(str(model.outputs[giver].shape[self._axis(i)])) for i, giver in self._pairs if i in self._growing}
         self._symbols = symbols
@@ -109,14 +111,14 @@ class BoundModel:
         """Whether a size of another input follows from how much is there."""
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """Run on the inputs that are no state, in the model's order; gives the outputs that are none. Raises as the model's call."""
+        """Run on the inputs that are not state, in the model's order; returns the outputs that are not state. Raises like the model's call."""
         if len(arrays) != len(self.inputs):
             names = ", ".join(info.name for info in self.inputs) or "none"
             raise InputError(f"expected {len(self.inputs)} inputs ({names}), got {len(arrays)}")
         return self._run([_fit(info, array) for info, array in zip(self.inputs, arrays, strict=True)])
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        """Run on the inputs that are no state, by name; gives the outputs that are none, by name. Raises as the model's `run`."""
+        """Run on the inputs that are not state, by name; returns the outputs that are not state, by name. Raises like the model's `run`."""
         names = [info.name for info in self.inputs]
         if not isinstance(inputs, Mapping) or set(inputs) != set(names):
             raise names_error(inputs, names, "input")
@@ -125,7 +127,7 @@ class BoundModel:
 
     @property
     def state(self) -> Arrays:
-        """The state, by the names of inputs: views of its memory, which the next call may write to or leave; empty before the first call."""
+        """The state, by the names of inputs: views of its memory, which the next call may overwrite or release; empty before the first call."""
         state = self._state
         found = {**state.arrays, **state.valid()}
         views = {self._model.inputs[taker].name: found[taker].view() for taker, _ in self._pairs if taker in found}
@@ -134,10 +136,10 @@ class BoundModel:
         return views
 
     def reset(self, state: Mapping[str, np.ndarray] | None = None) -> None:
-        """Begin anew, with a `state` by the names of inputs, of which a copy is made, or an empty one.
+        """Start over with a copy of `state`, by the names of inputs, or with an empty state.
 
-        It may consist of what `state` gave. Raises InputError if it does not fit the model or its parts each other, LimitError if it is too
-        large; the state is then what it was.
+        `state` may come from the property `state`. Raises InputError if it does not fit the model or its parts do not fit each other, LimitError if
+        it is too large; the state is then unchanged.
         """
         self._alone(lambda: self._reset(state))
 
@@ -151,7 +153,7 @@ class BoundModel:
         raise unpicklable("a model with a state")
 
     def _alone(self, call: Callable[[], R]) -> R:
-        """What a call gives that no other one may go on beside."""
+        """The result of a call that excludes all concurrent ones."""
         expected = "expected one thread at a time, others bind the model for a state of their own"
         return self._turn.alone(call, InputError(f"the state is used by another thread; {expected}"))
 
@@ -177,7 +179,7 @@ class BoundModel:
         return made
 
     def _taken(self, state: Mapping[int, np.ndarray], spare: Sequence[_Cache]) -> _State:
-        """A state of copies of arrays, in memory of the caches `spare` where that has room."""
+        """A state with copies of arrays, in memory of the caches `spare` if that is large enough."""
         caches, used = [], []
         for taker, giver in self._pairs:
             if taker in self._growing:
@@ -188,7 +190,7 @@ class BoundModel:
                 else:
                     memory = self._memory(taker, [_room(n) if i == axis else n for i, n in enumerate(shape)], shape[axis])
                 caches.append(_Cache(taker, giver, axis, self._growing[taker][1], memory))
-        # Views of what was there before `reset` may be given, for other inputs than they were of.
+        # Views of the state before `reset` may be passed, even for other inputs.
         given = {i: array.copy() if any(np.may_share_memory(array, memory) for memory in used) else array for i, array in state.items()}
         lengths = [given[cache.taker].shape[cache.axis] for cache in caches]
         for cache, length in zip(caches, lengths, strict=True):
@@ -196,7 +198,7 @@ class BoundModel:
         return _State(True, {i: array.copy() for i, array in state.items() if i not in self._growing}, tuple(caches), tuple(lengths))
 
     def _spare(self, spare: Sequence[_Cache], taker: int, shape: Sequence[int]) -> np.ndarray | None:
-        """Memory of one of the caches `spare` that has room for a cache of this shape."""
+        """Memory of one of the caches `spare` that is large enough for a cache of this shape."""
         axis = self._axis(taker)
         for cache in spare:
             have = cache.memory.shape
@@ -213,14 +215,14 @@ class BoundModel:
 
     def _run_alone(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         state = self._state
-        if not state.is_begun:  # what begins now is the state only if the call succeeds
+        if not state.is_begun:  # a new state is kept only if the call succeeds
             state = self._taken(self._empty([array.shape for array in arrays]), state.spare)
         if self._program is None:
             return self._run_apart(state, arrays)
         return self._run_sharing(self._program, state, arrays)
 
     def _empty(self, shapes: Sequence[tuple[int, ...]]) -> dict[int, np.ndarray]:
-        """The state before the first call, for inputs of these shapes: what no other input says the size of has no elements."""
+        """The state before the first call, for inputs of these shapes: dimensions whose size follows from no other input have no elements."""
         values: dict[str, int] = {}
         for number, shape in zip(self._open, shapes, strict=True):
             values.update({size: n for size, n in zip(self._model.inputs[number].shape, shape, strict=False) if isinstance(size, str)})
@@ -231,7 +233,7 @@ class BoundModel:
         return made
 
     def _run_apart(self, state: _State, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """A call of the model itself: the state is handed over as arrays."""
+        """A call of the model itself, with the state passed as arrays."""
         infos = self._model.inputs
         feed = {infos[i].name: array for i, array in [*zip(self._open, arrays, strict=True), *state.arrays.items()]}
         results = list(self._model.run(feed).values())
@@ -239,7 +241,7 @@ class BoundModel:
         return [results[i] for i in self._given]
 
     def _run_sharing(self, program: GeneralProgram, state: _State, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """A call of the program that writes to caches."""
+        """A call of the program that writes to caches in place."""
         whole: dict[int, np.ndarray] = {**dict(zip(self._open, arrays, strict=True)), **state.arrays}
         shapes = {i: array.shape for i, array in whole.items()}
         for cache, length in zip(state.caches, state.lengths, strict=True):
@@ -249,7 +251,7 @@ class BoundModel:
         ends = tuple([evaluated(self._after[cache.taker], values) for cache in state.caches])
         caches = self._grown(state, ends)
         if caches is not state.caches and self._state is state:
-            self._state = state = state._replace(caches=caches)  # the same, with more room, also if the call fails
+            self._state = state = state._replace(caches=caches)  # the same state with more capacity, even if the call fails
         values.update({cache.capacity: cache.memory.shape[cache.axis] for cache in caches})
         spans = {self._growing[cache.taker]: end for cache, end in zip(caches, ends, strict=True)}
         prepared = program.prepared(values)
@@ -276,7 +278,7 @@ class BoundModel:
         return [every[i] for i in self._given]
 
     def _values(self, shapes: Mapping[int, tuple[int, ...]], *, fits: bool) -> dict[str, int]:
-        """What the symbols are, from the shapes of all inputs. Raises InputError where these do not fit, unless it is known that each `fits`."""
+        """The values of the symbols, from the shapes of all inputs. Raises InputError if these do not fit, unless `fits` says that they do."""
         if not fits:
             self._model.check([shapes[i] for i in range(len(shapes))])
         values: dict[str, int] = {}
@@ -285,7 +287,7 @@ class BoundModel:
         return {name: values[name] for name in self._symbols}
 
     def _run_outside(self, state: _State, whole: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-        """A call with sizes that the program does not take: that of the model, on copies."""
+        """A call with sizes that the program does not support: by the model, on copies."""
         whole = {**whole, **state.valid()}
         infos = self._model.inputs
         results = list(self._model.run({infos[i].name: np.ascontiguousarray(array) for i, array in whole.items()}).values())
@@ -293,7 +295,7 @@ class BoundModel:
         return [results[i] for i in self._given]
 
     def _grown(self, state: _State, ends: Sequence[int]) -> tuple[_Cache, ...]:
-        """The caches with memory for so many elements along their axes; what is there is copied when it has grown to twice the size."""
+        """The caches with memory for `ends` elements along their axes; the content is copied when a cache outgrows its capacity."""
         if all(end <= cache.memory.shape[cache.axis] for cache, end in zip(state.caches, ends, strict=True)):
             return state.caches
         found = []
@@ -307,7 +309,7 @@ class BoundModel:
         return tuple(found)
 
     def _memory(self, taker: int, shape: Sequence[int], least: int | None = None) -> np.ndarray:
-        """Memory for a cache, with less room, but for `least`, if it would be larger than a value may be. Raises LimitError."""
+        """Memory for a cache; its capacity is reduced, down to `least`, if it would exceed the limit for a value. Raises LimitError."""
         info, axis = self._model.inputs[taker], self._axis(taker)
         most = math.inf if self._program is None else self._program.general.most_value_bytes
         if _bytes(shape, info) > most and least is not None:
@@ -319,7 +321,7 @@ class BoundModel:
 
 
 def _growing(model: Model, program: GeneralProgram, pairs: Sequence[tuple[int, int]]) -> dict[int, tuple[str, str]]:
-    """For each input that is memory with room for more, the symbols of how much is there, and of how much there is room for."""
+    """Maps each input with spare capacity to its length symbol and its capacity symbol."""
     found = {}
     for taker, _ in pairs:
         before, now = model.inputs[taker].shape, program.inputs[taker].shape
@@ -330,12 +332,12 @@ def _growing(model: Model, program: GeneralProgram, pairs: Sequence[tuple[int, i
 
 
 def _room(needed: int) -> int:
-    """For how many elements there is to be room. What is not written to yet takes no memory of the machine."""
+    """The capacity for `needed` elements. Memory that is not written to yet takes no physical memory."""
     return max(2 * needed, LEAST)
 
 
 def late(shape: Sequence[int | str | None]) -> bool:
-    """Whether only a run tells one of these sizes."""
+    """Whether one of these sizes is known only after a run."""
     return not all(isinstance(size, int) for size in shape)
 
 

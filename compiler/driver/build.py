@@ -52,10 +52,10 @@ def compile_ir(
 
 @checked
 def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None) -> CompiledModel:
-    """Generate code for a model at one of its backend's levels; the module is used up.
+    """Generate code for a model at one of its backend's levels; the module is consumed.
 
-    Kernels compiled before come from the cache on disk, and new ones are stored there, unless `cache` is false or STEPWELL_CACHE is 0.
-    The model as a whole is neither looked up nor stored.
+    Kernels compiled before come from the cache on disk, and new ones are stored there, unless `cache` is false or STEPWELL_CACHE is 0. The model as a
+    whole is neither looked up nor stored.
     """
     threads = thread_count(threads)
     store = chosen_cache(cache)
@@ -82,7 +82,7 @@ def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
 
 
 def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, packing: Packing | None = None) -> Artifact:
-    """Generate code and pack the weights of a model at one of its backend's levels. Its module is used up.
+    """Generate code and pack the weights of a model at one of its backend's levels. Its module is consumed.
 
     Known code is read from `store`, new code is written there; so are the weights, unless they are already being packed.
     """
@@ -112,7 +112,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.places = places if code.located else ()
     artifact.weights, artifact.object_keys = packing.result(), code.keys
-    if store is not None and isinstance(artifact.weights, Kept):  # else the model is not stored
+    if store is not None and isinstance(artifact.weights, Kept):  # otherwise the model is not stored
         artifact.weights_key = artifact.weights.key
         artifact.object_keys = {**_kept(store, code), **code.keys}
     reached(lowered, "obj", clock(), on_level)
@@ -120,7 +120,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
 
 
 def without_code(lowered: Lowered) -> Artifact:
-    """The artifact of a model at level linalg or below, as far as it is known before there are code and weights."""
+    """The artifact of a model at level linalg or below, without code and weights."""
     info = lowered.info
     return Artifact(
         inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],

@@ -1,4 +1,4 @@
-"""Compiles a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and what reads models only when needed."""
+"""Compiles a model: from the cache if possible, else through the whole pipeline. Loads the bindings and model readers only when needed."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -57,20 +57,22 @@ def compile(
     source: Source, *, options: CompileOptions | None = None, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None,
     instrumentation: "Instrumentation | None" = None, **given: Unpack[CompileFields],
 ) -> "CompiledModel | DynamicModel | BorderModel":  # fmt: skip
-    """Compile a model to native code: an ONNX model (a path, bytes or a ModelProto), or what the front end of a plugin accepts (docs/frontends.md).
+    """Compile a model to native code: an ONNX model (a path, bytes or a ModelProto), or any source that a plugin's front end accepts.
 
-    `options`, or its fields as keyword arguments, say how (docs/reference/options.md): `target`, `backend`, `shapes`, `values`, `specialise`,
+    `options`, or its fields as keyword arguments, determine how (docs/reference/options.md): `target`, `backend`, `shapes`, `values`, `specialise`,
     `size_hints`, `same_names`, `same_data_sizes`, `pipeline`, `disable`, `libm`, `strict`, `precision`, `keep_f32`, `plan` (or `schedule`) and
-    `limits`; `bind` is for `lower`. Without `shapes` for all free dimensions, and `values` for inputs that say sizes, axes and the like, the
-    result is a DynamicModel: `specialise` says what of it is compiled now, and what when it runs (docs/sizes.md); schedules for kernels are then
-    an error, since they are for one combination. Nodes of strings and maps at the border of the model run in Python: the result is then a
-    BorderModel around one of the others (docs/strings.md).
-    `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
-    Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.
-    The source may be read again later, for code of other shapes and values and for IR: that raises ModelError if it has changed since.
-    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache;
-    `instrumentation`, which watches the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with
-    one clear message if the model cannot be compiled, ResourceError if the machine lacks a resource.
+    `limits`; `bind` is for `lower`. Without `shapes` for all dynamic dimensions, and `values` for inputs that determine sizes, axes and the like, the
+    result is a DynamicModel: `specialise` decides which code is compiled now, and which at run time (docs/sizes.md); schedules for kernels are then
+    an error, since they are for one shape combination. Nodes with strings and maps at the border of the model run in Python: the result is then a
+    BorderModel around one of the others (docs/strings.md). Front ends of plugins are described in docs/frontends.md.
+
+    `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use). Code and packed weights are cached on disk, unless
+    `cache` is false or STEPWELL_CACHE is 0.
+
+    The source may be read again later, for code for other shapes and values and for IR: that raises ModelError if it has changed since.
+    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache; `instrumentation`, which
+    observes the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with one clear message if the model cannot
+    be compiled, ResourceError if the machine lacks a resource.
     """
     options = CompileOptions.of(options, given, "compile")
     if options.bind is not None:
@@ -82,18 +84,18 @@ def compile(
     model, border = compilation.load(result), result.made.border
     if border is None:
         return model
-    from stepwell.border.model import BorderModel  # here, because few models have one
+    from stepwell.border.model import BorderModel  # imported here, because few models have one
 
     return BorderModel(model, border)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was compiled of a model: code, or only its signature where code is made for shapes and values that are not known yet."""
+    """The result of compiling a model: code, or only its signature if code is compiled later, for shapes and values that are not known yet."""
 
     made: Artifact | Signature
     timings: Mapping[str, float]
-    """The seconds that each level took, or those for "cache"."""
+    """The time for each level in seconds, or the time for "cache"."""
     files: Mapping[Path, bytes]
     """The digests of the external data files that were read, or may be read later."""
     reading: Reading
@@ -101,12 +103,12 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Compilation:
-    """A model to compile, and how. Its methods may be called more than once, and raise ModelError if the model has changed in between."""
+    """A model to compile with its options. Its methods may be called several times, and raise ModelError if the model has changed in between."""
 
     origin: Origin
     options: CompileOptions
     threads: int
-    """The most threads that a run may use."""
+    """The largest number of threads in a run."""
     cache: bool = True
     """Whether to look up the result on disk, and to store it."""
     watch: Watch = field(default_factory=Watch)
@@ -114,12 +116,12 @@ class Compilation:
     """The weights of other programs of the model, which its programs share."""
 
     def model(self) -> Made:
-        """The compiled model, but for its border. Raises ResourceError, beside the errors of `compile`."""
+        """The compiled model without its border. Raises ResourceError, besides the errors of `compile`."""
         with typed_errors("compile"):
             return self.load(self.result())
 
     def result(self) -> Result:
-        """The result, from the cache if it is there."""
+        """The result, from the cache if possible."""
         begin = time.perf_counter()
         load_installed()
         reading, store = Reading(self.origin, self.options), chosen_cache(self.cache)
@@ -149,27 +151,27 @@ class Compilation:
         return shared._compiled_when_run(made) if isinstance(made, Signature) else shared._general_model(made, result)
 
     def specialised(self, shapes: Shapes, values: Values, *, by_shape: bool = True) -> Made:
-        """The model for the shapes of all inputs, or of those with `values` alone."""
+        """The model specialised for the shapes of all inputs, or only for those in `values`."""
         with _naming(values):
             return self._fixed(shapes, values, "always" if by_shape else self.options.specialise).model()
 
     def with_distinct_names(self) -> Made:
-        """The model in which free dimensions of one name may have several sizes. Its symbols have other names, which hints say nothing of."""
+        """The model in which each dynamic dimension has its own symbol, even if names are equal. Hints do not apply to the new symbols."""
         return replace(self, options=replace(self.options, same_names=False, size_hints=None)).model()
 
     def with_broadcast_data(self) -> Made:
-        """The model in which sizes that data tell may be 1 where they are broadcast. It is compiled while another one runs, unwatched."""
+        """The model in which data-dependent sizes may be 1 where they broadcast. It is compiled while another one runs, without observers."""
         return replace(self, options=replace(self.options, same_data_sizes=False), watch=Watch()).model()
 
     def bound_program(self, pairs: Mapping[str, str]) -> GeneralProgram | None:
-        """The program in which inputs share memory with outputs, by their names, as far as they can; None if there is no program for all sizes."""
+        """The program in which inputs share memory with outputs, by name, as far as possible; None without a shape-polymorphic program."""
         bound = replace(self, options=replace(self.options, bind=pairs, specialise="never"))
         with typed_errors("bind"):
             result = bound.result()
             return None if isinstance(result.made, Signature) else bound._program(result.made, result)
 
     def job(self, shapes: Shapes, values: Values, done: Callable[[Made], None], failed: Callable[[Exception], None]) -> Job:
-        """The job that compiles for a combination of shapes and values in the background, and calls `done` with the model, or `failed`."""
+        """The background job that compiles for a combination of shapes and values, and calls `done` with the model or `failed` with the error."""
         own = self._fixed(shapes, values, "always")
 
         def finish(reached: OnLevel) -> None:
@@ -183,7 +185,7 @@ class Compilation:
         """The compilation for shapes and values of more inputs."""
         options = self.options
         given: dict[str, np.ndarray] = {**(options.values or {}), **values}
-        hints = None if specialise == "always" else options.size_hints  # they are of sizes that are numbers now
+        hints = None if specialise == "always" else options.size_hints  # these sizes are static now
         all_shapes = {**(options.shapes or {}), **shapes}
         return replace(self, options=replace(options, shapes=all_shapes, values=given or None, specialise=specialise, size_hints=hints))
 
@@ -194,7 +196,7 @@ class Compilation:
         )  # fmt: skip
 
     def _general_model(self, made: Artifact, result: Result) -> DynamicModel:
-        """The model with a program for all sizes, or, where the backend makes none, one that is compiled when it is run."""
+        """The model with a shape-polymorphic program, or, if the backend makes none, one that is compiled when it is run."""
         program = self._program(made, result, self._otherwise(made))
         common = partial(
             DynamicModel, inputs=made.inputs, outputs=made.described, compile_shapes=self.specialised, compile_apart=self._apart, pool=self.pool
@@ -209,7 +211,7 @@ class Compilation:
 
     @property
     def _apart(self) -> Callable[[], Made] | None:
-        """Compiles for sizes that contradict the names of dimensions; None where the names say nothing."""
+        """Compiles for sizes that contradict the names of dimensions; None if the names carry no information."""
         return self.with_distinct_names if self.options.same_names else None
 
     def _otherwise(self, made: Artifact) -> Otherwise | None:
@@ -219,7 +221,7 @@ class Compilation:
         return Snapshots(IMPORTED, result.reading.start, self.options.backend).by_level()
 
     def _program(self, made: Artifact, result: Result, otherwise: Otherwise | None = None) -> GeneralProgram | None:
-        """The program for all sizes, if it is one and the backend makes such programs."""
+        """The shape-polymorphic program, if there is one and the backend makes such programs."""
         if made.general is None:
             return None
         return assemble_general(
@@ -227,7 +229,7 @@ class Compilation:
         )
 
     def _result_of_source(self, reading: Reading, store: Cache | None, *, keep_weights: bool) -> Result:
-        """The result, compiled anew; `keep_weights` says whether it will be stored in `store`."""
+        """The newly compiled result; `keep_weights` says whether it will be stored in `store`."""
         with uninterrupted():
             from stepwell.driver.lowering import start
 
@@ -279,7 +281,7 @@ class Compilation:
         return make_artifact(lowered, store, self.watch.on_level, packing)
 
     def _needing(self, error: NeedsError, reading: Reading) -> Result:
-        """The result for a model that needs values of inputs, or their sizes. Raises UnsupportedError where code must not be made for sizes."""
+        """The result for a model that needs values of inputs, or their sizes. Raises UnsupportedError if specialised code is forbidden."""
         free = not all(isinstance(size, int) for info in error.inputs for size in info.shape)
         by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
         if by_shape and self.options.specialise == "never":
@@ -296,8 +298,8 @@ class Compilation:
 
 
 def _signature(imported: ImportedModel, why_not_general: str = "") -> Signature:
-    """The signature of a model with free dimensions."""
-    from stepwell.dialects.core.module_info import ModuleInfo  # here, because the bindings take long to load
+    """The signature of a model with dynamic dimensions."""
+    from stepwell.dialects.core.module_info import ModuleInfo  # imported here, because the bindings take long to load
 
     any_integers = ModuleInfo(imported.module).any_integers
     inputs, results = ([TensorInfo.of(name, kind, any_integers) for name, kind in side] for side in (imported.inputs, imported.outputs))
@@ -309,7 +311,7 @@ def _signature(imported: ImportedModel, why_not_general: str = "") -> Signature:
 
 @contextmanager
 def _naming(values: Values) -> Iterator[None]:
-    """Errors inside the block say which values were given."""
+    """Inside this context, errors list the given values."""
     try:
         yield
     except StepwellError as error:

@@ -1,4 +1,4 @@
-"""A model that is compiled when it is run: for each combination of input shapes, and of the values of inputs that must be known for that."""
+"""A model that is compiled when it is run: for each combination of input shapes, and of those input values that compilation needs."""
 
 import collections
 import time
@@ -28,55 +28,58 @@ Made: TypeAlias = "CompiledModel | DynamicModel"
 _Key: TypeAlias = tuple[tuple[Shape, ...], tuple[bytes, ...]]
 
 AFTER = 3
-"""The call with a combination at which code of its own is asked for."""
+"""The number of calls after which a shape combination gets its own specialised version."""
 REMEMBERED = 64
-"""Combinations that the program for all sizes has run and that are counted, the last ones."""
+"""The number of recent combinations, run by the shape-polymorphic program, whose calls are counted."""
 LEAST_BYTES = 64 << 20
-"""Of weights that combinations with code of their own may hold, by default: those of small models cannot be shared."""
+"""The default limit, in bytes, for weights of specialised versions: those of small models cannot be shared."""
 
 
 @dataclass
 class _Entry:
-    """What runs a combination, and which inputs it takes, by their numbers: those of known values are in its code. Of a sequence, or an
-    optional, it takes the tensors by themselves: the second number says which, None that it takes the input as a whole."""
+    """The model for a combination, and the inputs that it takes, by index: inputs with known values are part of its code.
+
+    For a sequence or an optional, it takes the tensors in it separately: the second number is the tensor's index, or None for the input as a whole.
+    """
 
     model: Made
     places: tuple[tuple[int, int | None], ...]
     calls: int = 1
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
-        """What it takes of the inputs."""
+        """The arrays to pass to it, from the given inputs."""
         return [given[place] if part is None or isinstance(given[place], np.ndarray) else given[place][part] for place, part in self.places]
 
 
 @dataclass(frozen=True)
 class Specialisation:
-    """What a combination is run by: how its state is "general", "compiling", "specialised" or "failed"."""
+    """How a combination is run: its state is "general", "compiling", "specialised" or "failed"."""
 
     shapes: tuple[Shape, ...]
-    """Of the inputs that code is made for, in order."""
+    """The shapes of the inputs that code is specialised for, in order."""
     state: str
     error: Exception | None = None
-    """Why there is no code of its own, if it failed."""
+    """Why there is no specialised version, if it failed."""
     own_weights_bytes: int = 0
-    """Of the weights of that code, those that no other program of the model reads."""
+    """The bytes of the version's weights that no other program of the model reads."""
 
 
 InBackground: TypeAlias = Callable[[Shapes, Arrays, Callable[[Made], None], Callable[[Exception], None]], Job]
-"""Makes what compiles for a combination; the first function is to be called with the model, the second with what went wrong."""
+"""Creates the background job that specialises one combination. The callbacks receive the finished model or the exception."""
 
 
 class DynamicModel:
-    """The interface of a `CompiledModel`, over one such model for each combination of input shapes.
+    """A model with the interface of `CompiledModel`, over one such model for each combination of input shapes.
 
-    `compile_shapes` compiles for the shapes of all inputs and the arrays of those in `values`, both by name. What it returns takes the other
-    inputs, and may be a DynamicModel again. At most `capacity` models are kept, and at most
-    `capacity_bytes` of weights that they hold beside those of the program for all combinations; the least recently used one is dropped first. Safe to
-    call from several threads; a call waits for a combination that another thread is compiling.
+    `compile_shapes` compiles for the shapes of all inputs and the arrays of those in `values`, both by name. The compiled model takes the other
+    inputs, and may be a DynamicModel again. At most `capacity` models are kept, and at most `capacity_bytes` of weights beyond those of the
+    shape-polymorphic program; the least recently used model is dropped first. Safe to call from several threads; a call waits for a combination that
+    another thread is compiling.
 
-    With a `program` for all combinations, that is what new ones are run by, if it can; and with `background`, code of its own is compiled for
-    one that is called for the third time, and takes its place when it is there.
-    `timings`, `kernels`, `memory` and `ir` are those of the most recently used model; before there is one, those of the program, but for `memory`
+    With a shape-polymorphic `program`, new combinations are run by it if it supports them; with `background`, a specialised version is compiled for a
+    combination on its third call, and replaces the program when it is ready.
+
+    `timings`, `kernels`, `memory` and `ir` are those of the most recently used model; before there is one, those of the program, except for `memory`
     and `threads`.
     """
 
@@ -87,11 +90,12 @@ class DynamicModel:
         compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None, compile_apart: Callable[[], Made] | None = None,
         capacity_bytes: int | None = None, pool: WeightPool | None = None, weights: Weights | None = None,
     ) -> None:  # fmt: skip
-        """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
-        do not matter. Where there is no `program`, `why_not_general` may say why. `compile_bound` makes the program for `bind`.
-        `about` is what is told of the program. `compile_apart` makes what runs sizes that contradict the names of dimensions. `pool` has
-        the weights of all its programs, `weights` those of the program for all combinations; `capacity_bytes` is by default as many bytes, at least
-        `LEAST_BYTES`, and unbounded where there is no such program.
+        """`values` gives, for each input whose values code is specialised for, the reason. Unless `by_shape`, shapes of other inputs do not matter.
+
+        Without a `program`, `why_not_general` may give the reason. `compile_bound` makes the program for `bind`. `about` is the description of the
+        program. `compile_apart` makes the model for sizes that contradict the names of dimensions. `pool` has the weights of all programs, `weights`
+        those of the shape-polymorphic program; `capacity_bytes` defaults to the size of these, at least `LEAST_BYTES`, and is unbounded without such
+        a program.
         """
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
@@ -156,9 +160,11 @@ class DynamicModel:
         return entry.model.run(dict(zip((info.name for info in entry.model.inputs), entry.arrays(fitting), strict=True)), out=out)
 
     def specialise(self, shapes: Shapes, values: Mapping[str, np.ndarray] | None = None) -> Made:
-        """The model for these input shapes and values by name, compiled if necessary. Inputs without free dimensions may be left out of `shapes`,
-        inputs with values too; `values` are needed of those that code is made for the values of. With code for all sizes and
-        specialise="auto", that is code of their own."""
+        """The model for these input shapes and values by name, compiled if necessary.
+
+        Inputs without dynamic dimensions may be omitted from `shapes`, and so may inputs with values; `values` are required for inputs whose values
+        code is specialised for. With a shape-polymorphic program and specialise="auto", this is a specialised version.
+        """
         checks.shapes("shapes", shapes)
         if values is not None:
             checks.arrays("values", values)
@@ -186,11 +192,11 @@ class DynamicModel:
         return self._made(found, arrays, own=self._background is not None).model
 
     def bind(self, pairs: Mapping[str, str] | None = None) -> BoundModel:
-        """This model with a state: what a call gives for an output of `pairs`, the next call takes for the input that it is paired with.
+        """This model with a state: the output of each of `pairs` becomes the paired input of the next call.
 
-        `pairs` maps names of inputs to those of outputs; by default those are paired that caches are usually called by (`usual_pairs`).
-        Compiles, unless that was done before: where an output is its input with something behind it, what is new is written to memory that has
-        the rest (docs/sizes.md). Each call of `bind` gives a state of its own. Raises InputError for pairs that do not fit.
+        `pairs` maps names of inputs to those of outputs; by default, inputs and outputs with the usual names of caches are paired (`usual_pairs`).
+        Compiles, unless that was done before: if an output is its input with something appended, only the new part is written, into the same memory
+        (docs/sizes.md). Each call of `bind` creates a new state. Raises InputError for pairs that do not fit.
         """
         if pairs is not None:
             checks.bound_names("bind", pairs)
@@ -207,7 +213,7 @@ class DynamicModel:
         return BoundModel(self, chosen, self._bound[key])
 
     def __copy__(self) -> "DynamicModel":
-        """A model that shares code and weights, which nothing changes, and counts the calls of its own."""
+        """A model that shares the immutable code and weights, and counts its own calls."""
         made = DynamicModel(
             inputs=self.inputs, outputs=self.outputs, compile_shapes=self._compile, capacity=self.capacity, values=self.values,
             by_shape=self.by_shape, program=self._program, about=self._about, background=self._background,
@@ -237,12 +243,12 @@ class DynamicModel:
 
     @property
     def general(self) -> bool:
-        """Whether there is one program for all sizes; `why_not_general` says why not, where that was asked for."""
+        """Whether there is a shape-polymorphic program; if not, `why_not_general` gives the reason, if one was requested."""
         return self._program is not None
 
     @property
     def specialisations(self) -> tuple[Specialisation, ...]:
-        """What the last combinations are run by."""
+        """How the last combinations are run."""
         with self._lock:
             own = [_specialisation(key, entry, self._apart) for key, entry in self._models.items()]
             busy = {key for key, job in self._jobs.items() if job.is_alive}
@@ -253,7 +259,7 @@ class DynamicModel:
         return (*others, *own)
 
     def settle(self, seconds: float | None = None) -> bool:
-        """Wait until no code is being made in the background for this model, `seconds` at most. Returns whether that is so."""
+        """Wait until no code is being compiled in the background for this model, at most `seconds`. Returns whether that is so."""
         end = None if seconds is None else time.monotonic() + seconds
         with self._lock:
             waits: list[Callable[[float | None], bool]] = [job.wait for job in self._jobs.values() if job.is_alive]
@@ -278,7 +284,7 @@ class DynamicModel:
 
     @property
     def weights_bytes(self) -> int:
-        """The bytes of memory that the weights of all its programs take; those that several read count once."""
+        """The bytes of memory for the weights of all its programs; shared weights count once."""
         return self._pool.held_bytes
 
     def ir(self, level: str) -> str:
@@ -286,7 +292,7 @@ class DynamicModel:
         return self._told().ir(level)
 
     def _told(self) -> "Made | About":
-        """What tells of its code."""
+        """The model or description with information about its code."""
         return self._about if self._about is not None and self._last is None else self._latest()
 
     def _latest(self) -> Made:
@@ -303,9 +309,9 @@ class DynamicModel:
             return self._last.model
 
     def _plain_shapes(self, arrays: Sequence[Any]) -> tuple[Shape, ...] | None:
-        """The shapes of arrays, if they are of the inputs' types as they are and all that code is made for; else None.
+        """The shapes of arrays, if these have exactly the inputs' types and only shapes matter for code; else None.
 
-        Most calls are such, and a small model takes a few microseconds: of such arrays nothing else is to be found out.
+        Most calls are like this, and a small model takes a few microseconds, so nothing else is computed for such arrays.
         """
         if not self._plain:
             return None
@@ -317,13 +323,13 @@ class DynamicModel:
         return tuple(shapes)
 
     def _entry(self, arrays: Sequence[np.ndarray]) -> _Entry:
-        """What runs these arrays."""
+        """The entry that runs these arrays."""
         shapes = [self._keyed_by(info, shape_of(array)) for info, array in zip(self.inputs, arrays, strict=True)]
         key = (tuple(shapes[i] for i in self._keyed), tuple(arrays[i].tobytes() for i in self._valued))
         return self._entry_for(key, shapes, {self.inputs[i].name: arrays[i] for i in self._valued})
 
     def _entry_for(self, key: _Key, shapes: Sequence[Shape], values: Arrays) -> _Entry:
-        """What runs a combination: what did so before, if there is anything."""
+        """The entry that runs a combination: the previous one, if it exists."""
         with self._lock:
             kept = self._models if key in self._models else self._general
             entry: _Entry | None = kept.get(key)
@@ -339,22 +345,22 @@ class DynamicModel:
         return entry
 
     def _keyed_by(self, info: TensorInfo, shape: Shape) -> Shape:
-        """What of an input's shape code is made for: of sequences and optionals how many tensors of which ranks, unless it is made by shape."""
+        """The part of an input's shape that code depends on: for sequences and optionals the number and ranks of their tensors, except by shape."""
         if not info.form or shape is None:
             return shape
         parts = tuple(tuple(part) if isinstance(part, (tuple, list)) else part for part in shape)
         return parts if self.by_shape else tuple((None,) * len(part) if isinstance(part, tuple) else None for part in parts)
 
     def _is_open(self, key: _Key) -> bool:
-        """Whether code for a combination may be asked for. A job that a parent process has is none of ours."""
+        """Whether code for a combination may be requested. A job of a parent process does not count."""
         if self._background is None or key in self._failed:
             return False
         alive = [other for other, job in self._jobs.items() if job.is_alive]
         return key not in alive and len(alive) < self.capacity
 
     def _ask(self, key: _Key, shapes: Sequence[Shape], values: Arrays) -> None:
-        """Have code made for a combination that the general program has run."""
-        # What the job keeps alive must not be this model, whose end cancels it.
+        """Request specialised code for a combination that the general program has run."""
+        # The job must not keep this model alive, whose end cancels it.
         here = weakref.ref(self)
 
         def done(model: Made) -> None:
@@ -387,12 +393,12 @@ class DynamicModel:
                     del self._jobs[old]
                 self._jobs[key] = job
             submit(job)
-        except BaseException:  # of the handler of a signal: nobody may wait for the job
+        except BaseException:  # raised by a signal handler: nobody may wait for the job
             job.drop()
             raise
 
     def _keep(self, key: _Key, entry: _Entry) -> None:
-        """Run a combination by this from now on."""
+        """Use this entry for a combination from now on."""
         with self._lock:
             before = self._general.pop(key, None)
             if before is not None and before is self._last:
@@ -406,7 +412,7 @@ class DynamicModel:
                     self._dropped.popitem(last=False)
 
     def _beyond(self, entries: Iterable[_Entry]) -> int:
-        """The bytes of weights of combinations with code of their own, if they are more than may be; else 0."""
+        """The bytes of weights of specialised versions, if they exceed the limit; else 0."""
         if self.capacity_bytes is None:
             return 0
         held = beyond((weights for entry in entries if entry.model is not self._apart for weights in _weights_of(entry.model)), self._weights)
@@ -421,7 +427,7 @@ class DynamicModel:
         return _Entry(model, tuple(taken))
 
     def _made(self, shapes: Sequence[Shape], values: Arrays, *, own: bool = False) -> _Entry:
-        """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""
+        """The model for a combination, compiled if it does not exist; `own` demands a specialised version."""
         key = (tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued))
         try:
             self.check(shapes)
@@ -456,9 +462,9 @@ class DynamicModel:
         return entry
 
     def _told_apart(self, error: ContradictionError, key: _Key, shapes: Sequence[Shape], values: Arrays, *, own: bool) -> _Entry:
-        """What runs sizes that contradict the names of dimensions, as `_made` gives it: a model in which each dimension has a size of its own.
+        """The entry for sizes that contradict the names of dimensions, as from `_made`: a model in which each dimension has its own symbol.
 
-        The names are wrong if that runs them, which is a ModelWarning once; else the sizes are, which is the error.
+        If that model runs them, the names are wrong, which is reported as a ModelWarning once; otherwise the sizes are wrong, which is the error.
         """
         if self._compile_apart is None:
             raise error
@@ -489,7 +495,7 @@ def _specialisation(key: _Key, entry: _Entry, apart: "Made | None") -> Specialis
 
 
 def _weights_of(model: Made) -> Iterator[Weights]:
-    """The weights of a model, and of all that are kept in it."""
+    """The weights of a model, and of all models kept in it."""
     if isinstance(model, CompiledModel):
         yield model.weights
     else:
@@ -503,8 +509,10 @@ def _cancel(jobs: Mapping[_Key, Job]) -> None:
 
 
 def _fit(info: TensorInfo, value: Any) -> Any:
-    """`value` as an array of the input's dtype, checked here too, so that nothing is compiled for a bad array; for a sequence a list of such,
-    for an optional perhaps None."""
+    """`value` as an array of the input's dtype; for a sequence a list of arrays, for an optional perhaps None.
+
+    Checked here, so that nothing is compiled for an invalid array.
+    """
     what = f"input '{info.name}'"
     if not info.form:
         return as_dtype(what, info, as_array(what, info, value))
@@ -518,7 +526,7 @@ def _fit(info: TensorInfo, value: Any) -> Any:
 
 
 def _fitting(what: str, info: TensorInfo, value: Any) -> np.ndarray:
-    """An array in a sequence or an optional, which is of the type that these hold."""
+    """An array in a sequence or an optional, which has their element type."""
     tensor = replace(info, form=())
     array = as_dtype(what, tensor, as_array(what, tensor, value))
     fits = len(array.shape) == len(info.shape) and all(size is None or size == came for size, came in zip(info.shape, array.shape, strict=True))

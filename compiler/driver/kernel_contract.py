@@ -16,7 +16,7 @@ from stepwell.passes.framework.registry import converting_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import STRUCTURED
 
-SHOWN = 8  # problems shown in one message
+SHOWN = 8  # the largest number of problems in one message
 _DIALECTS = ("linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched", "ub")
 _LINALG = (*STRUCTURED, "linalg.yield", "linalg.index")
 _END = "func.return"
@@ -82,7 +82,7 @@ def _tensor_signature(kernel: ir.OpView, level: Level) -> Iterator[str]:
 
 
 def _is_named(kind: Any, number: int, named: Sequence[Sequence[Dim]]) -> bool:
-    """Whether a kernel says what the dynamic dimensions of an argument are."""
+    """Whether a kernel names the dynamic dimensions of an argument."""
     free = list(kind.shape).count(ir.ShapedType.get_dynamic_size())
     return number < len(named) and len(named[number]) == free and None not in named[number]
 

@@ -43,7 +43,7 @@ def lower(
 ) -> Lowered:  # fmt: skip
     """Import a model and lower it to `to_level`. Like `compile`, but without native code.
 
-    Free dimensions must be given, unless `specialise` is "never".
+    Dynamic dimensions must be given, unless `specialise` is "never".
     """
     options = CompileOptions.of(options, given, "lower")
     check_on_path(to_level, options.backend)
@@ -65,9 +65,8 @@ def read_ir(
 ) -> Lowered:
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
-    If the IR names a target (`target.description`), that is used; asking for another is an IRError.
-    `options` and its fields apply to the remaining levels: a `schedule` is for IR without schedules, and `shapes` and `values`
-    are not accepted, since IR has its own.
+    If the IR names a target (`target.description`), that is used; asking for another is an IRError. `options` and its fields apply to the remaining
+    levels: a `schedule` is for IR without schedules, and `shapes` and `values` are not accepted, since IR has its own.
     """
     options = CompileOptions.of(options, given, "read_ir")
     check_on_path(level, options.backend)
@@ -111,7 +110,7 @@ def target_asked_for(module: ir.Module, asked: str | Target | None, name: str) -
 
 
 def code_level(options: CompileOptions, level: str, *, watched: bool) -> str:
-    """The level to which the driver lowers a model at `level` before its backend generates code: the last one if passes are watched.
+    """The level to which the driver lowers a model at `level` before its backend generates code: the last one if passes are observed.
 
     Raises InputError if `level` is not one of the backend's.
     """
@@ -159,7 +158,7 @@ def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | No
 
 
 def import_source(source: Source, options: CompileOptions) -> tuple[ImportedModel, float]:
-    """The model at level graph, and the seconds it took."""
+    """The model at level graph, and the time in seconds."""
     load_installed()
     clock = stopwatch()
     imported = load_model(source, make_context(), import_options(options))
@@ -168,19 +167,19 @@ def import_source(source: Source, options: CompileOptions) -> tuple[ImportedMode
 
 
 def import_options(options: CompileOptions) -> ImportOptions:
-    """The options that the import obeys."""
+    """The options of the import."""
     return ImportOptions(options.shapes or {}, options.values or {}, options.limits, options.same_names, options.same_data_sizes)
 
 
-COLOURS = (1, 2, 3, 4)  # channels of what is taken to be an image
+COLOURS = (1, 2, 3, 4)  # channels of inputs that are taken for images
 USUAL_IMAGE = 224  # rows, and columns
 USUAL_BATCH = 4  # enough for rows of matrix products to share a register tile
 
 
 def usual_sizes(inputs: Sequence[tuple[str, TensorType]]) -> dict[str, int]:
-    """About how large free dimensions of images (N, C, height, width), and of batches, usually are, by their symbols.
+    """The likely values of dynamic dimensions of images (N, C, height, width) and of batches, by their symbols.
 
-    That is a few of the size that networks were trained on. A batch is what is called so, and the first dimension of four or more.
+    Images are about the size that networks were trained on. A batch dimension is one with such a name, or the first of four or more.
     """
     found: dict[str, int] = {}
     for shape in (kind.shape for _, kind in inputs):
@@ -195,7 +194,7 @@ def usual_sizes(inputs: Sequence[tuple[str, TensorType]]) -> dict[str, int]:
 
 
 def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
-    """Raise InputError for a hint of a size that the model's inputs do not have."""
+    """Raise InputError for a hint for a symbol that the model's inputs do not have."""
     unknown = [name for name in hints if name not in symbols]
     if unknown:
         have = f"they have {', '.join(symbols)}" if symbols else "all of their sizes are numbers"

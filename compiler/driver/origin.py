@@ -1,4 +1,4 @@
-"""What a model was compiled from, as digests: it is read again later, when the caller may have changed his object or replaced a file."""
+"""The origin of a compiled model, as digests: it is read again later, when the caller may have changed the object or replaced the file."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,10 +12,10 @@ from stepwell.options import Source
 
 
 class Origin:
-    """The source of a model, and the digests of what was first read of it, which everything read later must have too.
+    """The source of a model, and the digests of the first read, which all later reads must match.
 
-    Digests rather than a copy: a model may be as large as half the memory. They are of the bytes that were read, so it does not matter when a file
-    changes, nor what it says of the time of that.
+    Digests are kept rather than a copy, because a model may be as large as half the memory. They cover the bytes that were read, so the modification
+    time of a file does not matter.
     """
 
     def __init__(self, source: Source) -> None:
@@ -33,11 +33,11 @@ class Origin:
 
     @property
     def is_object(self) -> bool:
-        """Whether it is an object of the caller's. That is read part by part, unchanged if its digests before and after are equal."""
+        """Whether it is an object of the caller's. It is read part by part, and unchanged if its digests before and after are equal."""
         return not isinstance(self.source, (Path, bytes, bytearray, memoryview))
 
     def digest(self) -> bytes | None:
-        """The digest of the source as it is now; None if it cannot be read."""
+        """The current digest of the source; None if it cannot be read."""
         made = partial(self.front_end.digest, self.source)
         return made_by(self.front_end, "digest", made, "bytes or None", lambda digest: digest is None or isinstance(digest, bytes))
 
@@ -53,7 +53,7 @@ class Origin:
         return made_by(self.front_end, "summary", made, "a Summary", lambda made: isinstance(made, Summary))
 
     def check(self, digest: bytes | None, files: Mapping[Path, bytes]) -> None:
-        """Note the digests of what was read, of the model itself and of external data files. Raises ModelError if it was something else before."""
+        """Record the digests of the model itself and of external data files. Raises ModelError if they differ from previous ones."""
         with self._lock:
             if self._digest is None:
                 self._digest = digest

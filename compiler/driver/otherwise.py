@@ -1,4 +1,4 @@
-"""A second program of a model, for runs whose data contradict what the first takes for granted."""
+"""A second program of a model, for runs whose data contradict the assumptions of the first."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +8,14 @@ from stepwell.dialects.support.processes import Lock
 
 
 class Otherwise:
-    """Gives the model that runs what another one has refused; it is compiled when that happens first. Safe to call from several threads."""
+    """Returns the model for inputs that another one has refused; it is compiled on first use. Safe to call from several threads."""
 
     def __init__(self, compile: Callable[[], Any]) -> None:
         self._compile, self._turn = compile, Lock()
         self._made: Any = None
 
     def __call__(self, error: SizesDifferError) -> Any:
-        """The model, after a ModelWarning the first time. Raises the `error` where there can be none."""
+        """The model, after a ModelWarning the first time. Raises `error` if there cannot be one."""
         with self._turn:
             if self._made is None:
                 try:

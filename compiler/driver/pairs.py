@@ -1,4 +1,4 @@
-"""Pairs of an input and the output that the next call takes for it, and whether sizes fit each other."""
+"""Pairs of an input and the output that feeds it in the next call, and checks of their sizes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from stepwell.dialects.core.sizes import evaluated, parse
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.signature import TensorInfo
 
-_USUAL = ("past_key_values", "past")  # how the names of caches begin, of which results begin with `present`
+_USUAL = ("past_key_values", "past")  # name prefixes of cache inputs; the outputs begin with `present`
 
 
 def usual_pairs(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> dict[str, str]:
-    """The inputs, each with its output, named as caches usually are: `past_key_values.0.key` and `present.0.key`, or `past_0` and `present_0`.
+    """Maps inputs to outputs with the usual names of caches: `past_key_values.0.key` and `present.0.key`, or `past_0` and `present_0`.
 
     Raises InputError if there are none.
     """
@@ -28,7 +28,7 @@ def usual_pairs(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> 
 
 
 def check_pairs(pairs: Mapping[str, str], inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> dict[str, str]:
-    """Pairs of an input and the output that it takes next. Raises InputError for names that there are not, and for types that differ."""
+    """Pairs of an input and the output that feeds it in the next call. Raises InputError for unknown names, and for types that differ."""
     takers, givers = ({info.name: info for info in side} for side in (inputs, outputs))
     found: dict[str, str] = {}
     for taker, giver in pairs.items():
@@ -55,17 +55,15 @@ class ContradictionError(InputError):
 
 
 def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = "input") -> None:
-    """Raise InputError if shapes do not fit those of some inputs of a model, of which the message speaks as `kind`.
+    """Raise InputError if shapes do not fit those of some inputs of a model, which the message calls `kind`.
 
-    Raises ContradictionError if they give one symbol two sizes.
-
-    Those of sequences and optionals are not looked at. A size that is computed from others may be of inputs that are not among these: then it
-    must be the same wherever it stands.
+    Raises ContradictionError if they give one symbol two sizes. Shapes of sequences and optionals are not checked. A size that is computed from
+    others may depend on inputs that are not among these: then it must be the same wherever it occurs.
     """
     bound: dict[str, tuple[int, str]] = {}
     computed: list[tuple[TensorInfo, str, int]] = []
     for info, shape in zip(infos, shapes, strict=True):
-        if info.form or shape is None:  # what fits is checked with the array, or by the import
+        if info.form or shape is None:  # checked with the array, or by the import
             continue
         fits: list[Any] = [size is None or isinstance(size, str) or size == came for size, came in zip(info.shape, shape, strict=False)]
         if len(shape) != len(info.shape) or not all(fits):

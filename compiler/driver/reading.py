@@ -1,4 +1,4 @@
-"""Reads the source of a model for a compilation, and checks that it is what was read before."""
+"""Reads the source of a model for a compilation, and checks that it has not changed since it was first read."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """The digests of what one compilation reads of a model, on which with the options its result depends."""
+    """The digests of the parts of a model that one compilation reads. Together with the options they determine its result."""
 
     def __init__(self, origin: Origin, options: CompileOptions) -> None:
         self.origin = origin
@@ -36,15 +36,15 @@ class Reading:
 
     @property
     def is_of_key(self) -> bool:
-        """Whether a result may be stored under the key: model and toolchain are still those that the key was made of."""
+        """Whether a result may be stored under the key: model and toolchain still match it."""
         return not self._has_changed and toolchain_key(self.options.machine) == self.toolchain
 
     def model(self) -> tuple[ImportedModel, float]:
-        """The model at the level graph, which `check` is to be called with, and the seconds that it took. Raises ModelError if it has changed."""
+        """The model at the level graph, to be passed to `check`, and the time in seconds. Raises ModelError if it has changed."""
         with uninterrupted():
             from stepwell.driver.lowering import import_source
 
-        if self.origin.is_object:  # note what an object of the caller's is before it is read
+        if self.origin.is_object:  # record the digests of a caller's object before it is read
             self.digest = self.origin.digest() if self.digest is None else self.digest
             self.origin.check(self.digest, {})
         return import_source(self.origin.source, self.options)

@@ -1,4 +1,4 @@
-"""IR snapshots of a compiled model, made on request by lowering it again: the cache stores code, not IR."""
+"""IR snapshots of a compiled model, created on request by lowering it again: the cache stores code, not IR."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

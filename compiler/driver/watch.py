@@ -1,4 +1,4 @@
-"""What follows a compilation while it goes on."""
+"""Observers of a compilation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ if TYPE_CHECKING:
     from stepwell.passes.framework.instrumentation import Instrumentation
 
 OnLevel: TypeAlias = Callable[[str, float], None]
-"""Called as each level is reached, with the seconds that it took."""
+"""Called as each level is reached, with the time for it in seconds."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """The functions that are told how a compilation goes on."""
+    """Functions that are called as a compilation progresses."""
 
     on_level: OnLevel | None = None
     instrumentation: "Instrumentation | None" = None
-    """Watches the passes, so that they must run: a model from the cache will not do."""
+    """Observes the passes, so that they must run: a cached model is not enough."""
 
     @property
     def needs_passes(self) -> bool:
-        """Whether the passes are watched."""
+        """Whether the passes are observed."""
         return self.instrumentation is not None
 
     def reached(self, level: str, seconds: float) -> None:
-        """Tell that a level has been reached."""
+        """Report that a level has been reached."""
         if self.on_level is not None:
             self.on_level(level, seconds)
