@@ -1,4 +1,4 @@
-"""Files of arrays, .npy and .npz: read as far as is asked for, within limits, and written under names that any program can read."""
+"""Files of arrays, .npy and .npz: read lazily and within limits, and written under names that any program can read."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,14 +17,14 @@ _PART = 1 << 24  # bytes read at a time
 
 
 class Archive(Mapping[str, np.ndarray]):
-    """The arrays of an .npz file by name, each of which is read when it is asked for.
+    """The arrays of an .npz file by name, each of which is read when it is accessed.
 
-    Making one, and reading from it, raises InputError for a damaged file, or one of another kind; LimitError for an array larger than
-    `limits.value_bytes`, and ResourceError for one that memory does not hold, before it is unpacked.
+    Opening one, and reading from it, raises InputError for a damaged file, or one of another kind; LimitError for an array larger than
+    `limits.value_bytes`, and ResourceError for one that does not fit in memory, before it is unpacked.
     """
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
-        from zipfile import ZipFile  # here, because it loads every kind of compression
+        from zipfile import ZipFile  # imported here, because it loads every kind of compression
 
         self.path, self.limits = path, limits or Limits()
         with _readable(path, ".npz"), ZipFile(path) as file:
@@ -43,18 +43,18 @@ class Archive(Mapping[str, np.ndarray]):
         return self.rows(name, None)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, which is not read for that. Raises KeyError if there is none."""
+        """The shape of an array, without reading it. Raises KeyError if there is none."""
         with self._opened(name) as (stream, _):
             return _header(stream)[0]
 
     def rows(self, name: str, count: int | None) -> np.ndarray:
-        """The first so many entries of an array along its first axis, or all of it. Raises KeyError if there is none."""
+        """The first `count` entries of an array along its first axis, or all of it. Raises KeyError if there is none."""
         with self._opened(name) as (stream, size):
             return _read(f"{self.path}: the array '{printable(name)}'", stream, size, count, self.limits)
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
-        """A member of the archive to read from, and how many bytes it says that it has."""
+        """A stream of a member of the archive, and its stated number of bytes."""
         from zipfile import ZipFile
 
         member = self._members[name]
@@ -63,7 +63,7 @@ class Archive(Mapping[str, np.ndarray]):
 
 
 def read_npy(path: Path, limits: Limits | None = None) -> np.ndarray:
-    """The array of an .npy file. Raises as `Archive`."""
+    """The array of an .npy file. Raises like `Archive`."""
     with _readable(path, ".npy"), path.open("rb") as file:
         size = path.stat().st_size
         if file.read(2) == b"PK":
@@ -73,7 +73,7 @@ def read_npy(path: Path, limits: Limits | None = None) -> np.ndarray:
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
-    """An .npz file of arrays, and the name that each has in it: its own, unless a file cannot have that (`file_names`)."""
+    """An .npz file of arrays, and the name of each in it: its own, unless a file cannot have that name (`file_names`)."""
     from zipfile import ZipFile
 
     names, buffer = file_names(arrays, folders=True), BytesIO()
@@ -86,7 +86,7 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
 
 @contextmanager
 def _readable(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever the libraries that read a file raise, of which each has its own kinds, into an InputError."""
+    """Convert the exceptions of the libraries that read a file, of which each has its own kinds, to an InputError."""
     try:
         yield
     except StepwellError:
@@ -98,7 +98,7 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether it is stored by columns, and dtype. Raises ValueError for what is no array of numbers."""
+    """Shape, whether it is stored in Fortran order, and dtype. Raises ValueError if it is not an array of numbers."""
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     version = np.lib.format.read_magic(stream)
     if version not in readers:
@@ -112,7 +112,7 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _read(what: str, stream: IO[bytes], size: int, count: int | None, limits: Limits) -> np.ndarray:
-    """An array, or its first `count` entries, from a stream that has `size` bytes in all."""
+    """An array, or its first `count` entries, from a stream that has `size` bytes in total."""
     shape, by_columns, dtype = _header(stream)
     stored = prod(shape) * dtype.itemsize
     if stored > size:
@@ -135,5 +135,5 @@ def _read(what: str, stream: IO[bytes], size: int, count: int | None, limits: Li
         memory[done : done + len(part)] = part
         done += len(part)
     if needed == stored:
-        stream.read(1)  # only at its end a checksum is compared
+        stream.read(1)  # the checksum is compared only at the end
     return array if count is None else array[:count]

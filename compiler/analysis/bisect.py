@@ -32,7 +32,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Place:
-    """A pass of a pipeline: the stage it is in, and its name, with a number where it comes several times there."""
+    """A pass of a pipeline: its stage, and its name, with a number if it occurs several times there."""
 
     stage: str
     name: str
@@ -48,13 +48,13 @@ class Culprit:
     places: Sequence[Place]
     """The pass; several if the IR between them cannot be run."""
     where: str
-    """The kernel or op of the result, or "" if it cannot be determined."""
+    """The kernel or op with the wrong result, or "" if it cannot be determined."""
     nodes: Sequence[str]
     """The ONNX nodes that these compute."""
     outputs: Sequence[OutputCheck]
-    """How far the model's outputs, or the kernel's results, are from the expected ones."""
+    """The differences of the model's outputs, or the kernel's results, from the expected ones."""
     note: str = ""
-    """What else was found out."""
+    """Further findings."""
 
     def __str__(self) -> str:
         passes = " or ".join(map(str, self.places))
@@ -66,11 +66,11 @@ class Culprit:
 def bisect(
     lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None, instrumentation: Instrumentation | None = None
 ) -> Culprit | None:
-    """The first pass that changes what a model computes for `inputs`, with the kernel or op that changes; None if no pass does.
+    """The first pass that changes a model's outputs for `inputs`, with the kernel or op that changes; None if no pass does.
 
-    Bisects the passes down to the last level that can be interpreted, by running the IR between them; then makes native code and compares each of its
-    kernels with the expected results. `tolerance` replaces the one for each dtype, `instrumentation` watches the passes of
-    the first half too. Raises InputError for a model below those levels and for inputs that do not fit, and what passes raise.
+    Bisects the passes down to the last level that can be interpreted, by running the IR between them; then compiles native code and compares each of
+    its kernels with the expected results. `tolerance` replaces the one for each dtype, `instrumentation` also observes the passes of the first half.
+    Raises InputError for a model below those levels and for inputs that do not fit, and the errors of passes.
     """
     check_interpretable(lowered)
     expected = interpret(lowered, inputs)
@@ -89,7 +89,7 @@ def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: f
 
 
 def either_is_wrong(function: ir.Operation) -> str:
-    """For each op of a plugin in a function, or a module, of the level graph-opt: where it says what it means, and where what is made of it."""
+    """For each op of a plugin in a function or module at level graph-opt: where its meaning is defined, and where its lowering is."""
     told = []
     for op in ops_below(function):
         if isinstance(op.opview, GraphOp):
@@ -119,15 +119,15 @@ class _Points(Instrumentation):
 
 
 class _Search:
-    """What the module means at the points between passes."""
+    """The results of the module at the points between passes."""
 
     def __init__(self, lowered: Lowered, points: _Points, inputs: Arrays, expected: Arrays, tolerance: float | None) -> None:
         self.lowered, self.points, self.inputs, self.expected, self.tolerance = lowered, points, inputs, expected, tolerance
 
     def passes(self) -> tuple[int, int] | None:
-        """The last point that is known to be right, and the first that is known to be wrong; None if the last one is right.
+        """The last point known to be right, and the first known to be wrong; None if the last one is right.
 
-        Bisection assumes that what is wrong stays wrong: it finds a pass before which all is right, and after which it is not.
+        Bisection assumes that wrong results stay wrong: it finds a pass before which everything is right, and after which it is not.
         """
         good, bad = 0, len(self.points.modules) - 1
         if self._is_right(bad):
@@ -145,14 +145,14 @@ class _Search:
         return good, bad
 
     def _is_right(self, point: int) -> bool | None:
-        """Whether the model's outputs are right there; None if the IR cannot be interpreted."""
+        """Whether the model's outputs are right at a point; None if the IR cannot be interpreted."""
         try:
             return all(check.ok for check in self._checks(point))
         except NoMeaningError:
             if point == len(self.points.modules) - 1:
                 raise
             return None
-        except StepwellError:  # it reads what is not there, say
+        except StepwellError:  # such as a read of missing data
             return False
 
     def _checks(self, point: int) -> list[OutputCheck]:
@@ -162,7 +162,7 @@ class _Search:
         return self.points.modules[point].opview
 
     def culprit(self, good: int, bad: int) -> Culprit:
-        """What is wrong after the passes between two points: the first kernel that gives something else, or op where there are none."""
+        """The error introduced between two points: the first kernel with different results, or op if there are no kernels."""
         before, after = self._values(good), self._values(bad)
         places = self.points.places[good:bad]
         try:
@@ -181,7 +181,7 @@ class _Search:
 
     def _values(self, point: int) -> Values:
         values = Values()
-        with suppress(StepwellError):  # what was run until then is there
+        with suppress(StepwellError):  # the values computed before the error are there
             interpret_module(self._module(point), self.lowered, self.inputs, values)
         return values
 
@@ -192,7 +192,7 @@ class _Search:
             return None
         run = self._caller(bad)
         for old, new in zip(*calls, strict=True):
-            # A destination, which nothing reads, is not there at the level graph-opt.
+            # A destination, which nothing reads, has no value at the level graph-opt.
             operands = [theirs if mine is None else signless(mine) for mine, theirs in zip(old.operands, new.operands, strict=True)]
             try:
                 results = run(new.op, operands)
@@ -205,12 +205,12 @@ class _Search:
         return None
 
     def _of_plugins(self, point: int, where: str) -> str:
-        """Which ops of a kernel have a reference or a lowering of a plugin: one is what they mean, the other what is made of them."""
+        """The ops of a kernel with a reference or a lowering from a plugin: the first defines their meaning, the second their code."""
         kernel = next((f for f in functions(self._module(point).operation) if f"kernel {f.sym_name.value}" == where), None)
         return "" if kernel is None else either_is_wrong(kernel.operation)
 
     def _caller(self, point: int) -> Any:
-        """What runs a call of a kernel there."""
+        """The function that runs a call of a kernel at that point."""
         module = self._module(point)
         by_name = {f.sym_name.value: f.operation for f in functions(module.operation)}
         machine = Interpreter(by_name) if is_packed(module) else Evaluator(by_name, self.lowered.weights)

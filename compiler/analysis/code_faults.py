@@ -1,4 +1,4 @@
-"""Compare each launch of a compiled model with what the IR above says of it; find the pass that made one wrong."""
+"""Compare each launch of a compiled model with the interpretation of the IR above, and find the pass that made one wrong."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
 
 @dataclass(frozen=True)
 class Fault:
-    """The first kernel launch at which the code does something else than the IR says."""
+    """The first kernel launch whose code disagrees with the IR."""
 
     launch: KernelLaunch
     outputs: Sequence[OutputCheck]
@@ -50,7 +50,7 @@ class Fault:
 
 
 def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None) -> Fault | None:
-    """Compile a model at the last level that can be interpreted (its module is used up), and compare each launch with the interpretation.
+    """Compile a model at the last level that can be interpreted (its module is consumed), and compare each launch with the interpretation.
 
     Launches run in order on one workspace; operands are compared before each, results after it. Returns the first difference, or None.
     """
@@ -87,7 +87,7 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
 
 
 def _read(replay: Replay, operand: Operand, like: Any) -> np.ndarray:
-    """What an operand holds now."""
+    """The current content of an operand."""
     return replay.bytes(operand).copy().view(like.dtype).reshape(like.shape)
 
 
@@ -105,12 +105,12 @@ def _alone(lowered: Lowered, text: str, kernel: str) -> str:
 
 
 def _by_itself(lowered: Lowered) -> CompileOptions:
-    """The options for IR that is compiled in another way than the model was."""
+    """The options for IR that is compiled differently from the model."""
     return replace(lowered.options, shapes=None, values=None, schedule=None, pipeline=None, disable=())
 
 
 def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -> tuple[str, str, str]:
-    """Which pass below the last interpretable level makes the code of a kernel wrong: its stage, its name, and how that was found.
+    """The pass below the last interpretable level that makes a kernel's code wrong: its stage, its name, and how that was found.
 
     The kernel is compiled alone, each time without one pass, or with upstream's plain loops instead of ours.
     """
@@ -133,7 +133,7 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
 
 
 def _without_one(pipeline: Pipeline, stages: Mapping[str, Stage]) -> Iterator[tuple[Stage, int, Pipeline]]:
-    """The pipeline without one pass of these stages, for each that code is right without: what it is not could crash."""
+    """The pipeline without one pass of these stages, for each dispensable pass: without any other, code could crash."""
     for stage in stages.values():
         for index in (i for i, step in enumerate(stage.steps) if _is_dispensable(step)):
             cut = None if stage.cut is None else stage.cut - (index < stage.cut)
@@ -141,7 +141,7 @@ def _without_one(pipeline: Pipeline, stages: Mapping[str, Stage]) -> Iterator[tu
 
 
 def _is_dispensable(step: Step) -> bool:
-    """Whether a pipeline is legal without a pass: one that can be switched off, one that cleans up, or somebody else's."""
+    """Whether a pipeline is legal without a pass: it can be switched off, only cleans up, or is not ours."""
     cls = find_pass(step.name)
     if cls is None:
         return step.name in ("canonicalize", "cse")
@@ -155,9 +155,9 @@ def _with(pipeline: Pipeline, old: Stage, new: Stage) -> Pipeline:
 def _is_right(
     lowered: Lowered, text: str, entry: Entry, pipeline: Pipeline, tolerance: float | None, *, without: Sequence[str] = (), first: str = ""
 ) -> bool | None:
-    """Whether a kernel compiled by itself through `pipeline` gives what it should; None if it cannot be compiled that way.
+    """Whether a kernel compiled alone through `pipeline` gives the expected results; None if it cannot be compiled that way.
 
-    Attributes `without` which it is to be are taken from its ops, then the passes `first` are run.
+    The attributes in `without` are removed from its ops, then the passes `first` are run.
     """
     try:
         alone = read_ir(text, lowered.path.interpretable[-1], WeightTable(), options=_by_itself(lowered))

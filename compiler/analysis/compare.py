@@ -1,4 +1,4 @@
-"""Compare a model's outputs with those of ONNX Runtime, of the ops' reference meanings, or of these in f64."""
+"""Compare a model's outputs with those of ONNX Runtime, of the ops' references, or of the references in f64."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,8 @@ from stepwell.signature import is_string, tensors_of, type_name
 Arrays = Mapping[str, np.ndarray]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
 
-# Largest error in units of the output's largest magnitude that still counts as equal: rounding, over a network's worth of operations.
-# Integers and booleans have to be equal.
+# The largest error, relative to the output's largest magnitude, that counts as equal: rounding errors accumulated over a network. Integers and
+# booleans must be equal.
 TOLERANCES = {"f64": 1e-10, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 
 
@@ -29,19 +29,19 @@ def tolerance_of(dtype: str) -> float:
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """How far an output is from what was expected."""
+    """The difference of an output from the expected one."""
 
     name: str
     max_abs: float
-    """Largest |got - expected|; infinite where one is NaN or infinite and the other is not the same. Of strings, how many differ."""
+    """Largest |got - expected|; infinite if one is NaN or infinite and the other is not equal to it. For strings, the number that differ."""
     max_rel: float
-    """Largest |got - expected| / |expected|, where expected is not 0."""
+    """Largest |got - expected| / |expected|, over elements whose expected value is not 0."""
     scale_rel: float
-    """Largest |got - expected| over the largest |expected|: the measure of the verdict."""
+    """Largest |got - expected| over the largest |expected|, which decides the verdict."""
     tolerance: float
-    """What `scale_rel` may be; 0 for integers and booleans."""
+    """The largest allowed `scale_rel`; 0 for integers and booleans."""
     problem: str | None = None
-    """What is wrong with the output as such (missing, its shape, its dtype)."""
+    """A problem with the output as a whole (missing, its shape, its dtype)."""
     ulps: float | None = None
     """Largest |got - expected| in units in the last place of the output's type at |expected|; None unless compared with f64."""
 
@@ -61,7 +61,7 @@ class OutputCheck:
 def check(
     model: Source, outputs: Arrays, inputs: Arrays, against: str | Callable[[Arrays], Arrays] = "onnxruntime", tolerance: float | None = None
 ) -> list[OutputCheck]:
-    """Compare `outputs`, which `model` gave for `inputs`, with `against`: "onnxruntime", or a function from inputs to outputs by name.
+    """Compare `outputs`, which `model` computed for `inputs`, with `against`: "onnxruntime", or a function from inputs to outputs by name.
 
     `tolerance` replaces the one for the dtype of floating-point outputs. Raises InputError if the other side cannot run the model.
     """
@@ -77,7 +77,7 @@ def check(
 def compare(outputs: Arrays, expected: Arrays, tolerance: float | None = None, *, f64: bool = False) -> list[OutputCheck]:
     """One record for each array in `expected`, in its order.
 
-    With `f64`, floats of `expected` are f64, whatever type the output has, whose tolerance holds.
+    With `f64`, floats in `expected` are f64, whatever type the output has; the tolerance is that of the output's type.
     """
     return [_compare(name, outputs.get(name), array, tolerance, f64) for name, array in expected.items()]
 
@@ -97,13 +97,13 @@ def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance:
     if inexact:
         a, b = got.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
         with np.errstate(over="ignore"):
-            rounded = expected.astype(dtype).astype(np.float64).ravel()  # infinite where the type of the output ends before
+            rounded = expected.astype(dtype).astype(np.float64).ravel()  # infinite beyond the range of the output's type
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == rounded))
-        with np.errstate(invalid="ignore"):  # inf - inf is where they are the same, or not a number and so infinitely wrong
+        with np.errstate(invalid="ignore"):  # inf - inf is either equal, or NaN and so infinitely wrong
             error = np.where(same, 0.0, _nan_as_infinity(np.abs(a - b)))
         size = np.abs(b)
     else:
-        # In Python's integers where a difference could overflow: exact, and only where there is one.
+        # In Python's integers if a difference could overflow: exact, and computed only for differing elements.
         wrong = np.flatnonzero(got.ravel() != expected.ravel())
         error = np.array([float(abs(int(got.flat[i]) - int(expected.flat[i]))) for i in wrong])
         size = np.abs(expected.ravel()[wrong].astype(np.float64))
@@ -125,7 +125,7 @@ def ulp(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _compare_strings(name: str, got: np.ndarray | None, expected: np.ndarray) -> OutputCheck:
-    """Strings have to be equal."""
+    """Compare strings, which must be equal."""
     if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
         came = "nothing" if got is None else f"{type_name(got.dtype)}{list(got.shape)}"
         return OutputCheck(name, np.inf, np.inf, np.inf, 0.0, f"expected string{list(expected.shape)}, got {came}")
@@ -147,7 +147,7 @@ def run_onnxruntime(model: Source, inputs: Arrays) -> dict[str, np.ndarray]:
         model = model.SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.add_session_config_entry("session.x64quantprecision", "1")  # else sums of bytes saturate on AVX2
+    options.add_session_config_entry("session.x64quantprecision", "1")  # otherwise sums of bytes saturate on AVX2
     try:
         session = onnxruntime.InferenceSession(model if isinstance(model, bytes) else os.fspath(model), options, providers=["CPUExecutionProvider"])
         used = {printable(node.name): node.name for node in session.get_inputs()}

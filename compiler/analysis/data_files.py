@@ -12,13 +12,16 @@ from stepwell.signature import STRING, UNRANKED, TensorInfo, is_string
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")
-"""Pillow's names of what these are. It knows more formats, goes by the content, and starts other programs for some, such as Ghostscript for EPS."""
+"""Pillow's names of the accepted image formats.
+
+Pillow knows more, goes by the content, and starts other programs for some, such as Ghostscript for EPS.
+"""
 TEXT = ".txt"
 DATA_FILES = (".npy", ".npz", ".pb", TEXT, *IMAGES)
 
 
 def read_data(path: Path, info: TensorInfo, limits: Limits | None = None) -> np.ndarray:
-    """The array that a file of one of the kinds `DATA_FILES` holds for an input.
+    """The array for an input in a file of one of the kinds `DATA_FILES`.
 
     Raises InputError if it cannot be read or used, LimitError if it is larger than `limits.value_bytes`.
     """
@@ -39,7 +42,7 @@ def read_data(path: Path, info: TensorInfo, limits: Limits | None = None) -> np.
 
 
 def as_type(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """An array from a file: numpy saves types that it does not know, as bfloat16, as bare bytes, and strings at their greatest length."""
+    """An array from a file: numpy saves types that it does not know, such as bfloat16, as raw bytes, and strings at their largest length."""
     if is_string(dtype) and array.dtype.kind == "U":
         return array.astype(STRING)
     return array.view(dtype) if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize else array
@@ -52,7 +55,7 @@ def _pick(arrays: Archive, info: TensorInfo, path: Path) -> np.ndarray:
 
 
 def picked(arrays: Archive, name: str, info: TensorInfo) -> np.ndarray:
-    """An array of an archive for an input. Raises InputError, before it is unpacked, if its shape is another."""
+    """An array of an archive for an input. Raises InputError, before it is unpacked, if its shape does not fit."""
     shape = arrays.shape(name)
     fits = len(shape) == len(info.shape) and all(not isinstance(n, int) or n == m for n, m in zip(info.shape, shape, strict=True))
     if not fits and not info.form and info.shape != UNRANKED:
@@ -61,7 +64,7 @@ def picked(arrays: Archive, name: str, info: TensorInfo) -> np.ndarray:
 
 
 def _read_lines(path: Path, info: TensorInfo) -> np.ndarray:
-    """The lines of a file of text as strings: a vector, or a matrix of one column, or of one row where the input has that."""
+    """The lines of a text file as strings: a vector, or a matrix of one column or one row if the input has that shape."""
     if not is_string(info.dtype) or info.form:
         raise InputError(f"{path}: lines of text need an input of strings; '{info.name}' is {info}")
     try:
@@ -83,7 +86,7 @@ def _read_tensor(path: Path) -> np.ndarray:
 
     try:
         tensor = TensorProto.FromString(read_file(path))
-        has_odd_names([tensor])  # or text that is none
+        has_odd_names([tensor])  # or text that is not a tensor
         tensor.name = path.name
         if tensor.data_type == TensorProto.STRING:
             return string_array(tensor)
@@ -95,7 +98,7 @@ def _read_tensor(path: Path) -> np.ndarray:
 
 
 def _read_image(path: Path, info: TensorInfo) -> np.ndarray:
-    """An image as [1,] channels, height, width, or height, width; floats from 0 to 1, 8-bit integers as they are."""
+    """An image as [1,] channels, height, width, or height, width; floats from 0 to 1, 8-bit integers unchanged."""
     from PIL import Image
 
     rank = len(info.shape)
@@ -113,7 +116,7 @@ def _read_image(path: Path, info: TensorInfo) -> np.ndarray:
             pixels = np.asarray(image.convert(modes[channels]))
     except StepwellError:
         raise
-    except Exception as error:  # each decoder has its own kinds
+    except Exception as error:  # each decoder has its own exceptions
         raise InputError(f"{path}: not a readable image ({', '.join(FORMATS)}): {printable(' '.join(str(error).split()))}") from None
     planes = pixels if rank == 2 else np.atleast_3d(pixels).transpose(2, 0, 1)
     if rank == 4:

@@ -1,4 +1,4 @@
-"""Estimates from timings that repeat: one number, and an interval that holds it."""
+"""Estimates from repeated timings: one number, and an interval that contains it."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ __all__ = ["ONE", "Statistic", "quartiles", "ratio_of_rounds"]
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number for many runs, and how far they spread: the middle half lies between `low` and `high`."""
+    """One number for many runs, and their spread: the middle half lies between `low` and `high`."""
 
     value: float
     low: float
@@ -17,7 +17,7 @@ class Statistic:
 
     @staticmethod
     def of(values: Sequence[float]) -> "Statistic | None":
-        """The median of some values and their quartiles; None of nothing."""
+        """The median of some values and their quartiles; None if there are none."""
         return Statistic(statistics.median(values), *quartiles(values)) if values else None
 
 
@@ -26,7 +26,7 @@ ONE = Statistic(1.0, 1.0, 1.0)
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """The first and the third quartile; of a single value itself, twice."""
+    """The first and the third quartile; for a single value, that value twice."""
     if len(values) < 2:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -34,9 +34,9 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def ratio_of_rounds(times: Sequence[float], to: Sequence[float]) -> Statistic | None:
-    """How many times as long `times` are as `to`, which took turns with them: the median of the ratio over the rounds, and its quartiles.
+    """The ratio of `times` to the times `to`, measured in turns: the median of the ratio over the rounds, and its quartiles.
 
     None without a round of both. A machine that slows down for a while slows both sides of a round, so the ratios of rounds spread less than the
-    times do, and the interval holds the value, which the ratio of two medians need not lie in.
+    times do, and the interval contains the value, which need not hold for the ratio of two medians.
     """
     return Statistic.of([a / b for a, b in zip(times, to, strict=False)])

@@ -17,13 +17,13 @@ from stepwell.passes.framework.pipeline import Step
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions
 
-SHOWN_NODES = 6  # of those that share a kernel
+SHOWN_NODES = 6  # the largest number of shown nodes that share a kernel
 
 
 class Explanation(Instrumentation):
-    """Collects the decisions of the passes that it watches, and reports them node by node and kernel by kernel.
+    """Collects the decisions of the passes that it observes, and reports them node by node and kernel by kernel.
 
-    A node is an ONNX node's name or, in hand-written IR, a place in its text. Decisions inside kernels are reported by kernel, since one may
+    A node is an ONNX node's name or, in hand-written IR, a position in its text. Decisions inside kernels are reported by kernel, since a kernel may
     compute several groups of nodes.
     """
 
@@ -49,7 +49,7 @@ class Explanation(Instrumentation):
         return list(dict.fromkeys([*(node for node in self._nodes if node in known), *known]))
 
     def matching(self, name: str) -> tuple[list[str], list[str]]:
-        """The nodes, and the kernels, that `name` means: a name, or a pattern like `layer1_*`. Raises InputError if there is none."""
+        """The nodes, and the kernels, that match `name`: a name, or a pattern like `layer1_*`. Raises InputError if there is none."""
         sides = [[n for n in names if n == name or fnmatchcase(n, name)] for names in (self.nodes, list(self.kernels))]
         if not any(sides):
             known = [*self.nodes, *self.kernels]
@@ -59,7 +59,7 @@ class Explanation(Instrumentation):
         return sides[0], sides[1]
 
     def text(self, name: str = "") -> str:
-        """What was decided about the nodes that `name` means (see `matching`), and about the kernels that they are in; of all, without a name."""
+        """The decisions about the nodes that match `name` (see `matching`) and their kernels; about all nodes without a name."""
         nodes, kernels = (self.nodes, list(self.kernels)) if not name else self.matching(name)
         wanted = set(nodes)
         inside = [kernel for kernel, own in self.kernels.items() if not wanted.isdisjoint(own)]
@@ -91,7 +91,7 @@ class Explanation(Instrumentation):
         return found
 
     def _learn(self, module: Any) -> None:
-        """Note the names of nodes, and which kernels compute them as soon as there are kernels."""
+        """Record the names of nodes and, once there are kernels, which kernels compute them."""
         self._nodes = self._nodes or list(ModuleInfo(module).nodes)
         if self.kernels or not any(KernelInfo(f).is_kernel for f in functions(module.operation)):
             return
@@ -104,7 +104,7 @@ class Explanation(Instrumentation):
 
 
 def subjects(location: ir.Location) -> list[str]:
-    """What a decision at a location is about: the nodes that it names, else the place in the text."""
+    """The subjects of a decision at a location: the nodes that it names, else the position in the text."""
     return node_names(location) or [str(location).removeprefix("loc(").removesuffix(")").replace('"', "")]
 
 

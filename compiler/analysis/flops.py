@@ -1,4 +1,4 @@
-"""The arithmetic of graph ops and of kernels, as the network states it, whatever the algorithm."""
+"""The arithmetic of graph ops and of kernels as the network defines it, whatever the algorithm."""
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
@@ -8,7 +8,7 @@ from stepwell.passes.framework.rewriting import functions
 
 
 def flops_of(op: GraphOp) -> int | None:
-    """The arithmetic of one op; None where sizes that are not known decide it. Ops with regions count what is in these by itself."""
+    """The arithmetic operations of one op; None if they depend on unknown sizes. For ops with regions, the region's ops count separately."""
     types = op.result_types()
     if len(op.operation.regions) or not types:
         return 0
@@ -19,7 +19,7 @@ def flops_of(op: GraphOp) -> int | None:
 
 
 def kernel_flops(module: ir.Operation) -> dict[str, int | None]:
-    """The arithmetic of each kernel of a module at level graph-opt; None where it is not known."""
+    """The arithmetic operations of each kernel of a module at level graph-opt; None if unknown."""
     found: dict[str, int | None] = {}
     for function in functions(module):
         if KernelInfo(function).is_kernel:
@@ -30,7 +30,7 @@ def kernel_flops(module: ir.Operation) -> dict[str, int | None]:
 
 
 def kernel_flops_of_text(text: str) -> dict[str, int | None]:
-    """As `kernel_flops`, of the text of a model at that level."""
+    """Like `kernel_flops`, from the text of a model at that level."""
     context = make_context()
     with context:
         return kernel_flops(parse_module(text, context, "graph-opt").operation)

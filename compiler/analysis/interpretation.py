@@ -33,10 +33,10 @@ NATIVE = "native code"
 def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None, f64: bool = False) -> dict[str, np.ndarray]:
     """The outputs, by name, of interpreting a model's IR for `inputs`: at its level, or at an earlier one that has a snapshot.
 
-    At `graph` and `graph-opt` by the reference of each op (with `f64`, by these on f64 wherever there are floats: see `F64Evaluator`; float outputs
-    are f64 then), at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent
-    of everything below that level. Raises IndexRangeError as native code does, InputError for inputs that do not fit and for a level
-    that has no such meaning, and StepwellError, naming op and node, where an op has none.
+    At `graph` and `graph-opt`, the reference of each op is run (with `f64`, on f64 for all floats: see `F64Evaluator`; float outputs are then f64);
+    at `linalg` and `scheduled`, each op is interpreted in numpy. Slow, simple, and independent of everything below that level. Raises IndexRangeError
+    like native code, InputError for inputs that do not fit and for a level that cannot be interpreted, and StepwellError, naming op and node, if an
+    op cannot.
     """
     level = check_interpretable(lowered, level)
     if level != lowered.level and level not in lowered.snapshots:
@@ -58,7 +58,7 @@ def check_interpretable(lowered: Lowered, level: str | None = None) -> str:
 def interpret_module(
     module: Any, lowered: Lowered, inputs: Arrays, observe: Observer | None = None, evaluator: type[Evaluator] = Evaluator
 ) -> dict[str, np.ndarray]:
-    """As `interpret`, for a module of the model between two levels; `observe` is called for each op, `evaluator` runs those of the graph levels."""
+    """Like `interpret`, for a module of the model between two levels; `observe` is called for each op, `evaluator` runs those of the graph levels."""
     with lowered.module.context:
         if not is_packed(module):
             return evaluate(module, lowered.weights, inputs, observe, evaluator)
@@ -75,20 +75,20 @@ def interpret_module(
 
 
 def _symbol_values(types: Sequence[TensorType], arrays: Sequence[np.ndarray]) -> dict[str, int]:
-    """The numbers that the symbols of inputs are."""
+    """The values of the symbols of inputs."""
     sizes = [pair for kind, array in zip(types, arrays, strict=True) for pair in zip(kind.shape, array.shape, strict=True)]
     return {str(size): number for size, number in sizes if isinstance(size, Size) and size.is_symbol}
 
 
 def is_packed(module: Any) -> bool:
-    """Whether weights come from one arena, the last argument of @main: from then on kernels are lowered, and nothing knows of unsigned types."""
+    """Whether weights come from one arena, the last argument of @main: from then on kernels are lowered, and unsigned types are gone."""
     arguments = find_function(module.operation, "main").type.inputs
     return len(arguments) > 0 and isinstance(arguments[-1], ir.MemRefType)
 
 
 @dataclass(frozen=True)
 class Step:
-    """How far the results of a level are from those of the level above; for the last step, how far native code is."""
+    """The differences of a level's results from those of the level above; for the last step, those of native code."""
 
     above: str
     below: str
@@ -96,16 +96,16 @@ class Step:
 
     @property
     def ok(self) -> bool:
-        """Whether the outputs are the same, up to rounding."""
+        """Whether the outputs are equal up to rounding."""
         return all(output.ok for output in self.outputs)
 
 
 @checked
 def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = None) -> list[Step]:
-    """Take a model down to the last level that can be interpreted, and compare each level with the one above, and `outputs` with the last.
+    """Lower a model to the last level that can be interpreted, and compare each level with the one above, and `outputs` with the last.
 
-    `outputs` are those of native code. The first step that is not ok is the one whose passes (or code generation) changed what the model
-    means. Raises InputError for a model below those levels, and as `interpret`.
+    `outputs` are those of native code. The first step that is not ok is the one whose passes (or code generation) changed the model's results. Raises
+    InputError for a model below those levels, and like `interpret`.
     """
     first = check_interpretable(lowered)
     descend(lowered, lowered.path.interpretable[-1])
@@ -117,11 +117,11 @@ def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = No
 
 @checked
 def compare_with_f64(lowered: Lowered, inputs: Arrays, outputs: Arrays) -> list[OutputCheck]:
-    """How far `outputs`, those of native code, are from the network evaluated in f64: of their scale, and in ULP of each output's type.
+    """The differences of native code's `outputs` from the network evaluated in f64: relative to their scale, and in ULP of each output's type.
 
-    The reference is ours, not another engine's: each op at level `graph` by its own numpy reference, on f64 (`F64Evaluator` says what still
-    rounds). So it tells rounding from the rest, but not a wrong import or reference from a right one. Holds a widened copy of the
-    weights that are in use. Raises InputError for a model whose IR at one of the graph levels is not at hand, and as `interpret`.
+    The reference is our own, not another engine's: each op at level `graph` by its own numpy reference, on f64 (`F64Evaluator` says what still
+    rounds). So it separates rounding from other errors, but cannot detect a wrong import or reference. Keeps a widened copy of the weights in use.
+    Raises InputError for a model without IR at one of the graph levels, and like `interpret`.
     """
     level = IMPORTED if IMPORTED in lowered.snapshots else lowered.level
     return compare(outputs, interpret(lowered, inputs, level=level, f64=True), f64=True)

@@ -13,7 +13,7 @@ _KEPT = (TargetInfo.target.name, ModuleInfo.nodes.name)
 def isolated(module: ir.Module, name: str) -> None:
     """Reduce a module at level linalg or scheduled to the kernel `name` and a `@main` that calls it once.
 
-    Operands of the kernel, weights too, become the inputs `operand0`, `operand1`, …, its results the outputs `result0`, ….
+    Operands of the kernel, including weights, become the inputs `operand0`, `operand1`, …, its results the outputs `result0`, ….
     """
     for function in functions(module.operation):
         if function.sym_name.value != name:

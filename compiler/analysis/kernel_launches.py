@@ -1,4 +1,4 @@
-"""Kernel launches: the calls in @main at level affine, with the ONNX nodes they compute and where their operands lie."""
+"""Kernel launches: the calls in @main at level affine, with their ONNX nodes and the placement of their operands."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ _PLAIN = (
 
 @dataclass(frozen=True)
 class Operand:
-    """Where an operand of a launch lies: in which argument of @main, at which byte, how many bytes; and its type, as `2x3xf32`."""
+    """The placement of a launch's operand: an argument of @main, an offset and a size in bytes; and its type, as `2x3xf32`."""
 
     argument: int
     offset: int
@@ -34,7 +34,7 @@ class Operand:
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """The end of its bytes (exclusive)."""
         return self.offset + self.size
 
     def overlaps(self, other: "Operand") -> bool:
@@ -44,7 +44,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """One launch: the kernel, the ONNX nodes it computes, what it reads, what it writes, its scratch if any."""
+    """One launch: the kernel, the ONNX nodes it computes, its inputs, its outputs, its scratch if any."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -53,15 +53,15 @@ class KernelLaunch:
     """One for each result of the kernel."""
     scratch: Operand | None
     carried: tuple[Operand, ...] = ()
-    """What a loop keeps from round to round, or for its rounds: it reads one place and writes another, in turn."""
+    """The buffers that a loop keeps for its iterations or carries between them: it reads one and writes the other, in turn."""
     unplaced: int = 0
-    """How many operands lie where only a run says, or are of a size that only a run knows."""
+    """The number of operands whose placement or size is known only at run time."""
     is_region: bool = False
-    """Whether it is no kernel that is called, but the function of a branch or of a loop's body; the scratch is its workspace."""
+    """Whether this is not a kernel but the function of a branch or of a loop's body; the scratch is its workspace."""
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All of them, in the order of the kernel's arguments."""
+        """All operands, in the order of the kernel's arguments."""
         return (*self.sources, *self.destinations, *([] if self.scratch is None else [self.scratch]))
 
 
@@ -117,10 +117,10 @@ def written(module: ir.Operation, function: Any) -> set[int]:
 
 
 def _operands(places: Places, value: Any) -> list[Operand]:
-    """Where a memref may lie; nothing where only a run says that, or how large it is."""
+    """The possible placements of a memref; empty if the placement or the size is known only at run time."""
     return [Operand.of(*place, value.type) for place in places.of(value)] if value.type.has_static_shape else []
 
 
 def callee(op: ir.Operation) -> str:
-    """The name of the function that `op`, a call, calls."""
+    """The name of the function called by `op`."""
     return ir.FlatSymbolRefAttr(op.attributes["callee"]).value

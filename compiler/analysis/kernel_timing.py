@@ -1,4 +1,4 @@
-"""Time a kernel with a schedule and with the one that was chosen, in turns, so that both see the same machine."""
+"""Time a kernel with a schedule and with the chosen one, in turns, so that both see the same state of the machine."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -11,27 +11,29 @@ from stepwell.analysis.replay import Replay
 __all__ = ["SAME", "Timing", "alone", "in_place", "take_turns"]
 
 RUNS = 3
-"""Timed runs in one turn; one more before them warms the caches up."""
+"""Timed runs in one turn, after one run that warms up the caches."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds with a schedule and with the one that was chosen, which took turns: of each round the median of a turn's runs."""
+    """Seconds with a schedule and with the chosen one, measured in turns: for each round, the median of a turn's runs."""
 
     seconds: tuple[float, ...]
     chosen: tuple[float, ...]
     same_code: bool
-    """Whether both are the same machine code. Then there is nothing to compare: the ratio is 1, and unless it is the chosen schedule that was
-    asked for, nothing is timed."""
+    """Whether both are the same machine code. Then there is nothing to compare: the ratio is 1.
+
+    Nothing is timed then, unless the chosen schedule itself was requested.
+    """
 
     @property
     def time(self) -> Statistic | None:
-        """The median of the rounds, and their quartiles; None where nothing was timed."""
+        """The median of the rounds, and their quartiles; None if nothing was timed."""
         return Statistic.of(self.seconds)
 
     @property
     def ratio(self) -> Statistic:
-        """The time over that with the chosen schedule, below 1 if it is faster: the median of the rounds' ratios, and their quartiles."""
+        """The time relative to that with the chosen schedule, below 1 if it is faster: the median of the rounds' ratios, and their quartiles."""
         found = None if self.same_code else ratio_of_rounds(self.seconds, self.chosen)
         return ONE if found is None else found
 
@@ -43,14 +45,14 @@ class Timing:
 
 
 SAME = Timing((), (), same_code=True)
-"""Of a schedule that gives the code of the chosen one."""
+"""The timing of a schedule with the same code as the chosen one."""
 
 Turn = Callable[[], Sequence[tuple[float, ...]]]
-"""Runs a program a few times, and gives the seconds of each timed run: one number for each thing that is timed."""
+"""Runs a program a few times, and returns the seconds of each timed run: one number for each timed item."""
 
 
 def take_turns(ours: Turn, chosen: Turn | None, rounds: int) -> list[Timing]:
-    """Time two programs in `rounds` turns each, who begins changing from round to round; a `Timing` for each thing that a turn times.
+    """Time two programs in `rounds` turns each, alternating which begins; returns a `Timing` for each item that a turn times.
 
     Without `chosen`, `ours` is the chosen one itself.
     """
@@ -65,12 +67,12 @@ def take_turns(ours: Turn, chosen: Turn | None, rounds: int) -> list[Timing]:
 
 
 def alone(replay: Replay) -> Turn:
-    """Turns of the first launch, run again and again: what it reads is in the caches."""
+    """Turns of the first launch, run repeatedly, with its inputs in the caches."""
     return lambda: [(seconds,) for seconds in replay.alone(0, RUNS)]
 
 
 def in_place(replay: Replay, kernel: str) -> Turn:
-    """Turns of the whole model; of each run the seconds of all launches of a kernel, and of all launches of all kernels."""
+    """Turns of the whole model; for each run, the seconds of all launches of a kernel, and of all launches of all kernels."""
 
     def turn() -> list[tuple[float, ...]]:
         samples, _ = replay.times(RUNS + 1)

@@ -1,4 +1,4 @@
-"""Evaluate one kernel: build it with another schedule, run and time it alone and in its place in the model."""
+"""Evaluate one kernel: build it with another schedule, run and time it alone and within the model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -43,7 +43,7 @@ from stepwell.signature import TensorInfo
 
 LEVEL = "scheduled"
 Schedule: TypeAlias = "Mapping[int, Nest | Mapping[str, Any]] | Plan"
-"""For structured ops of a kernel, by their places in it, a schedule or the values of some knobs; or a file that names the kernel."""
+"""For structured ops of a kernel, by index, a schedule or the values of some knobs; or a file that names the kernel."""
 
 
 @dataclass(frozen=True)
@@ -52,43 +52,43 @@ class Kernel:
 
     name: str
     digest: str
-    """The digest of what it computes, by which schedule files name it."""
+    """The digest of its computation, by which schedule files name it."""
     nodes: tuple[str, ...]
     """The ONNX nodes that it computes, over all its launches."""
     launches: int
-    """How often a run of the model calls it."""
+    """The number of its launches in a run of the model."""
     ops: Mapping[int, Entry]
-    """Its structured ops by their places: kind, sizes, the knobs of the schedule that was chosen, and what is legal."""
+    """Its structured ops by index: kind, sizes, the knobs of the chosen schedule, and the legal values."""
     flops: int | None
-    """Operations of one launch as the network states them; None if not known."""
+    """Operations of one launch as the network defines them; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A kernel with a schedule, timed in turns with the one that was chosen."""
+    """A kernel with a schedule, timed in turns with the chosen one."""
 
     kernel: Kernel
     alone: Timing | None
-    """One launch, run again and again on data of the model: what it reads is in the caches. None where that was not asked for."""
+    """One launch, run repeatedly on data of the model, with its inputs in the caches. None unless requested."""
     in_place: Timing | None
-    """All launches of the kernel in a run of the model, each with the caches as its neighbours leave them. None where that was not asked for."""
+    """All launches of the kernel in a run of the model, each with the caches as its neighbours leave them. None unless requested."""
     whole: Timing | None
     """All launches of all kernels in these runs."""
     error: float
-    """The largest difference from the results with the schedule that was chosen, over their largest magnitude. 0 is the same, bit by bit."""
+    """The largest difference from the results with the chosen schedule, relative to their largest magnitude. 0 means bit-identical."""
     clamped: Mapping[int, Mapping[str, tuple[object, object]]]
-    """The knobs that were asked for and are taken for another value, by the places of ops: what was given, and what it is taken for."""
+    """The requested knobs that are replaced by another value, by op index: (given value, effective value)."""
     busy: float | None
-    """How many cores other processes kept busy while it was timed; None where that is not known, or nothing was timed."""
+    """The number of cores that other processes kept busy during timing; None if unknown, or nothing was timed."""
 
     @property
     def same_code(self) -> bool:
-        """Whether the code is that of the chosen schedule, wherever it was built."""
+        """Whether the code equals that of the chosen schedule, wherever it was built."""
         return all(timing.same_code for timing in (self.alone, self.in_place) if timing is not None)
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether others kept the machine so busy that the times are to be taken again."""
+        """Whether other processes kept the machine so busy that the timing should be repeated."""
         return self.busy is not None and self.busy > BUSY
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class _Native:
 
 @dataclass(frozen=True)
 class _Alone:
-    """A kernel in a module of its own: native code with the chosen schedule, what its first launch reads in the model, and what it gives there."""
+    """A kernel in a module of its own: native code with the chosen schedule, and the inputs and results of its first launch in the model."""
 
     native: _Native
     operands: list[np.ndarray]
@@ -119,13 +119,13 @@ class _Alone:
 
 
 class KernelBench:
-    """A model, taken to the level scheduled once, whose kernels can be built and timed with other schedules.
+    """A model, lowered to the level scheduled once, whose kernels can be built and timed with other schedules.
 
-    `inputs` are those of the runs by name, random ones where it is None. `threads` bounds the cores (default: all that the process may use).
-    `options`, or their fields as keywords, say how to compile, as in `stepwell.compile`. Raises what `lower` raises, and InputError for
-    a backend other than the one for native code.
+    `inputs` are those of the runs by name, random ones if None. `threads` bounds the cores (default: all that the process may use). `options`, or
+    their fields as keywords, determine how to compile, as in `stepwell.compile`. Raises the errors of `lower`, and InputError for a backend other
+    than the one for native code.
 
-    Nothing else should run on the machine. The first evaluation compiles the whole model, later ones compile what differs.
+    Nothing else should run on the machine. The first evaluation compiles the whole model, later ones compile only the differences.
     """
 
     @checked
@@ -168,7 +168,7 @@ class KernelBench:
         return found
 
     def kernel(self, name: str) -> Kernel:
-        """A kernel by its name, its digest, or an ONNX node that it alone computes. Raises InputError for what says none, or several."""
+        """A kernel by its name, its digest, or an ONNX node that only it computes. Raises InputError if there are none or several."""
         kernels = self.kernels
         found = [k for k in kernels.values() if name in (k.name, k.digest)] or [k for k in kernels.values() if name in k.nodes]
         if len(found) != 1:
@@ -179,12 +179,11 @@ class KernelBench:
     def evaluate(
         self, kernel: str, schedule: "Schedule | None" = None, *, repeats: int = 10, alone: bool = True, in_place: bool = True
     ) -> Evaluation:
-        """Build a kernel with a schedule (default: the one that was chosen), run it, and time it in `repeats` turns with the chosen one.
+        """Build a kernel with a schedule (default: the chosen one), run it, and time it in `repeats` turns with the chosen one.
 
-        `alone` builds a module of nothing but the kernel, which takes a fraction of the time; `in_place` builds the whole model anew, since a
-        schedule may change the memory that a kernel needs beside its operands. A schedule that gives the code of the chosen one is not timed.
-        A warning says if other processes keep the machine busy. Raises InputError, and ScheduleError naming kernel, op and knob for what is
-        not legal.
+        `alone` builds a module of only the kernel, which takes a fraction of the time; `in_place` rebuilds the whole model, since a schedule may
+        change the scratch memory that a kernel needs. A schedule with the same code as the chosen one is not timed. A warning reports if other
+        processes keep the machine busy. Raises InputError, and ScheduleError naming kernel, op and knob for an illegal value.
         """
         chosen = self.kernel(kernel)
         if not alone and not in_place:
@@ -214,9 +213,9 @@ class KernelBench:
         return made
 
     def ir(self, kernel: str, schedule: "Schedule | None" = None) -> str:
-        """The kernel, in a module of its own, at the level that code is made from, with a schedule (default: the one that was chosen).
+        """The kernel, in a module of its own, at the level from which code is generated, with a schedule (default: the chosen one).
 
-        Schedules of the same text are the same code. Raises what `evaluate` raises.
+        Schedules with equal text have equal code. Raises like `evaluate`.
         """
         lowered = self._read(self._text(self.kernel(kernel), schedule, only=True), WeightTable())
         descend(lowered, LLVMOnCPU.code_levels[0], keep=False)
@@ -225,10 +224,10 @@ class KernelBench:
     def offered(
         self, kernel: str, place: int, knob: str, schedule: "Schedule | None" = None, *, values: Iterable[Value] | None = None
     ) -> tuple[Value, ...]:
-        """Values of a knob of an op of which each gives code of its own, beside the other knobs of a schedule (default: the chosen one).
+        """The values of an op's knob that give distinct code, with the other knobs of a schedule (default: the chosen one) unchanged.
 
-        Of `values`, or of all that are legal; of several that give the same code the first. Each is lowered, which takes some
-        milliseconds. Raises what `evaluate` raises; values that are not legal are left out.
+        Considers `values`, or all legal ones; of several with the same code the first. Each is lowered, which takes some milliseconds. Raises like
+        `evaluate`; illegal values are left out.
         """
         found, base = self.kernel(kernel), {} if schedule is None else schedule
         copy = self._scheduled(found, base)
@@ -248,7 +247,7 @@ class KernelBench:
         return tuple(kept.values())
 
     def _clamped(self, kernel: Kernel, schedule: "Schedule | None") -> dict[int, dict[str, tuple[object, object]]]:
-        """The knobs of a schedule that are taken for other values, of those that it sets."""
+        """The knobs that a schedule sets and that are replaced by other values."""
         if not schedule:
             return {}
         copy, found = self._scheduled(kernel, schedule), {}
@@ -260,7 +259,7 @@ class KernelBench:
         return {place: values for place, values in found.items() if values}
 
     def _sides(self, kernel: Kernel, text: str, *, only: bool) -> tuple[Replay, Replay | None, float]:
-        """A replay of a module that has run once, one with the chosen schedule where that is other code, and how far results differ."""
+        """A replay of a module that has run once, one with the chosen schedule if its code differs, and the difference of their results."""
         native = self._native(self._read(text, WeightTable() if only else self._lowered.weights), only=kernel.name if only else None)
         if only:
             known = self._alone(kernel)
@@ -274,7 +273,7 @@ class KernelBench:
         error = _error(replay.outputs, expected)
         if native.objects == before.objects:
             return replay, None, error
-        # Memory of its own, operands too: a kernel may overwrite them.
+        # It has its own memory, including operands, because a kernel may overwrite them.
         beside = self._replay(before, _copies(inputs) if only else inputs, [np.zeros_like(array) for array in outputs], weights)
         return replay, beside, error
 
@@ -286,7 +285,7 @@ class KernelBench:
 
     @cached_property
     def _chosen(self) -> _Native:
-        """The whole model with the schedules that were chosen."""
+        """The whole model with the chosen schedules."""
         return self._native(self._read(self._lowered.text(), self._lowered.weights))
 
     @cached_property
@@ -296,7 +295,7 @@ class KernelBench:
 
     @cached_property
     def _reference(self) -> Replay:
-        """A run of the whole model with the schedules that were chosen."""
+        """A run of the whole model with the chosen schedules."""
         replay = self._replay(self._chosen, self._inputs, self._empty_outputs(), self._arena)
         replay.run()
         return replay
@@ -313,7 +312,7 @@ class KernelBench:
         )  # fmt: skip
 
     def _operands(self, kernel: Kernel) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """What the first launch of a kernel reads in the model, and what it gives there, in memory of their own."""
+        """Copies of the inputs and results of a kernel's first launch in the model."""
         inputs, outputs = self._lowered_types(kernel)
         replay = self._replay(self._chosen, self._inputs, self._empty_outputs(), self._arena)
         first = next(i for i, launch in enumerate(replay.launches) if launch.kernel == kernel.name)
@@ -329,7 +328,7 @@ class KernelBench:
         return inputs, outputs
 
     def _text(self, kernel: Kernel, schedule: "Schedule | None", *, only: bool) -> str:
-        """The model, or a module of one kernel `only`, with a schedule in the place of that kernel's."""
+        """The model, or a module of `only` one kernel, with a schedule that replaces that kernel's."""
         copy = self._scheduled(kernel, schedule)
         if only:
             with copy.module.context, copy.module.operation.location:
@@ -337,7 +336,7 @@ class KernelBench:
         return copy.text()
 
     def _scheduled(self, kernel: Kernel, schedule: "Schedule | None") -> Lowered:
-        """A copy of the model with a schedule in the place of that kernel's."""
+        """A copy of the model with a schedule that replaces that kernel's."""
         copy = self._read(self._lowered.text(), self._lowered.weights)
         with copy.module.context, copy.module.operation.location:
             _replace(find_function(copy.module.operation, kernel.name).operation, kernel, schedule or {}, copy)
@@ -347,7 +346,7 @@ class KernelBench:
         return read_ir(text, LEVEL, weights, options=self._below)
 
     def _native(self, lowered: Lowered, only: str | None = None) -> _Native:
-        """Code for a module at level scheduled: of each function that is not there yet, or of one `only`."""
+        """Code for a module at level scheduled: for each function without code so far, or only for the function `only`."""
         descend(lowered, LLVMOnCPU.code_levels[0], keep=False)
         with lowered.module.context:
             launches = kernel_launches(lowered.module.operation)
@@ -360,7 +359,7 @@ class KernelBench:
 
 
 def _by_place(schedule: Schedule, kernel: Kernel) -> "Mapping[int, Nest | Mapping[str, Any]]":
-    """The schedule, or the values of some knobs, of each op by its place. Raises ScheduleError for a file that lacks the kernel."""
+    """The schedule, or the values of some knobs, of each op by index. Raises ScheduleError for a file that lacks the kernel."""
     if not isinstance(schedule, Plan):
         return schedule
     entry = schedule.kernels.get(kernel.digest)

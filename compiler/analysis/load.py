@@ -1,4 +1,4 @@
-"""How busy other processes keep the machine, on Linux; None elsewhere."""
+"""The load that other processes put on the machine, on Linux; None elsewhere."""
 
 import os
 import time
@@ -8,13 +8,13 @@ from types import TracebackType
 __all__ = ["BUSY", "ForeignLoad", "busy_seconds", "foreign_load"]
 
 BUSY = 0.1
-"""Cores that others may keep busy, as far as the short watch of `ForeignLoad` can tell, before timings are called disturbed."""
+"""Cores that other processes may keep busy, within the accuracy of `ForeignLoad`, before timings count as disturbed."""
 WATCH = 0.3
-"""Seconds that a watch lasts at least: the kernel counts processor time in hundredths of a second."""
+"""The shortest observation, in seconds: the kernel counts processor time in hundredths of a second."""
 
 
 def busy_seconds() -> float | None:
-    """Processor time that the whole machine has spent since it started, over all cores."""
+    """Seconds of processor time that the whole machine has spent since it started, over all cores."""
     try:
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     except OSError:
@@ -24,7 +24,7 @@ def busy_seconds() -> float | None:
 
 
 def foreign_load(seconds: float = 1.0) -> float | None:
-    """How many cores the rest of the machine keeps busy, watched for a while in which this process sleeps."""
+    """The number of cores that the rest of the machine keeps busy, measured while this process sleeps."""
     before = busy_seconds()
     time.sleep(seconds)
     after = busy_seconds()
@@ -32,9 +32,9 @@ def foreign_load(seconds: float = 1.0) -> float | None:
 
 
 class ForeignLoad:
-    """Inside `with`, watches how many cores others keep busy while this process works; `cores` says so afterwards, None where not known.
+    """Measures, inside `with`, how many cores others keep busy while this process works; `cores` is None if unknown.
 
-    What is inside should take `WATCH` seconds or more: the end waits, asleep, until they are over.
+    The block should take `WATCH` seconds or more: the end sleeps until they are over.
     """
 
     def __init__(self) -> None:

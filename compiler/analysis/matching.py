@@ -1,4 +1,4 @@
-"""Match the values of two runs by what they hold: to find the first op after a pass that gives what no op before it gave."""
+"""Match the values of two runs by content, to find the first op after a pass whose result no op before it had."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph.numerics import is_floating
 
 TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6)
-"""Of the scale of a value, how far it may be from another to be taken for the same: more at first than rounding, which folding changes, makes."""
+"""The tolerances for equal values, relative to their scale: the first ones are larger than rounding errors, which folding changes."""
 _LEAVES = ("graph.parameter", "graph.constant", "tensor.empty")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An op of @main that was run."""
+    """An executed op of @main."""
 
     op: ir.Operation
     operands: Sequence[Any]
@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass
 class Values:
-    """The ops of @main in the order in which they were run; an `Observer` of evaluation and interpretation."""
+    """The ops of @main in order of execution; an `Observer` of evaluation and interpretation."""
 
     entries: list[Entry] = field(default_factory=list)
 
@@ -36,11 +36,11 @@ class Values:
 
 
 def first_departure(before: Values, after: Values) -> ir.Operation | None:
-    """The first op of `after` from which on nothing is as in `before`: no value of that holds what it gives, nor what follows from it.
+    """The first op of `after` from which on nothing is as in `before`: neither its values nor later ones occur there.
 
-    Passes make values of their own, a scaled convolution, say, before what they leave as it was: those count as right if some op that
-    (perhaps through others) uses them gives a value of `before`. Values of one shape are compared element by element, others, which may be
-    laid out in another way and filled up with zeros, by sums that do not depend on the order. Where nothing departs far, less counts too.
+    Passes create new values, such as a scaled convolution, before values that they leave unchanged: those count as right if some op that uses them,
+    perhaps through others, gives a value of `before`. Values of equal shape are compared element by element; others, which may have another layout
+    with zero padding, by sums that do not depend on the order. If nothing differs by much, smaller tolerances are tried too.
     """
     known = _Known(before)
     departures = (_departure(known, after, tolerance) for tolerance in TOLERANCES)
@@ -60,7 +60,7 @@ def _maker(value: ir.Value) -> ir.Operation | None:
 
 
 class _Known:
-    """The values of a run, to be found by what they hold."""
+    """The values of a run, to be found by content."""
 
     def __init__(self, values: Values) -> None:
         arrays = [array for entry in values.entries if entry.op.name not in _LEAVES for array in entry.results if array is not None]
@@ -68,7 +68,7 @@ class _Known:
         self.marks = np.array([_mark(array) for array in arrays]).reshape(len(arrays), 5)
 
     def holds(self, array: Any, tolerance: float) -> bool:
-        """Whether one of the values is this one, in this or in another layout."""
+        """Whether one of the values equals this one, in this or in another layout."""
         if array is None or not len(self.arrays):
             return False
         mark = _mark(array)
@@ -81,7 +81,7 @@ class _Known:
 
 
 def _mark(array: Any) -> np.ndarray:
-    """What does not depend on the order of the elements, nor on zeros among them: sums of the elements, their sizes and squares, the extremes."""
+    """Quantities that do not depend on the order of the elements, nor on zeros: sums of the elements, magnitudes and squares, and the extremes."""
     wide = np.asarray(array).astype(np.float64).ravel()
     with np.errstate(all="ignore"):
         extremes = (float(wide.max(initial=0.0)), float(wide.min(initial=0.0)))

@@ -1,4 +1,4 @@
-"""The memory plan of a model: what lies where, and when. It is read back from the launches in @main, so it shows what runs, not what was planned."""
+"""The memory plan of a model: which buffer lies where, and when. It is read back from the launches in @main, so it shows the actual code."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,22 +16,22 @@ from stepwell.passes.framework.rewriting import find_function
 
 @dataclass(eq=False)
 class Buffer:
-    """A piece of memory that lives from launch `first`, which writes it, to launch `last`, which reads it last; numbered as in its function."""
+    """A piece of memory, live from launch `first`, which writes it, to launch `last`, which reads it last; numbers are per function."""
 
     where: Operand
     first: int
     last: int
-    kernel: str  # whose result or scratch it is; "" for an input
+    kernel: str  # the kernel whose result or scratch it is; "" for an input
     nodes: tuple[str, ...]
     scratch: bool = False
     in_place_of: "Buffer | None" = None
     """The buffer that the launch read and overwrote."""
     joined: Operand | None = None
-    """The larger operand that a later launch reads it as a part of: the result of a concatenation."""
+    """The larger operand, such as the result of a concatenation, that a later launch reads and this buffer is part of."""
     read_as: set[str] = field(default_factory=set)
-    """Other types that launches read it as: reshapes."""
+    """Other types under which launches read it: reshapes."""
     carried: bool = False
-    """Whether a loop carries it from round to round, or keeps it for its rounds."""
+    """Whether a loop carries it between iterations, or keeps it for its iterations."""
 
 
 @dataclass
@@ -45,11 +45,11 @@ class MemoryPlan:
     weights_bytes: int
     workspace_bytes: int
     live: list[int]
-    """At each launch, the bytes of the workspace that are in use, scratch included, in whole cache lines."""
+    """For each launch, the bytes of the workspace in use, including scratch, in whole cache lines."""
     function: str = "main"
     """The function whose launches these are."""
     regions: list["MemoryPlan"] = field(default_factory=list)
-    """The plans of the functions of branches and of loops' bodies that it calls. Their workspaces are the scratch of the launches that call them."""
+    """The plans of the functions of branches and of loops' bodies that it calls. Their workspaces are the scratch of the calling launches."""
 
     def is_in_workspace(self, buffer: Buffer) -> bool:
         """Whether it lies in the workspace, not in the caller's memory."""
@@ -57,17 +57,17 @@ class MemoryPlan:
 
     @property
     def unplaced(self) -> int:
-        """How many operands of launches are not in the plan: only a run says where they lie, or how large they are."""
+        """The number of operands of launches that are not in the plan, because their placement or size is known only at run time."""
         return sum(launch.unplaced for launch in self.launches)
 
     @property
     def lower_bound(self) -> int:
-        """The bytes that live at the busiest launch: no placement of these buffers takes less."""
+        """The bytes that are live at the busiest launch: no placement of these buffers takes less."""
         return max(self.live, default=0)
 
     @property
     def ratio(self) -> float:
-        """The size of the workspace over its lower bound."""
+        """The size of the workspace divided by its lower bound."""
         return self.workspace_bytes / self.lower_bound if self.lower_bound else 1.0
 
 
@@ -89,12 +89,12 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
 
 
 def _region_plan(module: ir.Operation, name: str) -> MemoryPlan:
-    """The plan of a function of a region, which says by the types of its last arguments how large weights and workspace are."""
+    """The plan of a function of a region; the types of its last arguments give the sizes of weights and workspace."""
     function = find_function(module, name)
     types = list(function.type.inputs)
     weights, workspace = (kind.shape[0] for kind in types[-REGION_MEMORY : 2 - REGION_MEMORY])
     names = [f"argument {i}" for i in range(len(types) - REGION_MEMORY)]
-    return _plan(module, function, names, weights, workspace if workspace > 1 else 0)  # none has one byte, as memory must
+    return _plan(module, function, names, weights, workspace if workspace > 1 else 0)  # an empty workspace has one byte, as memory must
 
 
 def _plan(module: ir.Operation, function: Any, names: list[str], weights: int, workspace: int) -> MemoryPlan:
@@ -109,7 +109,7 @@ def _plan(module: ir.Operation, function: Any, names: list[str], weights: int, w
 
 
 def live_bytes(buffers: Sequence[Buffer], launches: int) -> list[int]:
-    """For each launch, the bytes of whole cache lines that live buffers cover; memory that several share counts once."""
+    """For each launch, the bytes of whole cache lines that live buffers cover; shared memory counts once."""
     alive: list[list[tuple[int, int]]] = [[] for _ in range(launches)]
     for buffer in buffers:
         for launch in range(buffer.first, buffer.last + 1):
@@ -146,7 +146,7 @@ class _Reader:
                 yield self._write(made)
 
     def _read(self, source: Operand, launch: KernelLaunch, number: int) -> list[Buffer]:
-        """The buffers that make up a source, each now known to live until this launch."""
+        """The buffers that make up a source, each now known to be live until this launch."""
         found = sorted((b for b in self.content.get(source.argument, []) if b.where.overlaps(source)), key=lambda b: b.where.offset)
         reached = source.offset
         for buffer in found:

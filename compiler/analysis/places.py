@@ -1,4 +1,4 @@
-"""Where the values of a function at level affine lie: in which of its arguments, from which byte on."""
+"""The placement of values of a function at level affine: the argument that contains them, and the offset in bytes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.dialects.core.mlir import defining_op, ir, known_index
 
 Place = tuple[int, int]
-"""The number of an argument, and a byte in it."""
+"""The index of an argument, and an offset in it in bytes."""
 
 _SAME_ADDRESS = ("memref.cast", "memref.collapse_shape", "memref.expand_shape", "builtin.unrealized_conversion_cast")
 _BRANCHES = ("cf.br", "cf.cond_br")
@@ -15,7 +15,7 @@ _BRANCHES = ("cf.br", "cf.cond_br")
 
 @dataclass(frozen=True)
 class _Address:
-    """A number of bytes beyond the addresses of arguments: how often each counts."""
+    """A number of bytes plus addresses of arguments, each with a factor."""
 
     of: tuple[tuple[int, int], ...]
     bytes: int
@@ -29,7 +29,7 @@ class _Address:
 
 @dataclass
 class Places:
-    """The places of the values of a function. A value that a loop carries has several: one of them in each round."""
+    """The places of the values of a function. A loop-carried value has several: one of them in each iteration."""
 
     function: Any
     _found: dict[Any, frozenset[_Address] | None] = field(default_factory=dict)
@@ -43,20 +43,20 @@ class Places:
                 self._incoming.setdefault(successor, []).append(values)
 
     def of(self, value: Any) -> list[Place]:
-        """Where a memref may lie; empty where that is known only when it runs."""
+        """The possible places of a memref; empty if they are known only at run time."""
         found = self._addresses(value) or ()
         places = [(address.of[0][0], address.bytes) for address in found if len(address.of) == 1 and address.of[0][1] == 1]
         return sorted(places) if len(places) == len(found) else []
 
     def _addresses(self, value: Any) -> frozenset[_Address] | None:
-        """What a memref's address, or a value of type index, may be; None where that is not known."""
+        """The possible addresses of a memref, or values of an index; None if they are unknown."""
         if value not in self._found:
-            self._found[value] = None  # for what depends on itself
+            self._found[value] = None  # for values that depend on themselves
             self._found[value] = self._of_argument(value) if defining_op(value) is None else self._of_result(defining_op(value))
         return self._found[value]
 
     def _of_argument(self, value: Any) -> frozenset[_Address] | None:
-        """What comes from all blocks before, and those before them."""
+        """The addresses that an argument may get from the predecessors of its block, transitively."""
         seen, waiting = {value}, [value]
         found: set[_Address] = set()
         while waiting:
@@ -93,7 +93,7 @@ class Places:
 
 
 def branches(op: Any) -> list[tuple[ir.Block, list[Any]]]:
-    """For each block that may come behind a terminator, what goes to its arguments."""
+    """For each successor of a terminator, the operands for its arguments."""
     if op.name not in _BRANCHES:
         return []
     if op.name == "cf.br":
@@ -104,7 +104,7 @@ def branches(op: Any) -> list[tuple[ir.Block, list[Any]]]:
 
 
 def in_order(function: Any) -> Iterator[Any]:
-    """The operations of a function in the order of a run that goes through all of them once: the body of a loop before what comes behind it."""
+    """The operations of a function in the order of a run that goes through all of them once: the body of a loop before the code behind it."""
     entry, *_ = function.regions[0].blocks
     seen, finished, stack = {entry}, [], [(entry, iter(_behind(entry)))]
     while stack:
@@ -120,5 +120,5 @@ def in_order(function: Any) -> Iterator[Any]:
 
 
 def _behind(block: ir.Block) -> list[ir.Block]:
-    """The last successor first: in reverse post-order the first one, a loop's body, then comes before the other."""
+    """The successors, last one first: in reverse post-order the first one, a loop's body, then comes before the other."""
     return [successor for successor, _ in reversed(branches(list(block.operations)[-1].operation))]

@@ -16,7 +16,7 @@ EXTREME_SHARE = 0.25  # The part of the elements that are special where extreme 
 
 
 WORDS = ("", "a", "word", "two words", "42")
-"""What random strings are where nothing says what they may be."""
+"""Random strings for inputs whose vocabulary is unknown."""
 
 
 def random_value(info: TensorInfo, seed: int, index: int, words: Sequence[str] = ()) -> Any:
@@ -31,12 +31,11 @@ def random_value(info: TensorInfo, seed: int, index: int, words: Sequence[str] =
 
 
 def random_array(info: TensorInfo, seed: int, index: int, *, extreme: bool = False) -> np.ndarray:
-    """Seeded random data for an input: standard normal, for booleans either. Each input gets its own.
+    """Seeded random data for an input: standard normal, or random booleans. Each input gets its own.
 
-    Integers come from the whole range of their type, both ends included, or are 0 to 9 where the model may read them as indices, sizes or
-    counts. With `extreme`, a quarter of the floats are the ends of their type, subnormal numbers, zeros of both signs, infinities and NaN.
-
-    Raises InputError for an input with free dimensions.
+    Integers come from the whole range of their type, both ends included, or are 0 to 9 if the model may read them as indices, sizes or counts. With
+    `extreme`, a quarter of the floats are the ends of their type, subnormal numbers, zeros of both signs, infinities and NaN. Raises InputError for
+    an input with dynamic dimensions.
     """
     sizes = [size for size in info.shape if isinstance(size, int)]
     if len(sizes) != len(info.shape):

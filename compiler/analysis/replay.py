@@ -21,9 +21,9 @@ Runner = Callable[[], None]
 class Replay:
     """A model's kernel launches, bound to memory of their own.
 
-    `inputs`, `outputs` (those that tell how far indices reach behind the model's own), `weights` and a workspace are the arguments of `@main`;
-    `objects` is the code of `main` and of each kernel. Run in order, each launch finds the caches as in the model, and real data:
-    a kernel that runs again and again on its own result would drift towards infinities or denormal numbers.
+    `inputs`, `outputs` (with the hidden ones for index checks behind the model's own), `weights` and a workspace are the arguments of `@main`;
+    `objects` is the code of `main` and of each kernel. Run in order, each launch finds the caches as in the model, and real data: a kernel that runs
+    repeatedly on its own result would drift towards infinities or denormal numbers.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Replay:
 
     @staticmethod
     def of(model: CompiledModel, inputs: Mapping[str, np.ndarray], threads: int | None = None) -> "Replay":
-        """The launches of a compiled model, on these inputs by name. Raises InputError for a model that is not native code, or other inputs.
+        """The launches of a compiled model on these inputs, by name. Raises InputError for a model without native code, or for invalid inputs.
 
         Raises IRError for a @main that is more than a list of calls.
         """
@@ -55,7 +55,7 @@ class Replay:
             raise InputError("kernels are timed in native code: expected a model of the backend 'llvm'")
         want = model.run(inputs)
         given = [np.require(inputs[info.name], requirements=("C", "A")) for info in model.inputs]
-        # Outputs and workspace of its own, so that the replay cannot find there what it fails to compute.
+        # It has its own outputs and workspace, so that the replay cannot find results there that it fails to compute.
         outputs = [*map(np.zeros_like, want.values()), *model.checks.parts(model.checks.buffer())]
         return Replay(
             launches_of(model.ir("affine")), model.objects, inputs=given, outputs=outputs, weights=model.weights.arena(),
@@ -64,7 +64,7 @@ class Replay:
 
     @contextmanager
     def on_threads(self) -> "Iterator[None]":
-        """Have launches inside the block use as many threads as the replay is for."""
+        """Let launches inside the block use the replay's number of threads."""
         runtime = openmp()
         before = runtime.set_threads(self.threads) if runtime is not None else None
         try:
@@ -80,7 +80,7 @@ class Replay:
                 run()
 
     def times(self, repeats: int, beside: Runner | None = None) -> tuple[list[list[float]], list[float]]:
-        """Seconds of each launch, `repeats` times each; in turns with `beside`, which runs the whole model, if given."""
+        """Seconds of each launch, `repeats` times each; alternating with `beside`, which runs the whole model, if given."""
         clock = time.perf_counter
         samples: list[list[float]] = [[] for _ in self._runners]
         whole = []
@@ -97,7 +97,7 @@ class Replay:
         return samples, whole
 
     def alone(self, index: int, repeats: int) -> list[float]:
-        """Seconds of one launch, run again and again with its inputs in the caches; inputs that it overwrites are restored before each."""
+        """Seconds of one launch, run repeatedly with its inputs in the caches; inputs that it overwrites are restored before each run."""
         launch, run, clock = self.launches[index], self._runners[index], time.perf_counter
         own = [source for source in launch.sources if any(source.overlaps(target) for target in launch.destinations)]
         kept = [self.bytes(source).copy() for source in own]
@@ -136,7 +136,7 @@ def launches_of(text: str) -> list[KernelLaunch]:
 
 
 def check_same(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Raise CodegenError unless a replay gave what the model gives, bit by bit. Outputs beyond `expected` are hidden ones."""
+    """Raise CodegenError unless a replay gives the model's results, bit by bit. Outputs beyond `expected` are hidden ones."""
     for mine, other in zip(got, expected, strict=False):
         if not np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f"):
             raise CodegenError("the replayed launches give another result than the model: their times would be of other work")

@@ -1,1 +1,1 @@
-"""Backends: their interface, their registry, the phases of passes that they share. A folder each holds the built-in ones."""
+"""Backends: their interface, their registry, and the phases of passes that they share. Each built-in one has a folder."""

@@ -1,4 +1,4 @@
-"""The artifact of a compiled model: what a backend loads to run it, and what the cache keeps."""
+"""The artifact of a compiled model, which a backend loads to run it, and which the cache stores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ Infos: TypeAlias = Sequence[TensorInfo]
 
 @dataclass(kw_only=True)
 class Artifact:
-    """Everything needed to run a model. The keys locate code (by name) and weights in the cache, if they are there; records hold the keys alone."""
+    """Everything needed to run a model. The keys locate code (by name) and weights in the cache, if they are there; records hold only the keys."""
 
     inputs: Infos
     outputs: Infos
@@ -36,18 +36,18 @@ class Artifact:
     checks: Sequence[IndexCheck] = ()
     backend: str = DEFAULT
     lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """As in `Code`."""
+    """Like the field of `Code`."""
     warnings: Sequence[str] = ()
     general: General | None = None
-    """Set if the code is for all sizes."""
+    """Set if the code is shape-polymorphic."""
     late: LateSizes | None = None
-    """Set if sizes become known while it runs."""
+    """Set if sizes become known at run time."""
     groups: Sequence[OutputGroup] = ()
-    """The outputs that `outputs`, the results of the code, form, where some are sequences or optionals."""
+    """The outputs made from `outputs`, the results of the code, if some are sequences or optionals."""
     places: Places = ()
-    """Where weights lie in the arena, if the code reads from a table where each one does."""
+    """The offsets of weights in the arena, if the code reads the address of each from a table."""
     border: Border | None = None
-    """What of the model runs in Python, before and behind this."""
+    """The part of the model that runs in Python, before and after the code."""
 
     @property
     def is_stored(self) -> bool:

@@ -30,24 +30,26 @@ class Code:
     keys: dict[str, str] = field(default_factory=dict)
     """The cache keys of objects that the backend has stored itself; the driver stores the others."""
     lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """For each object that numbers ONNX nodes by itself, the indices of its nodes in the model, for listings."""
+    """For each object with its own numbering of ONNX nodes, the indices of its nodes in the model, for listings."""
     located: bool = False
-    """Whether it reads from a table where each weight lies, which `load` is then given instead of the arena (`locate-weights`)."""
+    """Whether it reads the address of each weight from a table, which `load` then gets instead of the arena (`locate-weights`)."""
 
 
 class Backend:
     """Phases of passes, code generation, loading and execution. One instance serves all models, in several threads at once.
 
-    A backend must be deterministic in model, options and machine, since its output is cached. Weights lie in one arena (on tensors, the
-    last argument of `@main`), which the driver packs, stores and reads for every backend.
+    A backend must be deterministic in model, options and machine, since its output is cached. Weights lie in one arena (on tensors, the last argument
+    of `@main`), which the driver packs, stores and reads for every backend.
     """
 
     name: ClassVar[str]
     path: ClassVar[LevelPath]
     """The levels that a model goes through; code can be generated from the last, at which weights lie in an arena."""
     code_levels: ClassVar[Sequence[str]] = ()
-    """The levels of `path` that code can be generated from, highest first; by default only the last. A model is lowered to the first, or to the last
-    if its passes are watched."""
+    """The levels of `path` that code can be generated from, highest first; by default only the last.
+
+    A model is lowered to the first of them, or to the last if its passes are observed.
+    """
     description: ClassVar[str] = ""
     """A one-line description."""
 
@@ -59,32 +61,32 @@ class Backend:
         """Raise InputError for a machine that the backend does not support."""
 
     def prepare(self, kernels: int) -> None:
-        """Start slow preparations for generating the code of a model with so many kernels, in parallel with the passes behind outlining."""
+        """Start slow preparations for generating the code of a model with `kernels` kernels, in parallel with the passes after outlining."""
 
     def generate(self, lowered: "Lowered", store: "Cache | None", reached: Callable[[], None]) -> Code:
-        """Code for a model at one of `code_levels`, whose module may be used up.
+        """Code for a model at one of `code_levels`, whose module may be consumed.
 
         `store` is the cache, for backends that store parts of the code themselves; the driver stores the rest. A backend that lowers a model further
-        itself calls `reached` at the last level. Raises CodegenError, naming the function, for what it cannot translate.
+        itself calls `reached` at the last level. Raises CodegenError, naming the function, for IR that it cannot translate.
         """
         raise NotImplementedError
 
     def cross_compile(self, lowered: "Lowered") -> dict[str, bytes]:
-        """The objects of a model at the last level for the machine that it is for, which need not be this one. Its module may be used up.
+        """The objects of a model at the last level for its target, which need not be this machine. Its module may be consumed.
 
-        Raises CodegenError where there can be none.
+        Raises CodegenError if it is impossible.
         """
         raise CodegenError(f"backend '{self.name}' makes no code for other machines than this one")
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """Load the code of `artifact`, which may come from the cache, to run with the arena `weights` on at most `threads` threads.
 
-        If `Code.located` said so, `weights` is the table of where they lie (`runtime.weights`): programs of one model then share weights.
+        If `Code.located` is set, `weights` is the table of their addresses (`runtime.weights`): programs of one model then share weights.
         """
         raise NotImplementedError
 
     def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized | None:
-        """As `load`, for code that takes sizes as arguments; None if the backend makes no such code."""
+        """Like `load`, for code that takes sizes as arguments; None if the backend makes no such code."""
         return None
 
     def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":

@@ -1,4 +1,4 @@
-"""The phases that all backends share: what a model means, without a word on how a machine computes it."""
+"""The phases that all backends share: the semantics of a model, independent of how a machine computes it."""
 
 from stepwell.pipelines.phases import Phase
 
@@ -13,7 +13,7 @@ SIMPLIFICATION = Phase(
     """,
 )  # fmt: skip
 TARGET = Phase("target", "graph-opt", "attach-target")
-"""From here on passes ask the target: for its vectors, its caches."""
+"""From here on passes ask the target for its vectors and caches."""
 KERNELS = Phase("kernels", "graph-opt", "use-fake-quantize, check-lowerable, limit-concats, fuse-operators, outline-kernels")
 LOOPS = Phase(
     "loops on tensors", "linalg",
@@ -23,4 +23,4 @@ LOOPS = Phase(
     """,
 )  # fmt: skip
 COMMON = (SIMPLIFICATION, TARGET, KERNELS, LOOPS)
-"""From the level graph to linalg. A backend may put phases of its own between them, or leave out what it has no use for."""
+"""From the level graph to linalg. A backend may insert phases of its own, or leave out phases that it does not need."""

@@ -34,7 +34,7 @@ def register_backend(name: str) -> Callable[[type[B]], type[B]]:
 
 
 def _code_levels(name: str, path: object, given: Sequence[str]) -> tuple[str, ...]:
-    """The levels that code can be generated from, by default the last of the path. Raises InputError unless that is possible."""
+    """The levels that code can be generated from, by default the last of the path. Raises InputError if they are not on the path."""
     if not isinstance(path, LevelPath):
         raise InputError(f"backend '{name}': expected a LevelPath as path, got {shown(path)}")
     levels = tuple(given) or (path.last,)
@@ -46,7 +46,7 @@ def _code_levels(name: str, path: object, given: Sequence[str]) -> tuple[str, ..
 
 
 def find_backend(name: str) -> Backend:
-    """The backend of that name. Raises InputError for another name."""
+    """The backend with that name. Raises InputError for an unknown name."""
     found = find_route(name)
     if not isinstance(found, Backend):
         raise InputError(f"backend '{name}': expected a Backend, got {shown(found)}")
@@ -54,5 +54,5 @@ def find_backend(name: str) -> Backend:
 
 
 def made_by(name: str, what: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
-    """What a method of a backend, `what`, gives. Raises CodegenError, naming backend and line, where it fails or gives something else."""
+    """The result of a backend's method `what`. Raises CodegenError, naming backend and line, if it fails or returns something unexpected."""
     return result_of(f"backend '{name}': {what}", action, expected, fits, CodegenError)

@@ -1,1 +1,1 @@
-"""What runs in Python before and behind compiled code: nodes of strings and maps at the border of a model."""
+"""The border of a model: nodes with strings and maps that run in Python before and after the compiled code."""

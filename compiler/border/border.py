@@ -1,4 +1,4 @@
-"""The border of a model: the nodes that run in Python before and behind compiled code, and the values between these."""
+"""The border of a model: the nodes that run in Python before and after the compiled code, and the values between these."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,15 @@ from stepwell.dialects.support.errors import StepwellError
 from stepwell.signature import TensorInfo
 
 VOCABULARIES = ("keys_strings", "keys_tensor", "classes_strings", "cats_strings", "string_vocabulary", "int64_vocabulary")
-"""The attributes that list what elements may be."""
+"""The attributes that list the possible elements."""
 
 
 @dataclass(frozen=True)
 class Border:
-    """What of a model runs in Python. The compiled part takes inputs of the model and values that nodes of `before` make; nodes of `behind` take
-    its outputs too."""
+    """The part of a model that runs in Python.
+
+    The compiled part takes inputs of the model and results of `before`; nodes of `behind` also take its outputs.
+    """
 
     inputs: tuple[TensorInfo, ...]
     """The model's inputs."""
@@ -34,7 +36,7 @@ class Border:
         return frozenset(name for node in (*self.before, *self.behind) for name in node.inputs) | frozenset(self.outputs)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The strings that nodes before compiled code know and that an element of this input may be one of."""
+        """The strings that nodes before the compiled code know as elements of this input."""
         reached, found = {name}, list[str]()
         for node in self.before:
             if reached.isdisjoint(node.inputs):
@@ -45,11 +47,11 @@ class Border:
         return tuple(dict.fromkeys(text for text in found if isinstance(text, str)))
 
     def run_before(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All values that are known before compiled code runs, by name, from the inputs. Raises InputError for data that a node does not take."""
+        """All values that are known before the compiled code runs, by name, from the inputs. Raises InputError for data that a node refuses."""
         return self._run(self.before, {**self.constants, **given})
 
     def run_behind(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs in order, from the values of `run_before` and the outputs of compiled code."""
+        """The outputs in order, from the values of `run_before` and the outputs of the compiled code."""
         found = self._run(self.behind, values)
         return {name: found[name] for name in self.outputs}
 
@@ -61,7 +63,7 @@ class Border:
         return found
 
     def kinds_before(self, shapes: Mapping[str, Sequence[int | None]] | None = None) -> dict[str, Kind]:
-        """What is known of all values before compiled code, where some inputs are of these shapes."""
+        """The types and shapes of all values before the compiled code, given the shapes of some inputs."""
         sizes: dict[str, int] = {}
         for info in self.inputs:
             given = (shapes or {}).get(info.name, ())
@@ -74,7 +76,7 @@ class Border:
         return _inferred(self.before, found)
 
     def described(self, compiled: Sequence[TensorInfo]) -> tuple[TensorInfo, ...]:
-        """The model's outputs, where those of compiled code are these."""
+        """The model's outputs, given those of the compiled code."""
         found = self.kinds_before()
         found.update((info.name, Kind.of(info)) for info in compiled)
         kinds, known = _inferred(self.behind, found), {info.name: info for info in compiled}

@@ -5,7 +5,7 @@ from stepwell.border.registry import Operator, registered
 
 
 def find_operator(domain: str, name: str, opset: int) -> Operator | None:
-    """What a node of that operator is in Python at an opset version; None if it cannot run there."""
+    """The Python implementation of that operator at an opset version; None if it cannot run there."""
     entries = [entry for entry in registered().get((domain, name), ()) if entry.since <= opset]
     return max(entries, key=lambda entry: entry.since, default=None)
 

@@ -1,4 +1,4 @@
-"""A compiled model with a border: what calls give goes through Python's nodes, compiled code, and Python's nodes again."""
+"""A compiled model with a border: a call goes through Python nodes, the compiled code, and Python nodes again."""
 
 import copy
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ Inner: TypeAlias = CompiledModel | DynamicModel
 
 
 class BorderModel:
-    """The interface of a `CompiledModel`, or of a `DynamicModel`, for a model of which nodes run in Python: those of strings and maps.
+    """A model of which some nodes, those with strings and maps, run in Python; it has the interface of a `CompiledModel` or a `DynamicModel`.
 
-    `inner` is the compiled part, whose inputs and outputs are the values between. Strings are arrays of Python's (object), and for inputs of
-    numpy's too (`U`, `S` in UTF-8); a map is a dict, a sequence of maps a list of dicts. Safe to call from several threads at once.
+    `inner` is the compiled part, whose inputs and outputs are the values in between. Strings are arrays of Python objects, and inputs may also be
+    numpy's (`U`, or `S` in UTF-8); a map is a dict, a sequence of maps a list of dicts. Safe to call from several threads at once.
     """
 
     def __init__(self, inner: Inner, border: Border) -> None:
@@ -45,9 +45,9 @@ class BorderModel:
         return list(self._run(dict(zip(self._names, arrays, strict=True)), None).values())
 
     def run(self, inputs: Mapping[str, Any], *, out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
-        """Run on inputs by name; returns outputs by name, in the model's order. Raises InputError, of Python's nodes too, which it names.
+        """Run on inputs by name; returns outputs by name, in the model's order. Raises InputError, also for Python nodes, which it names.
 
-        `out` maps outputs that compiled code makes to arrays to write to, as in `CompiledModel.run`.
+        `out` maps outputs of the compiled code to arrays to write to, as in `CompiledModel.run`.
         """
         if isinstance(inputs, Mapping):
             inputs = printable_keys(inputs)
@@ -69,11 +69,11 @@ class BorderModel:
         return self.border.run_before(given)
 
     def _taken(self, values: Mapping[str, Any]) -> Arrays:
-        """What the compiled part takes of all values."""
+        """The values that the compiled part takes."""
         return {info.name: np.asarray(values[info.name]) if info.name in self._crossing else values[info.name] for info in self.inner.inputs}
 
     def crossing(self, inputs: Mapping[str, Any]) -> Arrays:
-        """What `inner` takes where the model takes these inputs."""
+        """The inputs of `inner` for these inputs of the model."""
         return self._taken(self._before(printable_keys(inputs)))
 
     def _check_out(self, out: Mapping[str, np.ndarray] | None) -> None:
@@ -87,7 +87,10 @@ class BorderModel:
             raise InputError(f"output '{made.name}': expected no array to write to, since {made} is made in Python")
 
     def specialise(self, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray] | None = None) -> "BorderModel":
-        """As `DynamicModel.specialise`, with shapes by the names of the model's inputs. Raises InputError for sizes that only Python's nodes tell."""
+        """Like `DynamicModel.specialise`, with shapes by the names of the model's inputs.
+
+        Raises InputError for sizes that only Python nodes determine.
+        """
         checks.shapes("shapes", shapes)
         if values is not None:
             checks.arrays("values", values)
@@ -109,12 +112,12 @@ class BorderModel:
         return BorderModel(self.inner.specialise(inner, values), self.border)
 
     def bind(self, pairs: Mapping[str, str] | None = None) -> Any:
-        """Raises InputError: a state is memory of compiled code alone."""
+        """Raises InputError: only compiled code can keep a state."""
         nodes = ", ".join(map(str, (*self.border.before, *self.border.behind)))
         raise InputError(f"bind: expected a model that is all compiled, got one with nodes that run in Python: {nodes}")
 
     def __copy__(self) -> "BorderModel":
-        """A model that shares code and weights, which nothing changes."""
+        """A model that shares the immutable code and weights."""
         return BorderModel(copy.copy(self.inner), self.border)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "BorderModel":
@@ -125,7 +128,7 @@ class BorderModel:
 
     @property
     def threads(self) -> int:
-        """The maximal number of cores for a run of compiled code."""
+        """The largest number of cores for a run of the compiled code."""
         return self.inner.threads
 
     @property
@@ -145,21 +148,21 @@ class BorderModel:
 
     @property
     def general(self) -> bool:
-        """Whether there is one program for all sizes."""
+        """Whether there is a shape-polymorphic program."""
         return isinstance(self.inner, DynamicModel) and self.inner.general
 
     @property
     def why_not_general(self) -> str:
-        """Why there is no program for all sizes, where that was asked for."""
+        """Why there is no shape-polymorphic program, if one was requested."""
         return self.inner.why_not_general if isinstance(self.inner, DynamicModel) else ""
 
     @property
     def specialisations(self) -> tuple[Specialisation, ...]:
-        """What the last combinations of sizes of the compiled part are run by."""
+        """How the last shape combinations of the compiled part are run."""
         return self.inner.specialisations if isinstance(self.inner, DynamicModel) else ()
 
     def settle(self, seconds: float | None = None) -> bool:
-        """As `DynamicModel.settle`."""
+        """Like `DynamicModel.settle`."""
         return not isinstance(self.inner, DynamicModel) or self.inner.settle(seconds)
 
     def ir(self, level: str) -> str:

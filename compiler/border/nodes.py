@@ -1,4 +1,4 @@
-"""A node of the border: an operator with its attributes, and the names of the values that it takes and gives."""
+"""A node of the border: an operator with its attributes, and the names of its inputs and outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class BorderNode:
     @cached_property
     def prepared(self) -> Prepared:
         """The operator with the attributes. Raises ModelError or UnsupportedError."""
-        from stepwell.border.lookup import find_operator  # here, because operators take time to load, and few models have a border
+        from stepwell.border.lookup import find_operator  # imported here, because operators take time to load, and few models have a border
 
         found = find_operator(self.domain, self.operator, self.opset)
         if found is None:
@@ -42,19 +42,22 @@ class BorderNode:
         return found.prepare(self.attributes)
 
     def run(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values that it gives, by name, from those that it takes. Raises InputError, naming the node, for data that it does not take."""
+        """Its outputs by name, from its inputs. Raises InputError, naming the node, for data that it refuses."""
         try:
             made = self.prepared.run(*(values[name] if name else None for name in self.inputs))
         except StepwellError as error:
             raise type(error)(f"{self}, which runs in Python: {printable(str(error.args[0]))}") from error
         except MemoryError as error:
             raise ResourceError(f"{self}, which runs in Python: out of memory") from error
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # numpy's, of shapes that do not fit
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # raised by numpy, for shapes that do not fit
             raise InputError(f"{self}, which runs in Python: {printable(str(error))}") from error
         return self._named(made)
 
     def infer(self, kinds: Mapping[str, Kind]) -> dict[str, Kind]:
-        """What it gives, by name, of such inputs. Raises ModelError or UnsupportedError, which do not name the node."""
+        """The types and shapes of its outputs by name, from those of its inputs.
+
+        Raises ModelError or UnsupportedError, which do not name the node.
+        """
         given = [kinds[name] if name else None for name in self.inputs]
         try:
             signature(self.prepared.run).bind(*given)

@@ -1,4 +1,4 @@
-"""Regular expressions of RE2, which ONNX asks for, by Python's `re`: translated where both can say it, refused where they differ."""
+"""Regular expressions of RE2, which ONNX requires, by Python's `re`: translated if both can express them, refused if they differ."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stepwell.dialects.support.errors import ModelError, UnsupportedError, shown
 
 _WORD, _DIGIT, _SPACE = "0-9A-Za-z_", "0-9", r"\t\n\f\r "
-_CLASSES = {"w": _WORD, "d": _DIGIT, "s": _SPACE}  # of ASCII alone in RE2
+_CLASSES = {"w": _WORD, "d": _DIGIT, "s": _SPACE}  # ASCII only in RE2
 _POSIX = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f", "digit": _DIGIT, "graph": "!-~",
     "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ", "upper": "A-Z", "word": _WORD, "xdigit": "0-9A-Fa-f",
@@ -20,13 +20,13 @@ _CODE = re.compile(r"\\x(?:\{([0-9A-Fa-f]{1,6})\}|([0-9A-Fa-f]{2}))")
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern and how its longest match is found, which RE2 gives where it is asked for that."""
+    """A pattern and how to find its longest match, which RE2 returns on request."""
 
     compiled: re.Pattern[str]
     greedy_is_longest: bool
 
     def longest(self, text: str, begin: int) -> tuple[int, int] | None:
-        """The leftmost match from `begin` on, of those the longest, as begin and end; None if there is none."""
+        """The longest of the leftmost matches from `begin` on, as begin and end; None if there is none."""
         found = self.compiled.search(text, begin)
         if found is None:
             return None
@@ -37,8 +37,10 @@ class Pattern:
 
 
 def translated(pattern: str, *, longest: bool = False) -> Pattern:
-    """A pattern of RE2. Raises ModelError for one that is malformed, UnsupportedError for one that Python's `re` takes in another way: where
-    `longest` matches are asked for, also one with anchors of which Python may find a shorter match."""
+    """A pattern of RE2. Raises ModelError for a malformed one, UnsupportedError for one that Python's `re` interprets differently.
+
+    If `longest` matches are requested, patterns with anchors for which Python may find a shorter match are refused, too.
+    """
     walk = _Walk(pattern)
     text = "".join(walk.parts())
     try:
@@ -66,7 +68,7 @@ class _Walk:
 
     @property
     def is_simple(self) -> bool:
-        """Whether at most one number of repetitions is open: then what is greedy finds the longest match."""
+        """Whether at most one number of repetitions is open: then greedy matching finds the longest match."""
         return not self._choices and self._quantifiers < 2
 
     def refusal(self, what: str) -> UnsupportedError:
@@ -133,7 +135,7 @@ class _Walk:
                 i += 1
 
     def _escape(self, i: int, *, inside: bool) -> tuple[str, int]:
-        """The escape at `i`, and where what follows begins."""
+        """The escape at `i`, and the position after it."""
         text = self.pattern
         c = text[i + 1 : i + 2]
         if code := _CODE.match(text, i):
@@ -153,7 +155,7 @@ class _Walk:
         raise self.refusal(f"\\{c}")
 
     def _set(self, i: int) -> tuple[str, int]:
-        """The set of characters in brackets at `i`, and where what follows begins."""
+        """The set of characters in brackets at `i`, and the position after it."""
         text, out = self.pattern, "["
         i += 1
         if text[i : i + 1] == "^":

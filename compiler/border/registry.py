@@ -1,4 +1,4 @@
-"""Operators of the border: one function for each, whose Python signature is the operator's attributes; it makes what runs and what infers types."""
+"""Operators of the border: one function for each, whose signature is the operator's attributes; it returns functions to run and to infer types."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,12 @@ from stepwell.signature import MAP, UNRANKED, TensorInfo, is_string
 Function = TypeVar("Function", bound=Callable[..., "Prepared"])
 Shape = tuple[int | str | None, ...]
 NUMBER = np.dtype(np.void)
-"""The type of a value that the compiled part makes, before that is compiled: some type of numbers."""
+"""The type of a value of the compiled part before compilation: some type of numbers."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of a value before a run: its type, its shape (or `UNRANKED`), and its array if that is a constant."""
+    """The known properties of a value before a run: its type, its shape (or `UNRANKED`), and its array if it is a constant."""
 
     dtype: np.dtype
     shape: Shape
@@ -41,24 +41,27 @@ class Kind:
         return replace(self, shape=shape, array=None)
 
     def info(self, name: str) -> TensorInfo:
-        """The description of an input or output that is this."""
+        """The description of an input or output of this kind."""
         return TensorInfo(name, self.shape, self.dtype, self.form, keys=self.keys)
 
     @staticmethod
     def of(info: TensorInfo) -> "Kind":
-        """What an input or output is."""
+        """The kind of an input or output."""
         return Kind(info.dtype, info.shape, info.form, info.keys)
 
     @staticmethod
     def constant(array: np.ndarray) -> "Kind":
-        """What a constant is."""
+        """The kind of a constant."""
         return Kind(array.dtype, array.shape, array=array)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """An operator with its attributes. `run` takes arrays (None for an input that is absent) and `infer` the kinds of them; both give one
-    value or a tuple. `run` raises InputError for data that it does not take, `infer` ModelError or UnsupportedError."""
+    """An operator with its attributes. Both functions return one value or a tuple.
+
+    `run` takes arrays (None for an absent input) and raises InputError for data that it refuses; `infer` takes the kinds of the inputs and raises
+    ModelError or UnsupportedError.
+    """
 
     run: Callable[..., Any]
     infer: Callable[..., Any]
@@ -66,17 +69,17 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Operator:
-    """How nodes of one operator run in Python from opset `since` on, until an entry with a newer `since` takes over."""
+    """How nodes of one operator run in Python from opset `since` on, until an entry with a newer `since` replaces it."""
 
     name: str
     domain: str
     since: int
     function: Callable[..., Prepared]
     of_strings: bool | Callable[[Mapping[str, Any]], bool]
-    """Whether a node is of strings or maps, whatever its inputs are; a function of its attributes where these decide."""
+    """Whether a node handles strings or maps, whatever its inputs are; a function of its attributes if these decide."""
 
     def prepare(self, attributes: Mapping[str, Any]) -> Prepared:
-        """The operator with attributes. Raises UnsupportedError or ModelError for those that make no sense."""
+        """The operator with attributes. Raises UnsupportedError or ModelError for invalid ones."""
         parameters = inspect.signature(self.function).parameters
         unknown = [name for name in attributes if name not in parameters]
         if unknown:
@@ -93,11 +96,11 @@ _operators: dict[tuple[str, str], list[Operator]] = {}
 def border_operator(
     name: str, *, since: int, domain: str = "", of_strings: bool | Callable[[Mapping[str, Any]], bool] = False
 ) -> Callable[[Function], Function]:
-    """Register the decorated function as what operator `name` is in Python, from opset version `since` of `domain` on.
+    """Register the decorated function as the Python implementation of operator `name`, from opset version `since` of `domain` on.
 
-    The function takes the attributes by keyword (a default for an optional one) and returns a `Prepared`; tables are made there, once. A node runs
-    in Python if an input of it is strings or maps, or where `of_strings`, which may be a function of the attributes, says so.
-    Raises StepwellError if there is one for that version.
+    The function takes the attributes by keyword (with a default for an optional one) and returns a `Prepared`; tables are built there, once. A node
+    runs in Python if an input of it is strings or maps, or if `of_strings`, which may be a function of the attributes, says so. Raises StepwellError
+    if there is one for that version.
     """
 
     def register(function: Function) -> Function:
@@ -112,5 +115,5 @@ def border_operator(
 
 
 def registered() -> Mapping[tuple[str, str], Sequence[Operator]]:
-    """The operators that are registered, by domain and name."""
+    """The registered operators, by domain and name."""
     return _operators

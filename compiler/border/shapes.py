@@ -1,4 +1,4 @@
-"""Shapes of values at the border, whose sizes are numbers, names or not known (None)."""
+"""Shapes of values at the border, whose sizes are numbers, names or unknown (None)."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ Size = int | str | None
 
 
 def broadcast(one: Shape, other: Shape) -> Shape:
-    """The shape of what an element-wise operator makes of two."""
+    """The shape of an element-wise operator's result from those of its two operands."""
     if UNRANKED in (one, other):
         return UNRANKED
     rank = max(len(one), len(other))
@@ -25,19 +25,19 @@ def _common(a: Size, b: Size) -> Size:
 
 
 def total(sizes: Sequence[Size]) -> Size:
-    """The sum, None where it is no number."""
+    """The sum; None if it is not a number."""
     return sum(n for n in sizes if isinstance(n, int)) if all(isinstance(n, int) for n in sizes) else None
 
 
 def product(sizes: Sequence[Size]) -> Size:
-    """The product: a number, or a name if all else is 1."""
+    """The product: a number, or a name if all other factors are 1."""
     names = [n for n in sizes if not isinstance(n, int)]
     number = math.prod(n for n in sizes if isinstance(n, int))
     return number if not names else names[0] if len(names) == 1 and number == 1 else None
 
 
 def reshaped(shape: Shape, wanted: Sequence[int], *, allowzero: bool) -> Shape:
-    """The shape `wanted`, in which 0 stands for the size that is there, unless `allowzero`, and -1 for what is left."""
+    """The shape `wanted`, in which 0 means the existing size, unless `allowzero`, and -1 the remaining one."""
     if shape == UNRANKED:
         return tuple(n if n > 0 else None for n in wanted)
     sizes: list[Size] = [shape[i] if n == 0 and not allowzero and i < len(shape) else n for i, n in enumerate(wanted)]
@@ -59,7 +59,7 @@ def reshaped(shape: Shape, wanted: Sequence[int], *, allowzero: bool) -> Shape:
 
 
 def flattened(shape: Shape, axis: int) -> Shape:
-    """The sizes before `axis`, and those from there on, multiplied."""
+    """The sizes before `axis` and those from there on, each multiplied."""
     if shape == UNRANKED:
         return (None, None)
     axis += len(shape) * (axis < 0)

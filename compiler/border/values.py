@@ -1,4 +1,4 @@
-"""What calls give for inputs of a model that has a border: strings as arrays, maps as dicts."""
+"""Values of calls for inputs of a model that has a border: strings as arrays, maps as dicts."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,13 +12,13 @@ from stepwell.signature import MAP, STRING, TensorInfo, is_string, type_name
 
 
 class Map(dict[Any, Any]):
-    """A dict whose values are of one type of elements."""
+    """A dict whose values have one element type."""
 
     dtype: np.dtype = STRING
 
 
 def fitted(info: TensorInfo, value: Any) -> Any:
-    """What is given for an input as operators take it: strings as an array of Python's, a dict as a `Map`. Raises InputError if it does not fit."""
+    """The value for an input as operators take it: strings as an array of Python objects, a dict as a `Map`. Raises InputError if it does not fit."""
     what = f"input '{info.name}'"
     if MAP in info.form:
         return _map(what, info, value)

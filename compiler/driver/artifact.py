@@ -37,7 +37,7 @@ class Signature:
     by_shape: bool = True
     """Whether code is specialised for the shapes of all inputs."""
     border: Border | None = None
-    """Like the fields of `Artifact`."""
+    """Like the field of `Artifact`."""
 
 
 def assemble(

@@ -1,1 +1,1 @@
-"""Stepwell as others expect it: the backend of ONNX's test suite."""
+"""Stepwell behind interfaces of others: the backend of ONNX's test suite."""

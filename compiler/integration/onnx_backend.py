@@ -1,4 +1,4 @@
-"""Stepwell as a backend of ONNX: `onnx.backend.base.Backend`, and its functions on this module itself."""
+"""Stepwell as a backend of ONNX: `onnx.backend.base.Backend`, and its functions in this module itself."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,10 @@ class StepwellRep(BackendRep):
         self._outputs = namedtupledict("Outputs", [info.name for info in model.outputs])
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Run on `inputs`: one array, a sequence of arrays in the model's order, or a dict by name. Outputs in order, by name too."""
+        """Run on `inputs`: one array, a sequence of arrays in the model's order, or a dict by name.
+
+        Returns the outputs in order, also accessible by name.
+        """
         if kwargs:
             raise InputError(f"run: unknown options {', '.join(kwargs)}")
         if isinstance(inputs, Mapping):
@@ -37,7 +40,7 @@ class StepwellBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> StepwellRep:
-        """Compile `model`. Raises InputError for a device that is not a CPU, and what `stepwell.compile` raises."""
+        """Compile `model`. Raises InputError for a device that is not a CPU, and the errors of `stepwell.compile`."""
         if not cls.supports_device(device):
             raise InputError(f"device: expected 'CPU', got '{device}'")
         return StepwellRep(compile_model(model, **kwargs))

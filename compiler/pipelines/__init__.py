@@ -1,1 +1,1 @@
-"""Pipelines as data: phases of passes, stages that lead to levels, what each backend goes through; and models that are on their way there."""
+"""Pipelines as data: phases of passes, stages that lead to levels, the route of each backend; and models on their way."""

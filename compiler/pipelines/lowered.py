@@ -58,7 +58,7 @@ class Lowered:
 
 
 def check_main(lowered: Lowered) -> None:
-    """Raise IRError if @main's arguments or results differ from what its attributes and the level require: code would access wrong memory."""
+    """Raise IRError if @main's arguments or results differ from those that its attributes and the level require: code would access wrong memory."""
     kind, info = find_function(lowered.module.operation, "main").type, lowered.info
     hidden = widths(info.checks)
     sides = [[_plain(t) for _, t in side] for side in (info.inputs, info.outputs)]
@@ -76,7 +76,7 @@ _ARENA = "memref<?xi8>"
 
 
 def _plain(kind: TensorType) -> str:
-    """A type without its signedness, which IR loses on the way down."""
+    """A type without its signedness, which lower levels do not have."""
     return f"{'x'.join([*('?' if n is None else str(n) for n in kind.shape), kind.dtype.removeprefix('u')])}"
 
 
@@ -90,7 +90,7 @@ def _as(description: str, kind: ir.Type) -> str:
 
 
 def derive_signature(module: ir.Module) -> None:
-    """Names and types from @main of IR written by hand, at a level where it takes and returns tensors."""
+    """Add names and types from @main of handwritten IR, at a level where it takes and returns tensors."""
     main, info = find_function(module.operation, "main"), ModuleInfo(module)
     kinds = main.type
     arguments, results = ValueInfo.names(ValueInfo.arguments(main), "input"), ValueInfo.names(ValueInfo.results(main), "output")

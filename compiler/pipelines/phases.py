@@ -1,4 +1,4 @@
-"""Phases: named groups of passes, from which backends put their default pipelines together."""
+"""Phases: named groups of passes, from which backends assemble their default pipelines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ class Phase:
     """Passes that belong together, as a part of a stage or all of it."""
 
     name: str
-    """What they do, in a few words."""
+    """Their purpose, in a few words."""
     level: str
     """The level to which their stage leads."""
     passes: str
     """The passes, in the syntax of pipelines; lines that begin with `//` are comments."""
     per_function: bool = False
-    """Whether they run on each function separately, in parallel. Only phases of this kind can follow in the same stage."""
+    """Whether they run on each function separately, in parallel. Only such phases can follow in the same stage."""
 
 
 def pipeline_text(phases: Iterable[Phase]) -> str:
-    """The text of the pipeline that phases form: a stage for each of their levels, in the order in which these come first."""
+    """The text of a pipeline made of phases: a stage for each of their levels, in the order of first occurrence."""
     stages: dict[str, list[Phase]] = {}
     for phase in phases:
         stages.setdefault(phase.level, []).append(phase)

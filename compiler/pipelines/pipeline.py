@@ -27,7 +27,7 @@ _PLACE = re.compile(r"(?:(?P<stage>[\w-]+)/)?(?P<name>[^/#{}(),\s]+)(?:#(?P<numb
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a step in a pipeline: the index of its stage, and its index there."""
+    """The position of a step in a pipeline: the index of its stage, and its index there."""
 
     stage: int
     index: int
@@ -36,8 +36,8 @@ class Place:
 class Pipeline:
     """The pipeline of a model as data: a stage of passes for each level. Immutable: editing returns a new one.
 
-    Passes are named as `NAME`, `STAGE/NAME` (`linalg/canonicalize`) or, if a name occurs several times, with a number
-    (`canonicalize#2`), counted within the stage if one is named. Raises PipelineError for any mistake before anything runs.
+    Passes are named as `NAME`, `STAGE/NAME` (`linalg/canonicalize`) or, if a name occurs several times, with a number (`canonicalize#2`), counted
+    within the stage if one is named. Raises PipelineError for any mistake before anything runs.
     """
 
     def __init__(self, stages: Sequence[Stage], name: str = "pipeline") -> None:
@@ -48,8 +48,8 @@ class Pipeline:
     def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline", path: LevelPath = CPU_PATH) -> "Pipeline":
         """Parse a pipeline: `graph-opt(…),linalg(…),…,llvm(…,per-function(…))`; lines that begin with `//` are comments.
 
-        Missing stages are taken from `base`. The pipeline has the stages of `path`, or those of the base.
-        Raises PipelineError, naming what is unknown, in a wrong stage or missing.
+        Missing stages are taken from `base`. The pipeline has the stages of `path`, or those of the base. Raises PipelineError, naming the unknown,
+        misplaced or missing element.
         """
         if not isinstance(text, str):
             raise InputError(f"{name}: expected text, got {shown(text)}")
@@ -100,14 +100,14 @@ class Pipeline:
     @staticmethod
     @checked
     def load(path: "str | os.PathLike[str]", target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
-        """The pipeline in a file, as `save` writes it; stages that it does not name are the default ones. Raises PipelineError and InputError."""
+        """The pipeline in a file written by `save`; stages that it does not name are the default ones. Raises PipelineError and InputError."""
         if not isinstance(path, (str, os.PathLike)):
             raise InputError(f"path: expected the path of a file, got {shown(path)}")
         return Pipeline.of(Path(path), target, backend)
 
     @cached_property
     def text(self) -> str:
-        """The pipeline in one line: the same for the same passes."""
+        """The pipeline in one line; equal passes give equal text."""
         return ",".join(map(str, self.stages))
 
     @checked
@@ -127,7 +127,7 @@ class Pipeline:
 
     @checked
     def stage(self, level: str) -> Stage:
-        """The stage that reaches a level. Raises InputError if there is none."""
+        """The stage that leads to a level. Raises InputError if there is none."""
         for stage in self.stages:
             if stage.name == level:
                 return stage
@@ -199,14 +199,14 @@ class Pipeline:
         return self._with(place, place.index, place.index + 1, "")
 
     def switches(self) -> dict[str, str]:
-        """The switches in pipeline order: the name of each, and of the pass that has it."""
+        """The switches in pipeline order: the name of each, and of its pass."""
         found: dict[str, str] = {}
         for cls in self._classes():
             found.update(dict.fromkeys(cls.switches, cls.name))
         return found
 
     def relaxed(self) -> tuple[str, ...]:
-        """The switches that strict code turns off (docs/numerics.md)."""
+        """The switches that strict mode turns off (docs/numerics.md)."""
         return tuple(dict.fromkeys(name for cls in self._classes() for name in cls.relaxed))
 
     @checked
@@ -233,20 +233,22 @@ class Pipeline:
         return Pipeline(stages, self.name)
 
     def with_precision(self, dtype: str, keep: Sequence[str] = ()) -> "Pipeline":
-        """This pipeline with floats stored in another type, but for the nodes `keep`: names, or patterns. Other options of the pass that stores them
-        stay as they are. Raises PipelineError if it cannot."""
-        # What would end a pattern, or the text, is any character of a name.
+        """This pipeline with floats stored in another type, except for the nodes `keep`: names, or patterns.
+
+        Other options of the pass that stores them stay unchanged. Raises PipelineError if there is no such pass.
+        """
+        # Characters that would end a pattern, or the text, match any character of a name.
         names = ";".join("".join("?" if c in ';"' else c for c in printable(name)) for name in keep)
         place = self.find("narrow-floats")
         element = self.stages[place.stage].steps[place.index].element
         made = self.replace("narrow-floats", str(element.with_options(f"to={dtype}" + (f' keep="{names}"' if names else ""))))
-        rounds = any(cls.name == "select-bf16" for cls in made._classes())  # a pipeline of one's own may do without
+        rounds = any(cls.name == "select-bf16" for cls in made._classes())  # a custom pipeline may lack it
         return made.replace("select-bf16", "select-bf16{flush=true}") if rounds else made
 
     def with_placed(self, classes: Mapping[str, type[Pass]]) -> "Pipeline":
         """This pipeline plus the passes among `classes` that were registered with a place.
 
-        Raises PipelineError, naming the pass, for a neighbour that does not exist, or one before which it cannot stand.
+        Raises PipelineError, naming the pass, for a neighbour that does not exist, or one before which it cannot run.
         """
         pipeline, waiting = self, [cls for cls in classes.values() if cls.after is not None or cls.before is not None]
         while waiting:
@@ -306,7 +308,7 @@ class Pipeline:
 
 
 def expanded(elements: Sequence[Element], target: "str | Target" = "host") -> list[Element]:
-    """Replace stages by their passes; a stage name that stands alone means the passes of the default stage."""
+    """Replace stages by their passes; a stage name without passes means the passes of the default stage."""
     found: list[Element] = []
     for element in elements:
         if element.name in _all_stages():
@@ -329,7 +331,7 @@ def _default_stage(level: str, target: "str | Target") -> Stage:
 
 
 def _placed_elsewhere(classes: Mapping[str, type[Pass]], given: Pipeline, usual: Pipeline) -> set[str]:
-    """The names of the passes whose place, directly or next to another of them, is in the `usual` pipeline and not in the one `given`."""
+    """The names of the passes whose place, directly or next to another of them, is in the `usual` pipeline and not in the `given` one."""
 
     def has(pipeline: Pipeline, neighbour: str) -> bool:
         try:

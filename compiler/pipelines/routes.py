@@ -1,4 +1,4 @@
-"""Routes: the levels that each backend takes a model through, and with which passes, as far as options and pipelines ask backends."""
+"""Routes: the levels and passes of each backend, as far as options and pipelines need them."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,12 +13,12 @@ from stepwell.pipelines.phases import Phase
 DEFAULT = "llvm"
 """The name of the built-in backend."""
 CPU_PATH = LevelPath("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
-"""The levels of the built-in backend, on the way to machine code for the CPU: here, because to load the backend takes long."""
+"""The levels of the built-in backend down to machine code for the CPU; defined here, because loading the backend takes long."""
 _BUILT_IN = {DEFAULT: "stepwell.backends.llvm_cpu.backend"}  # importing the module registers it
 
 
 class Route(Protocol):
-    """What leads a model to code; `stepwell.backends.base.Backend` is the whole interface."""
+    """The way from a model to code; `stepwell.backends.base.Backend` is the whole interface."""
 
     name: ClassVar[str]
     path: ClassVar[LevelPath]
@@ -45,12 +45,12 @@ def check_new(name: str, cls: type[Any]) -> None:
 
 
 def add_route(name: str, route: Route) -> None:
-    """Make a route known under a name, in place of one that had it."""
+    """Register a route under a name, replacing a previous one."""
     _REGISTERED[name] = route
 
 
 def find_route(name: str) -> Route:
-    """The route of that name. Raises InputError for another name."""
+    """The route with that name. Raises InputError for an unknown name."""
     if check_backend(name) not in _REGISTERED:
         with uninterrupted():
             import_module(_BUILT_IN[name])
@@ -58,7 +58,7 @@ def find_route(name: str) -> Route:
 
 
 def path_of(name: str) -> LevelPath:
-    """The levels that a backend takes a model through; that of the default one without loading it. Raises InputError for an unknown name."""
+    """The levels that a backend takes a model through; for the default backend without loading it. Raises InputError for an unknown name."""
     return CPU_PATH if name == DEFAULT else find_route(name).path
 
 

@@ -18,7 +18,7 @@ class Stage:
     name: str
     steps: tuple[Step, ...]
     cut: int | None = None
-    """The first step that runs on each function separately, in a module of its own, in parallel; None if there is none."""
+    """The index of the first step that runs on each function separately, in a module of its own, in parallel; None if there is none."""
 
     @property
     def whole(self) -> tuple[Step, ...]:

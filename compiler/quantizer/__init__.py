@@ -1,7 +1,7 @@
-"""The quantiser: writes a network of floats as one of integers, in ONNX's Q/DQ format, with ranges of values that our own compiled model saw.
+"""The quantiser: converts a float network to an integer one in ONNX's Q/DQ format, with value ranges measured by our own compiled model.
 
-`quantize(model, data)` does it all; each step has a file: `prepare`, `equalize`, `plan` (where), `calibration` (runs), `ranges`, `insert` (writes),
-`correct_bias`. `compare` tells what it costs, layer by layer (`quality`, `report`); `quantized_within` keeps to a budget of accuracy.
+`quantize(model, data)` does everything; each step has a file: `prepare`, `equalize`, `plan` (where to quantise), `calibration` (runs), `ranges`,
+`insert` (writes), `correct_bias`. `compare` reports the loss, layer by layer (`quality`, `report`); `quantized_within` keeps to a budget of accuracy.
 `quantize_weights(model)` leaves activations in floats, and stores weights in 4 or 8 bits.
 """
 

@@ -14,7 +14,7 @@ Check = Callable[[str, Any], object]
 
 
 def like(parameter: str) -> Check:
-    """What `stepwell.compile` and the like take for a parameter of that name."""
+    """The check that `stepwell.compile` and other functions use for a parameter of that name."""
 
     def check(name: str, value: Any) -> None:
         check_argument(parameter, value, of=name)
@@ -23,13 +23,13 @@ def like(parameter: str) -> Check:
 
 
 def proto(name: str, value: Any) -> None:
-    """A model that was read."""
+    """Check for a model that was read."""
     if not isinstance(value, onnx.ModelProto):
         raise wrong(name, "an onnx.ModelProto", value)
 
 
 def whole(first: int) -> Check:
-    """A whole number from `first`."""
+    """The check for an integer of at least `first`."""
 
     def check(name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < first:
@@ -39,25 +39,25 @@ def whole(first: int) -> Check:
 
 
 def axis(name: str, value: Any) -> None:
-    """The number of a dimension, from the front or the back."""
+    """Check for the index of a dimension, from the front or the back."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong(name, "the number of a dimension", value)
 
 
 def number(name: str, value: Any) -> None:
-    """A number from 0."""
+    """Check for a nonnegative number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise wrong(name, "a number from 0", value)
 
 
 def function(name: str, value: Any) -> None:
-    """What is told of progress."""
+    """Check for a progress callback."""
     if not callable(value):
         raise wrong(name, "a function that is told of progress", value)
 
 
 def data(name: str, value: Any) -> None:
-    """What samples are read from."""
+    """Check for a source of samples."""
     if isinstance(value, Mapping):
         for key, array in value.items():
             if not isinstance(key, str):
@@ -69,12 +69,12 @@ def data(name: str, value: Any) -> None:
 
 
 def _is_a(kind: str, value: Any) -> bool:
-    """Whether a value is of a class of that name, or of one below it: the classes themselves import this file."""
+    """Whether a value's class, or a base class of it, has that name: the classes themselves import this file."""
     return kind in [cls.__name__ for cls in type(value).__mro__]
 
 
 def instance(kind: str, expected: str) -> Check:
-    """An object of one of the quantiser's classes, or of one below it."""
+    """The check for an object of one of the quantiser's classes, or of a subclass."""
 
     def check(name: str, value: Any) -> None:
         if not _is_a(kind, value):
@@ -84,19 +84,19 @@ def instance(kind: str, expected: str) -> Check:
 
 
 def batches(name: str, value: Any) -> None:
-    """Samples, or the inputs of one run after the other."""
+    """Check for samples, or an iterable of the inputs of runs."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise wrong(name, "Samples, or arrays by the inputs' names for one run after the other", value)
 
 
 def names(name: str, value: Any) -> None:
-    """Names or patterns of nodes."""
+    """Check for names or patterns of nodes."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise wrong(name, "names", value)
 
 
 def texts_by_name(name: str, value: Any) -> None:
-    """Texts, each with a name."""
+    """Check for texts by name."""
     if not isinstance(value, Mapping) or not all(isinstance(part, str) for entry in value.items() for part in entry):
         raise wrong(name, "texts by names", value)
 

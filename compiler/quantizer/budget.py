@@ -1,4 +1,4 @@
-"""A budget of loss: keeps the fewest layers in floats with which a quantised network loses no more than that."""
+"""A budget for the loss: keeps the fewest layers in floats with which a quantised network stays within it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a search for the fewest layers in floats found."""
+    """The result of a search for the fewest layers in floats."""
 
     layers: tuple[str, ...]
-    """The layers that stay in floats, what hurts most first."""
+    """The layers that stay in floats, the most harmful first."""
     model: "ModelProto"
     """The network with these in floats and all others quantised."""
     loss: float
-    """What it loses, in the unit of the budget."""
+    """The loss of that network, in the unit of the budget."""
     tries: tuple[tuple[int, float], ...]
-    """Each network that was measured, in order: how many layers were in floats, and the loss."""
+    """Each measured network, in order: the number of layers in floats, and the loss."""
 
 
 @dataclass
@@ -56,18 +56,18 @@ def check_budget(budget: float) -> None:
 def within_budget(
     quantise: "Callable[[frozenset[str]], ModelProto]", layers: Sequence[str], loss: "Callable[[ModelProto], float]", budget: float
 ) -> Kept:
-    """Find few layers that have to stay in floats, so that `loss` of the network is at most `budget`.
+    """Find few layers that must stay in floats, so that `loss` of the network is at most `budget`.
 
-    `quantise` makes the network in which the layers of these names are in floats; `layers` are all names, what hurts most first; `loss`
-    measures a network, in the unit of `budget` (points of accuracy, say). First the shortest beginning of `layers` that is enough: lengths
-    are doubled from none on, then halved into. Then each of these, what hurts least first, is quantised again if the others are enough.
-    So n layers cost about 2 log(n) networks, and one for each layer found. None of these can be left out alone where a layer more in floats
-    never loses more; a smaller set of others may exist. Raises InputError if the loss is above the budget even with all layers in floats, or
-    for a budget that is no number.
+    `quantise` makes the network in which the layers with these names are in floats; `layers` are all names, the most harmful first; `loss` measures a
+    network, in the unit of `budget` (such as points of accuracy). First the shortest sufficient prefix of `layers` is found: its length is doubled,
+    starting from none, then bisected. Then each of these layers, the least harmful first, is quantised again if the others suffice. So n layers cost
+    about 2 log(n) networks, plus one for each layer found. None of these can be left out alone, provided that another layer in floats never increases
+    the loss; a smaller set of others may exist. Raises InputError if the loss exceeds the budget even with all layers in floats, or for a budget that
+    is not a number.
     """
     check_budget(budget)
     search = _Search(quantise, loss, budget, layers)
-    short, enough = -1, 0  # a length that is not enough, and the next to be tried
+    short, enough = -1, 0  # a length that does not suffice, and the next to try
     while not search.fits(layers[:enough]):
         if enough == len(layers):
             lost = search.lost[frozenset(layers)]

@@ -1,4 +1,4 @@
-"""Calibration: runs a network on samples, compiled with taps, and counts how large its values are. What was counted is kept on disk."""
+"""Calibration: runs a network on samples, compiled with taps, and counts how large its values are. The counts are kept on disk."""
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
@@ -19,22 +19,22 @@ from stepwell.quantizer.histogram import BINS, Histogram
 from stepwell.quantizer.samples import Samples
 from stepwell.quantizer.taps import Tapped
 
-KIND = "histograms"  # of entries of the cache
+KIND = "histograms"  # the kind of entries in the cache
 _FORMAT = f"histograms 1 {BINS}"
 
 OnBatch = Callable[[int, int], None]
-"""Called with how many batches were run, and how many there are."""
+"""Called with the number of finished batches, and their total number."""
 
 
 def calibrate(
     model: ModelProto, names: Sequence[str], samples: Samples, *, file: str | PathLike[str] | None = None, cache: bool = True,
     threads: int | None = None, on_batch: OnBatch | None = None,
 ) -> dict[str, Histogram]:  # fmt: skip
-    """A histogram of each of the values called `names`, over all samples.
+    """A histogram of each of the values in `names`, over all samples.
 
-    They are kept in `file` (.npz), else in the cache if that is on, and read back, without a run, where model, samples and names are the same. `file`
-    is written anew if it holds those of something else. Raises InputError for samples that do not fit or a `file` that holds no histograms,
-    ModelError where a value is NaN or infinite, and what `stepwell.compile` raises.
+    Histograms are kept in `file` (.npz), else in the cache if that is on, and read back, without a run, if model, samples and names are unchanged.
+    `file` is overwritten if it holds those of something else. Raises InputError for samples that do not fit or a `file` without histograms,
+    ModelError if a value is NaN or infinite, and the errors of `stepwell.compile`.
     """
     key = _key(model, names, samples)
     kept = _read_file(Path(file), key) if file is not None else _read_cache(key, cache)
@@ -73,7 +73,7 @@ def _read_cache(key: str, cache: bool) -> dict[str, Histogram] | None:
 
 
 def _read_file(path: Path, key: str) -> dict[str, Histogram] | None:
-    """What a file holds; None if there is none, or it holds histograms under another key."""
+    """The histograms in a file; None if there is none, or it holds histograms under another key."""
     if not path.exists():
         return None
     try:
@@ -84,7 +84,7 @@ def _read_file(path: Path, key: str) -> dict[str, Histogram] | None:
 
 
 def _packed(histograms: Mapping[str, Histogram], key: str) -> bytes:
-    """Histograms as an .npz file: the counts of all, one after the other."""
+    """Histograms as an .npz file, with the counts of all in one array."""
     every = list(histograms.values())
     arrays = {
         "key": np.array(key), "names": np.array(list(histograms)), "exponents": np.array([h.exponent for h in every]),

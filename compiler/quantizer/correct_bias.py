@@ -1,4 +1,4 @@
-"""Bias correction: the mean error that quantisation puts on each channel of a layer is taken off by the layer's bias."""
+"""Bias correction: subtracts the mean quantisation error of each channel of a layer through the layer's bias."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class _Corrected:
 
     node: NodeProto
     depth: int
-    """How many such layers data pass before it, at most."""
+    """The largest number of such layers on a path before it."""
     shape: tuple[int, ...]
-    """Of what is added to its result: (channels,), or (channels, 1, …) for images."""
+    """The shape of the term that is added to its result: (channels,), or (channels, 1, …) for images."""
     shift: np.ndarray
-    """What is added to each channel; zero at first."""
+    """The term for each channel; zero at first."""
 
     @property
     def result(self) -> str:
@@ -40,16 +40,16 @@ def bias_corrected(
     floats: ModelProto, quantised: ModelProto, samples: Iterable[Arrays], *, threads: int | None = None, cache: bool = True,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> ModelProto:  # fmt: skip
-    """A copy of `quantised` in which the mean error of each layer is taken off by its bias.
+    """A copy of `quantised` in which the bias of each layer compensates its mean error.
 
-    For each quantised Conv, ConvTranspose, Gemm and MatMul with stored weights, the mean over `samples` of (result in floats - result in
-    integers) of each channel, before the activation, is added to the bias; in topological order, so that the error of a layer is what the
-    corrected layers before it leave. Layers of the same depth are measured together, in one pass over the samples. A bias is an initializer in
-    floats, or in int32 behind a DequantizeLinear, to whose scale the correction is rounded. A layer without one gets one in int32; a MatMul
-    has that of an Add behind it, or stays as it is, as do layers that share their bias. Nodes have the same names in both networks.
-    Raises InputError if there are no samples, and what `stepwell.compile` raises.
-    Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019, section 4.2; the means are
-    measured.
+    For each quantised Conv, ConvTranspose, Gemm and MatMul with stored weights, the mean over `samples` of (result in floats - result in integers) of
+    each channel, before the activation, is added to the bias; in topological order, so that a layer's error is measured behind corrected layers.
+    Layers of the same depth are measured together, in one pass over the samples. A bias is an initializer in floats, or in int32 behind a
+    DequantizeLinear, to whose scale the correction is rounded. A layer without a bias gets one in int32; a MatMul has that of a following Add, or
+    stays unchanged, as do layers that share their bias. Nodes have the same names in both networks. Raises InputError if there are no samples, and
+    the errors of `stepwell.compile`.
+
+    Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019, section 4.2; the means are measured.
     """
     made = copy_without(quantised)
     biases = _Biases(made)
@@ -103,7 +103,7 @@ def _channels(node: NodeProto, weights: np.ndarray) -> int:
 
 
 def _with_shifts(quantised: ModelProto, layers: Sequence[_Corrected]) -> tuple[ModelProto, list[str]]:
-    """The network with an input for each layer that is added to its result, and these inputs' names."""
+    """The network with an additional input for each layer, which is added to its result, and these inputs' names."""
     made = copy_without(quantised)
     names, by_name = Names(made), {one.node.name: one for one in layers}
     nodes, inputs = [], {}
@@ -121,7 +121,7 @@ def _with_shifts(quantised: ModelProto, layers: Sequence[_Corrected]) -> tuple[M
 
 
 class _Means:
-    """A network compiled to give the mean of each channel of its layers' results."""
+    """A network compiled to return the mean of each channel of its layers' results."""
 
     def __init__(self, model: ModelProto, results: Mapping[str, str], layers: Sequence[_Corrected], *, threads: int | None, cache: bool) -> None:
         """`results` are the values by the layer's name."""
@@ -130,13 +130,13 @@ class _Means:
         self.taps = {}
         for one in layers:
             self.taps[one.node.name] = value = results[one.node.name]
-            if is_standard(one.node, *IMAGES):  # whose pixels need not leave the network
+            if is_standard(one.node, *IMAGES):  # so that its pixels do not leave the network
                 self.taps[one.node.name] = names.fresh(f"{value}.mean")
                 made.graph.node.append(helper.make_node("GlobalAveragePool", [value], [self.taps[one.node.name]]))
         self.model = Tapped(made, list(self.taps.values()), threads=threads, cache=cache)
 
     def over(self, samples: Iterable[Arrays], more: Arrays, layers: Sequence[_Corrected]) -> dict[str, np.ndarray]:
-        """The means over all samples by the layer's name; `more` are further inputs. Raises InputError if there are no samples."""
+        """The means over all samples by the layer's name; `more` are additional inputs. Raises InputError if there are no samples."""
         sums = {one.node.name: np.zeros(one.shape[0]) for one in layers}
         counts = dict.fromkeys(sums, 0)
         for batch in samples:
@@ -160,7 +160,7 @@ class _Biases:
         self.nodes = {node.name: node for node in made.graph.node}
 
     def can(self, node: NodeProto) -> bool:
-        """Whether a layer's bias can be changed, or it can get one."""
+        """Whether a layer's bias can be changed, or added."""
         where = self._where(node)
         if where is None:
             return False
@@ -168,7 +168,7 @@ class _Biases:
         return self._stored(value) is not None if value else node.op_type != "MatMul"
 
     def _where(self, node: NodeProto) -> tuple[NodeProto, int] | None:
-        """The node that adds a layer's bias, and the place of the bias among its operands."""
+        """The node that adds a layer's bias, and the index of the bias among its operands."""
         if node.op_type != "MatMul":
             return node, 2
         reader = self.links.only_reader(node.output[0])
@@ -177,7 +177,7 @@ class _Biases:
         return reader, 1 - list(reader.input).index(node.output[0])
 
     def _stored(self, value: str) -> tuple[TensorProto, np.ndarray] | None:
-        """The initializer behind a bias, and its scale (1 for floats); None unless it is one that nothing else reads."""
+        """The initializer behind a bias, and its scale (1 for floats); None unless it is one without other readers."""
         maker = self.links.makers.get(value)
         scale = np.ones((), np.float32)
         if maker is not None:
@@ -210,7 +210,7 @@ class _Biases:
         tensor.CopyFrom(numpy_helper.from_array(new.astype(old.dtype), tensor.name))
 
     def _new(self, node: NodeProto, count: int) -> tuple[TensorProto, np.ndarray]:
-        """Give a layer a bias of zeros in the scale of its sums; the initializer and the scale."""
+        """Give a layer a bias of zeros in the scale of its sums; returns the initializer and the scale."""
         scales = [self._scale(node.input[0]), self._scale(node.input[1])]
         bias = self.names.fresh(f"{node.name}.bias")
         scale: np.ndarray | None = None

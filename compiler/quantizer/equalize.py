@@ -1,4 +1,4 @@
-"""Cross-layer equalisation: neighbouring layers trade scales by channel, so that the weights of a layer have similar ranges in all channels."""
+"""Cross-layer equalisation: adjacent layers exchange scales by channel, so that the weights of a layer have similar ranges in all channels."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from onnx import ModelProto, NodeProto, numpy_helper
 from stepwell.frontends.onnx.source import copy_without
 from stepwell.quantizer.graphs import Links, attribute, is_standard
 
-SWEEPS = 100  # over all pairs, at most: a chain of layers comes to rest step by step
-AT_REST = 1e-4  # the largest change of a scale, as a part of it, that ends the sweeps
-DEAD = 1e-3  # of a layer's largest weight: channels with less are left alone, since a small scale would blow up their bias
+SWEEPS = 100  # the largest number of passes over all pairs: a chain of layers converges step by step
+AT_REST = 1e-4  # the largest relative change of a scale that ends the sweeps
+DEAD = 1e-3  # relative to a layer's largest weight: channels below it are skipped, since a small scale would blow up their bias
 LAYERS = ("Conv", "ConvTranspose", "Gemm")
 HOMOGENEOUS = ("Relu", "LeakyRelu", "PRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Identity", "Dropout")
 """Operators with f(s x) = s f(x) for s > 0, channel by channel."""
 
 
 class _Layer:
-    """A layer's weights by the first two axes: the largest magnitude, the channel each makes and reads, and the factor that it gets."""
+    """A layer's weights by the first two axes: the largest magnitude, the channels each produces and reads, and its factor."""
 
     def __init__(self, node: NodeProto, weights: np.ndarray) -> None:
         self.node, self.weights = node, weights
@@ -38,12 +38,12 @@ class _Layer:
 
     @property
     def made(self) -> int:
-        """How many channels it makes."""
+        """The number of channels it produces."""
         return int(self.makes.max(initial=-1)) + 1
 
     @property
     def read(self) -> int:
-        """How many channels it reads."""
+        """The number of channels it reads."""
         return int(self.reads.max(initial=-1)) + 1
 
     def ranges(self, channels: np.ndarray, count: int) -> np.ndarray:
@@ -55,7 +55,7 @@ class _Layer:
 
 @dataclass
 class _Pair:
-    """Two layers between which nothing prevents a scale for each channel."""
+    """Two layers between which a scale for each channel can move."""
 
     first: _Layer
     second: _Layer
@@ -75,13 +75,14 @@ class _Pair:
 
 
 def equalized(model: ModelProto) -> tuple[ModelProto, list[str]]:
-    """A copy of `model` that computes the same, with weights that lose less to quantisation; and what was done or declined, a line each layer.
+    """An equivalent copy of `model` whose weights lose less to quantisation; and the actions and refusals, a line for each layer.
 
-    `model` is prepared: batch normalisations are folded, weights are initializers. Where layer `a` feeds layer `b` alone, through operators
-    with f(s x) = s f(x), channel i of `a` is divided by s_i = sqrt(r_i(a) / r_i(b)), where r_i is the largest magnitude of the weights that
-    make, or read, channel i, and the weights of `b` that read it are multiplied by s_i. Depthwise layers between two others are both `b` and
-    `a`, so the sweeps over all pairs end where all three ranges are equal. Layers that share weights, values with a second reader, and
-    activations with an upper bound (Relu6: the bound would have to differ by channel) are left as they are.
+    `model` is prepared: batch normalisations are folded, weights are initializers. If layer `a` feeds only layer `b`, through operators with f(s x) =
+    s f(x), channel i of `a` is divided by s_i = sqrt(r_i(a) / r_i(b)), where r_i is the largest magnitude of the weights that produce, or read,
+    channel i, and the weights of `b` that read it are multiplied by s_i. Depthwise layers between two others are both `b` and `a`, so the sweeps over
+    all pairs end when all three ranges are equal. Layers that share weights, values with a second reader, and activations with an upper bound (Relu6:
+    the bound would have to differ by channel) are left unchanged.
+
     Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019, section 4.1.
     """
     made = copy_without(model)
@@ -152,7 +153,7 @@ def _pair(first: _Layer, layers: dict[str, _Layer | str], links: Links) -> _Pair
 
 
 def _bounds(clip: NodeProto, links: Links) -> tuple[float, float]:
-    """The bounds of a Clip; not a number for one that a run computes."""
+    """The bounds of a Clip; NaN for one that is computed at run time."""
     bounds = []
     for place, (name, none) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
         given = clip.input[place] if len(clip.input) > place else ""
@@ -162,7 +163,7 @@ def _bounds(clip: NodeProto, links: Links) -> tuple[float, float]:
 
 
 def _write(layer: _Layer, links: Links) -> None:
-    """Put a layer's new weights and bias in place of the old ones."""
+    """Replace a layer's weights and bias by the new ones."""
     factors = [layer.factor.reshape(*layer.factor.shape, *[1] * (layer.weights.ndim - 2)), layer.bias_factor]
     for name, factor in zip(layer.node.input[1:3], factors, strict=False):
         if name:

@@ -1,4 +1,4 @@
-"""Folds batch norms, and factors and terms for each channel, into the weights of the convolutions and products in front of them."""
+"""Folds batch norms, and factors and terms for each channel, into the weights of the preceding convolutions and products."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ AFFINE = ("Add", "Sub", "Mul", "Div")
 
 
 def weight_axis(node: NodeProto, rank: int) -> int | None:
-    """The axis of a product's weights, of that rank, that goes through the channels of its result; None if no axis does.
+    """The axis of a product's weights, of that rank, that runs over the channels of its result; None if no axis does.
 
-    Of ConvTranspose in groups the axis goes through the channels of one group.
+    For a grouped ConvTranspose it runs over the channels of one group.
     """
     if node.op_type == "Conv":
         return 0
@@ -26,12 +26,12 @@ def weight_axis(node: NodeProto, rank: int) -> int | None:
 
 
 def fold_scales(model: ModelProto) -> None:
-    """Fold, in place, what follows a convolution or product and is affine in each channel:
+    """Fold, in place, ops after a convolution or product that are affine in each channel:
 
     rewrite: product(x, w, b) * k + t -> product(x, w * k, b * k + t)
 
-    where only that reads the product: BatchNormalization in inference, Mul, Div, Add and Sub with a stored operand of one number, or of one for
-    each channel. alpha and beta of Gemm likewise.
+    This applies if they are the product's only readers: BatchNormalization in inference, Mul, Div, Add and Sub with a stored operand of one number,
+    or of one for each channel. alpha and beta of Gemm likewise.
     """
     folder = _Folder(model)
     for node in model.graph.node:
@@ -55,7 +55,7 @@ class _Folder:
         self.links = Links(self.graph)
 
     def fold_all(self) -> None:
-        """Fold all that can be."""
+        """Fold everything possible."""
         folded: set[int] = set()
         for node in self.graph.node:
             if not is_standard(node, "Conv", "ConvTranspose", "Gemm", "MatMul") or id(node) in folded:
@@ -70,7 +70,7 @@ class _Folder:
         self.graph.node.extend(kept)
 
     def fold_gemm(self, node: NodeProto) -> None:
-        """Have alpha and beta of a Gemm be 1, where its operands are stored."""
+        """Set alpha and beta of a Gemm to 1, if its operands are stored."""
         if not is_standard(node, "Gemm"):
             return
         for name, place in (("alpha", 1), ("beta", 2)):
@@ -106,7 +106,7 @@ class _Folder:
         return True
 
     def _store(self, node: NodeProto, place: int, array: np.ndarray) -> None:
-        """Have an operand of a node be a stored array of its own."""
+        """Replace an operand of a node by a stored array of its own."""
         before = node.input[place] if place < len(node.input) else ""
         name = self.names.fresh(f"{before}.folded" if before else f"{node.name}.bias")
         while len(node.input) <= place:
@@ -116,7 +116,7 @@ class _Folder:
         self.graph.initializer.append(self.links.initializers[name])
 
     def _bias(self, node: NodeProto, channels: int) -> np.ndarray | None:
-        """The bias of a product, one number for each channel; None if it is not stored, or is no such thing."""
+        """The bias of a product, one number for each channel; None if it is not stored, or has another form."""
         if len(node.input) < 3 or not node.input[2]:
             return np.zeros(channels)
         array = self.links.array(node.input[2])
@@ -125,7 +125,7 @@ class _Folder:
         return np.broadcast_to(array.reshape(-1), channels).astype(np.float64)
 
     def _affine(self, node: NodeProto, x: str, channels: int, product: str) -> _Affine | None:
-        """What a node does to `x`, a product's result; None if it does something else, or more."""
+        """The affine function that a node applies to `x`, a product's result; None if it does anything else."""
         rank = self.ranks.get(x)
         if rank is None:
             return None

@@ -1,4 +1,4 @@
-"""What the quantiser asks of an ONNX graph: types of values, stored arrays, who makes a value and who reads it."""
+"""Queries of the quantiser on an ONNX graph: types of values, stored arrays, producers and readers of a value."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ STANDARD = ("", "ai.onnx")
 
 
 def value_types(model: ModelProto) -> dict[str, ValueInfoProto]:
-    """The types of the main graph's values by name, as far as they are declared or inferred; weights are not copied for that.
+    """The types of the main graph's values by name, as far as they are declared or inferred; weights are not copied.
 
-    ONNX infers those of its own operators, `stated` those of plugins'.
+    ONNX infers the types for its own operators, and `stated` for those of plugins.
     """
     light = read_source(model).model
     while True:
@@ -41,7 +41,7 @@ def value_types(model: ModelProto) -> dict[str, ValueInfoProto]:
 
 
 def rank_of(value: ValueInfoProto) -> int | None:
-    """The number of dimensions of a value, None if it is not known."""
+    """The number of dimensions of a value; None if it is not known."""
     tensor = value.type.tensor_type
     return len(tensor.shape.dim) if tensor.HasField("shape") else None
 
@@ -58,13 +58,13 @@ def attribute(node: NodeProto, name: str, default: object = None) -> Any:
 
 
 def input_names(model: ModelProto) -> list[str]:
-    """The names of what a run takes, in order: initializers may be declared as inputs, too."""
+    """The names of the inputs of a run, in order: initializers may be declared as inputs, too."""
     stored = {tensor.name for tensor in model.graph.initializer}
     return [value.name for value in model.graph.input if value.name not in stored]
 
 
 def input_infos(model: ModelProto) -> list[TensorInfo]:
-    """What a run takes, in order. Raises UnsupportedError for an input that is not a tensor of known rank."""
+    """The inputs of a run, in order. Raises UnsupportedError for an input that is not a tensor of known rank."""
     declared = {value.name: value for value in model.graph.input}
     found = []
     for name in input_names(model):
@@ -79,12 +79,12 @@ def input_infos(model: ModelProto) -> list[TensorInfo]:
 
 @dataclass
 class Links:
-    """Who makes and who reads the values of a main graph, as it is when this is made."""
+    """The producers and readers of the values of a main graph, at the time of creation."""
 
     graph: GraphProto
     makers: dict[str, NodeProto] = field(init=False)
     readers: dict[str, list[tuple[NodeProto, int]]] = field(init=False)
-    """Of each value, the nodes of the main graph that read it, and as which operand."""
+    """For each value, the nodes of the main graph that read it, with the operand index."""
     outputs: frozenset[str] = field(init=False)
     held: frozenset[str] = field(init=False)
     """The values that graphs inside nodes read."""
@@ -102,12 +102,12 @@ class Links:
         self.initializers = {tensor.name: tensor for tensor in self.graph.initializer}
 
     def array(self, name: str) -> np.ndarray | None:
-        """The array that a value is stored as, None for one that a run computes."""
+        """The stored array of a value; None for one that is computed at run time."""
         tensor = self.initializers.get(name)
         return None if tensor is None else numpy_helper.to_array(tensor)
 
     def only_reader(self, name: str) -> NodeProto | None:
-        """The node that alone reads a value, once; None if there are several, or the value is an output or read inside another node."""
+        """The only node that reads a value, once; None if there are several, or the value is an output or read inside another node."""
         readers = self.readers.get(name, [])
         if len(readers) != 1 or name in self.outputs or name in self.held:
             return None
@@ -122,7 +122,7 @@ def _read_in(graph: GraphProto) -> Iterator[str]:
 
 
 class Names:
-    """Makes names that a model does not have yet."""
+    """Creates names that a model does not have yet."""
 
     def __init__(self, model: ModelProto) -> None:
         graph = model.graph
@@ -132,7 +132,7 @@ class Names:
             self.taken.update(name for inner in subgraphs(node) for name in _read_in(inner))
 
     def fresh(self, wanted: str) -> str:
-        """`wanted`, or that with a number where it is taken."""
+        """`wanted`, with a number appended if it is taken."""
         name, number = wanted, 1
         while name in self.taken:
             name, number = f"{wanted}_{number}", number + 1

@@ -1,4 +1,4 @@
-"""Histograms of values that come in parts, whose range is not known before."""
+"""Histograms of values that arrive in parts, whose range is not known in advance."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 BINS = 4096
-"""The most bins of a histogram; at least about half as many span its range."""
+"""The largest number of bins of a histogram; at least about half as many span its range."""
 _LEAST_EXPONENT = -126  # of a bin's width
 
 
 @dataclass
 class Histogram:
-    """How often values lay in bins `[i * 2^exponent, (i + 1) * 2^exponent)`, for `i` from `first` on.
+    """Counts of values in bins `[i * 2^exponent, (i + 1) * 2^exponent)`, for `i` from `first` on.
 
-    Bins widen to the next power of two when the range outgrows `BINS` of them. Since they begin at multiples of their width, two become one without
-    interpolation, and the counts do not depend on the parts that the values came in, nor on their order.
+    Bins widen to the next power of two when the range outgrows `BINS` of them. Since they begin at multiples of their width, two bins merge without
+    interpolation, and the counts depend neither on how the values were split into parts nor on their order.
     """
 
     exponent: int = _LEAST_EXPONENT
@@ -26,22 +26,22 @@ class Histogram:
 
     @property
     def width(self) -> float:
-        """Of a bin."""
+        """The width of a bin."""
         return math.ldexp(1.0, self.exponent)
 
     @property
     def total(self) -> int:
-        """How many values were counted."""
+        """The number of counted values."""
         return int(self.counts.sum())
 
     @property
     def edges(self) -> np.ndarray:
-        """Of the bins: one more than there are of these."""
+        """The edges of the bins: one more than there are bins."""
         return (self.first + np.arange(len(self.counts) + 1)) * self.width
 
     @property
     def centres(self) -> np.ndarray:
-        """Of the bins, within the range that was seen."""
+        """The centres of the bins, within the range that was seen."""
         edges = np.clip(self.edges, self.low, self.high)
         return (edges[:-1] + edges[1:]) / 2
 
@@ -55,7 +55,7 @@ class Histogram:
         self.counts += np.bincount(bins - self.first, minlength=len(self.counts))
 
     def merge(self, other: "Histogram") -> None:
-        """Count all that another one counted."""
+        """Add the counts of another histogram."""
         if other.total == 0:
             return
         self._include(other.low, other.high)
@@ -66,7 +66,7 @@ class Histogram:
         np.add.at(self.counts, bins - self.first, other.counts)
 
     def _include(self, low: float, high: float) -> None:
-        """Have there be bins for the range from `low` to `high`."""
+        """Extend the bins to the range from `low` to `high`."""
         self.low, self.high = min(self.low, low), max(self.high, high)
         exponent = self.exponent
         if self.low < self.high:

@@ -1,4 +1,4 @@
-"""Writes a quantised network: weights and biases as integers, QuantizeLinear and DequantizeLinear around what is computed in integers."""
+"""Writes a quantised network: weights and biases as integers, QuantizeLinear and DequantizeLinear around integer computation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,29 +15,28 @@ from stepwell.quantizer.plan import Layer, Plan
 from stepwell.quantizer.prepare import drop_unused, replace
 from stepwell.quantizer.ranges import SMALLEST_SCALE, Parameters, Range, parameters, range_of
 
-GREATEST_BIAS = 1 << 30  # of its integers: the sum of products still fits beside it
-COARSER = 0.5  # a value shares the scale of a concatenation if its own range is at least this part of the other
+GREATEST_BIAS = 1 << 30  # the largest integer of a bias, so that the sum of products still fits
+COARSER = 0.5  # a value shares the scale of a concatenation if its own range is at least this fraction of the other
 
 
 @dataclass(frozen=True)
 class Inserted:
-    """A quantised network, and how its values are quantised."""
+    """A quantised network, and the quantisation of its values."""
 
     model: ModelProto
     layers: tuple[Layer, ...]
-    """The products that are quantised, in the network's order."""
+    """The quantised products, in the network's order."""
     parameters: dict[str, Parameters]
-    """Scale and zero point of each value that is quantised, by its name in the network of floats, which is also that in front of the
-    QuantizeLinear."""
+    """Scale and zero point of each quantised value, by its name in the float network, which is also the name in front of the QuantizeLinear."""
     ranges: dict[str, Range]
-    """What was chosen for each value by itself, before values came to share one scale."""
+    """The choice for each value by itself, before values came to share one scale."""
 
 
 def inserted(model: ModelProto, plan: Plan, histograms: Mapping[str, Histogram], options: QuantizeOptions) -> Inserted:
-    """The prepared `model`, quantised as `plan` says, with ranges from `histograms`, of which there is one for each of the plan's values.
+    """The prepared `model`, quantised according to `plan`, with ranges from `histograms`, which has one for each of the plan's values.
 
-    Weights are int8 around 0, with a scale for each channel of the result where `options.per_channel` says so and the operator has such an axis.
-    Biases are int32 in the scale of the product.
+    Weights are int8 around 0, with a scale for each channel of the result if `options.per_channel` is set and the operator has such an axis. Biases
+    are int32 in the scale of the product.
     """
     values = sorted(plan.values)
     ranges = {name: range_of(histograms[name], options) for name in values}
@@ -52,10 +51,10 @@ def inserted(model: ModelProto, plan: Plan, histograms: Mapping[str, Histogram],
 
 
 def weight_scales(array: np.ndarray, axis: int | None, bias: np.ndarray | None, x_scale: float, *, reduce_range: bool) -> np.ndarray:
-    """The scales of weights, f32: one for each index along `axis`, or one where that is None.
+    """The scales of weights, f32: one for each index along `axis`, or one if that is None.
 
-    Each is the least that holds all weights, and with which the bias, in units of `x_scale` times it, fits i32 beside sums of products: weights
-    that are all but 0 would otherwise let it overflow.
+    Each is the smallest scale that covers all weights and with which the bias, in units of `x_scale` times it, fits i32 beside sums of products:
+    weights that are nearly 0 would otherwise let it overflow.
     """
     others = tuple(i for i in range(array.ndim) if i != axis) if axis is not None else None
     most = np.abs(array).max(axis=others).astype(np.float64)
@@ -74,7 +73,7 @@ def rounded_weights(array: np.ndarray, scales: np.ndarray, axis: int | None, *, 
 
 
 class _Sharing:
-    """Values that have one scale, as sets that grow."""
+    """Sets of values that share a scale, and grow."""
 
     def __init__(self, plan: Plan, ranges: Mapping[str, Range]) -> None:
         self.plan = plan
@@ -82,11 +81,11 @@ class _Sharing:
         self.parent = {name: name for name in ranges}
         self.joined = dict(ranges)
         computing = {name for edge, name in plan.edges.items() if edge not in plan.moving} | plan.everywhere
-        # The narrowest range that something computes with; what is only concatenated or moved has the coarser scale anyway.
+        # The narrowest range that is used in computation; values that are only concatenated or moved have the coarser scale anyway.
         self.narrowest = {name: range_.size if name in computing else np.inf for name, range_ in ranges.items()}
 
     def ranges(self) -> dict[str, Range]:
-        """The range that each value is quantised by."""
+        """The range by which each value is quantised."""
         for first, *others in self.plan.alike:
             for other in others:
                 self._join(first, other)
@@ -135,7 +134,7 @@ class _Writer:
         """Nodes that go in front of the node of that name."""
 
     def quantize_weights(self, layer: Layer) -> None:
-        """Have a layer read its weights, and its bias where it has one, as integers."""
+        """Let a layer read its weights, and its bias if it has one, as integers."""
         node = self.nodes[layer.node]
         array = None if layer.weights is None else self.links.array(layer.weights)
         if array is None or layer.weights is None:
@@ -156,7 +155,7 @@ class _Writer:
             node.input[2] = self._dequantized(node.input[2], numbers, np.broadcast_to(product, bias.shape), 0, layer.node)
 
     def quantize_values(self, plan: Plan) -> None:
-        """Put a QuantizeLinear and a DequantizeLinear behind each value that is quantised, and have its readers read that."""
+        """Put a QuantizeLinear and a DequantizeLinear behind each quantised value, and let its readers read the result."""
         quantized: dict[str, str] = {}
         behind: dict[str, list[NodeProto]] = {}
         for name, used in self.chosen.items():
@@ -189,7 +188,7 @@ class _Writer:
         return bias.astype(np.float64) if bias.size == channels else None
 
     def _dequantized(self, name: str, numbers: np.ndarray, scales: np.ndarray, axis: int | None, reader: str) -> str:
-        """The name of what a DequantizeLinear in front of `reader` makes of integers, which are stored with their scales."""
+        """The name of the result of a DequantizeLinear in front of `reader` on integers, which are stored with their scales."""
         zero = np.zeros(scales.shape, numbers.dtype)
         stored = [
             self._store(f"{name}_{part}", array) for part, array in (("quantized", numbers), ("scale", np.array(scales)), ("zero_point", zero))

@@ -15,25 +15,25 @@ from stepwell.quantizer.ranges import Parameters
 
 Q, DQ = "QuantizeLinear", "DequantizeLinear"
 EXACT = ("GlobalMaxPool", "Identity", "MaxPool", *MOVES)
-"""Operators that give some of the numbers that they take: no layers, since they add no error."""
+"""Operators whose results are some of their operands' numbers: they are not layers, since they add no error."""
 SWITCHES = "switches"
-"""The further input of a network with switches."""
+"""The additional input of a network with switches."""
 
 
 @dataclass(frozen=True)
 class LayerPair:
-    """A layer in both networks: a node that reads dequantised numbers, and what computes element by element, or moves, behind it."""
+    """A layer in both networks: a node that reads dequantised numbers, and the element-wise ops and moves after it."""
 
     node: NodeProto
-    """In the quantised network."""
+    """The node in the quantised network."""
     behind: tuple[NodeProto, ...]
-    """Likewise; what lies between it and the next quantisation."""
+    """The nodes between it and the next quantisation, likewise."""
     parameters: Parameters | None
-    """How the result is quantised; None where it stays in floats, or with several scales."""
+    """The quantisation of the result; None if it stays in floats, or has several scales."""
     result: str
-    """The value that is read of it, in the quantised network; dequantised, where it is quantised for all readers."""
+    """The value that its readers use, in the quantised network; dequantised, if it is quantised for all readers."""
     float_result: str
-    """The same value in the network of floats."""
+    """The same value in the float network."""
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ def _reads_integers(node: NodeProto, links: Links) -> bool:
 
 
 class _Same:
-    """Values of a network of floats, found by those of a quantised one."""
+    """Finds values of a float network by those of a quantised one."""
 
     def __init__(self, floats: ModelProto, quantised: ModelProto) -> None:
         self.links = Links(floats.graph)
@@ -61,7 +61,7 @@ class _Same:
         self.kept = {node.name for node in quantised.graph.node}
 
     def value(self, node: NodeProto, place: int = 0) -> str:
-        """The value that is, in floats, a result of the node of this name: behind an activation that the quantised network does by its range."""
+        """The value in floats that is a result of the node of this name: after an activation that the quantised network replaces by a range."""
         other = self.nodes.get(node.name)
         if other is None or other.op_type != node.op_type or len(other.output) <= place:
             raise InputError(f"quantised: it has a node '{node.name}' ({node.op_type}), and the network of floats has no such one")
@@ -87,7 +87,7 @@ def _pair(node: NodeProto, links: Links, same: _Same) -> LayerPair:
 
 
 def _behind(node: NodeProto, links: Links) -> list[NodeProto]:
-    """What computes element by element from a layer's result, or moves it, on the way to the next quantisation; in topological order."""
+    """The element-wise ops and moves from a layer's result to the next quantisation; in topological order."""
     values, nodes, pending = {node.output[0]}, [], [node.output[0]]
     while pending:
         readers = [reader for reader, _ in links.readers.get(pending.pop(0), [])]
@@ -103,7 +103,7 @@ def _behind(node: NodeProto, links: Links) -> list[NodeProto]:
 
 
 def _stay_inside(nodes: Sequence[NodeProto], links: Links) -> bool:
-    """Whether nothing but these nodes reads their results, except for that of the last: x * sigmoid(x) is one layer with what makes x."""
+    """Whether only these nodes read their results, except that of the last: x * sigmoid(x) is one layer with the producer of x."""
     names = {node.name for node in nodes}
     inner = [node.output[0] for node in nodes[:-1]]
     return all(
@@ -121,10 +121,10 @@ def _parameters(quantize: NodeProto, links: Links) -> Parameters | None:
 
 
 def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[LayerPair]) -> tuple[ModelProto, list[str]]:
-    """The network of floats in which each layer can be quantised alone, and the value that each quantised layer gives.
+    """The float network in which each layer can be quantised alone, and the value of each quantised layer.
 
-    Its further input, `SWITCHES`, says by a boolean for each of the layers, whether the rest of the network reads its quantised result, so
-    one network tells what any set of them does to the outputs.
+    Its additional input, `SWITCHES`, has a boolean for each layer: whether the rest of the network reads its quantised result. So one network shows
+    the effect of any set of layers on the outputs.
     """
     made = copy_without(floats)
     build = _Switched(made, quantised, _Same(floats, quantised))
@@ -134,7 +134,7 @@ def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[LayerPa
 
 
 class _Switched:
-    """Puts the layers of a quantised network beside those of floats, in place."""
+    """Puts the layers of a quantised network beside those in floats, in place."""
 
     def __init__(self, made: ModelProto, quantised: ModelProto, same: _Same) -> None:
         self.graph, self.names, self.links, self.same = made.graph, Names(made), Links(quantised.graph), same
@@ -145,7 +145,7 @@ class _Switched:
         """The new nodes behind each old one, by its name."""
 
     def add(self, layer: LayerPair, number: int) -> str:
-        """Add a layer and its switch; returns the name of what it gives."""
+        """Add a layer and its switch; returns the name of its value."""
         nodes: list[NodeProto] = []
         result = self._copied(layer.result, {layer.name, *(node.name for node in layer.behind)}, nodes, {})
         old = layer.float_result
@@ -159,7 +159,7 @@ class _Switched:
         return result
 
     def _copied(self, value: str, inside: set[str], nodes: list[NodeProto], known: dict[str, str]) -> str:
-        """The name here of a value of the quantised network: copied up to the values in floats that are quantised for the layer."""
+        """The name here of a value of the quantised network, copied up to the float values that are quantised for the layer."""
         if not value or value in known or value in self.constants:
             return known.get(value) or self.constants.get(value, "")
         maker = self.links.makers.get(value)

@@ -26,30 +26,30 @@ from stepwell.quantizer.ranges import Parameters, Range
 from stepwell.quantizer.samples import Samples
 
 GREATEST_FILE = (1 << 31) - 1
-"""Bytes of a protocol buffer."""
+"""The largest protocol buffer, in bytes."""
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """A quantised network, the one that it was made of, and what is known of both."""
+    """A quantised network, the float network, and information about both."""
 
     model: ModelProto
     """The network in ONNX's Q/DQ format."""
     floats: ModelProto
-    """The prepared network of floats: nodes and values have the same names in both."""
+    """The prepared float network: nodes and values have the same names in both."""
     options: QuantizeOptions
     layers: tuple[Layer, ...]
-    """The products that are quantised, in the network's order."""
+    """The quantised products, in the network's order."""
     parameters: dict[str, Parameters]
     """Scale and zero point of each quantised value by name."""
     ranges: dict[str, Range]
-    """The range that was chosen for each value by itself; those that share a scale are quantised by a wider one."""
+    """The range chosen for each value by itself; values that share a scale are quantised by a wider one."""
     histograms: dict[str, Histogram]
-    """What calibration saw of each value."""
+    """The histograms of each value from calibration."""
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the quantised network to an ONNX file. Raises InputError for what is no path, ResourceError if it cannot be written."""
+        """Write the quantised network to an ONNX file. Raises InputError if it is not a path, ResourceError if it cannot be written."""
         save(self.model, path)
 
 
@@ -66,12 +66,12 @@ def quantize(
     limit: int | None = None, histograms: str | os.PathLike[str] | None = None, cache: bool = True, threads: int | None = None,
     on_batch: OnBatch | None = None,
 ) -> Quantized:  # fmt: skip
-    """Quantise a network of f32, with ranges of activations from its runs on samples.
+    """Quantise an f32 network, with ranges of activations from its runs on samples.
 
-    `data`, `batch` and `limit` say what the samples are (`Samples.of`). What calibration counts is kept in the file `histograms`, else in the cache
-    if `cache` is true, and read back if nothing has changed that it depends on. `on_batch(done, all)` is called as calibration goes on. Raises
-    InputError for samples or options that do not fit the model, UnsupportedError for a model that has nothing to quantise, is quantised already, or
-    cannot be prepared, and what `stepwell.compile` raises.
+    `data`, `batch` and `limit` define the samples (`Samples.of`). Calibration counts are kept in the file `histograms`, else in the cache if `cache`
+    is true, and read back if nothing that they depend on has changed. `on_batch(done, all)` is called as calibration progresses. Raises InputError
+    for samples or options that do not fit the model, UnsupportedError for a model that has nothing to quantise, is quantised already, or cannot be
+    prepared, and the errors of `stepwell.compile`.
     """
     return Calibrated(
         model, data, options, batch=batch, limit=limit, histograms=histograms, cache=cache, threads=threads, on_batch=on_batch
@@ -79,7 +79,7 @@ def quantize(
 
 
 class Calibrated:
-    """A prepared network, and what runs saw of its values: to be quantised in more ways than one."""
+    """A prepared network and the histograms of its values, which can be quantised in several ways."""
 
     @checked_by(**_CHECKS)
     def __init__(
@@ -87,7 +87,7 @@ class Calibrated:
         labels: str | None = None, batch: int | None = None, limit: int | None = None, histograms: str | os.PathLike[str] | None = None,
         cache: bool = True, threads: int | None = None, on_batch: OnBatch | None = None, on_step: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
-        """As `quantize`; `labels` is the key of an array of labels in `data`, and `on_step` is told what of a bias correction is being done."""
+        """Like `quantize`; `labels` is the key of an array of labels in `data`, and `on_step` reports the steps of a bias correction."""
         self.options = options or QuantizeOptions()
         self.cache, self.threads, self.on_step = cache, threads, on_step
         self.floats = prepared(model)
@@ -102,7 +102,7 @@ class Calibrated:
         self.histograms = self._seen(values, file=histograms, on_batch=on_batch) if values else {}
 
     def quantized(self, keep: frozenset[str] = frozenset()) -> Quantized:
-        """The quantised network, in which the nodes of these names stay in float beside those that the options name."""
+        """The quantised network, in which the nodes with these names stay in float, in addition to those that the options name."""
         options = replace(self.options, keep_float=self.options.keep_float | keep)
         plan = planned(self.floats, options)
         if missing := sorted(plan.values - self.histograms.keys()):
@@ -119,7 +119,7 @@ class Calibrated:
 
 
 def quantized_of(floats: ModelProto, made: Inserted, counted: dict[str, Histogram], options: QuantizeOptions) -> Quantized:
-    """What `inserted` made of a prepared network, as one object."""
+    """The result of `inserted` for a prepared network, as one object."""
     return Quantized(made.model, floats, options, made.layers, made.parameters, made.ranges, counted)
 
 
@@ -136,7 +136,7 @@ def check_options(floats: ModelProto, options: QuantizeOptions) -> None:
 
 
 def save(model: ModelProto, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file, whole or not at all. Raises OSError, ModelError for a model that one file cannot hold."""
+    """Write a model to a file atomically. Raises OSError, and ModelError for a model that one file cannot hold."""
     if (size := model.ByteSize()) > GREATEST_FILE:
         raise ModelError(f"{path}: the quantised model takes {size} bytes; one ONNX file holds at most {GREATEST_FILE}")
     with replacing(path) as temporary:

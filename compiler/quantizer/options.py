@@ -1,4 +1,4 @@
-"""How a network is quantised: one object that the whole package takes."""
+"""How a network is quantised: one object for the whole package."""
 
 import math
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ OP_TYPES = frozenset((*PRODUCTS, *ELEMENTWISE, *POOLS, "Concat"))
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeOptions:
-    """How a network is quantised. Raises InputError naming the field that is wrong."""
+    """How a network is quantised. Raises InputError naming the invalid field."""
 
     method: str = "mse"
-    """How the range of an activation follows from what it was seen to be (`ranges.py`)."""
+    """The method that derives the range of an activation from its histogram (`ranges.py`)."""
     percentile: float = 99.99
-    """The part of the numbers, in percent, that the method "percentile" keeps on each side."""
+    """The share of the numbers, in percent, that the method "percentile" keeps on each side."""
     per_channel: bool = True
     """Whether each filter of weights has a scale of its own."""
     symmetric_activations: bool = False
-    """Whether activations are int8 around 0, and not uint8 with a zero point."""
+    """Whether activations are int8 around 0, instead of uint8 with a zero point."""
     reduce_range: bool = False
     """Whether weights take 7 bits, for engines whose instructions saturate sums of two products in 16 bits."""
     equalize: bool = False
@@ -34,9 +34,9 @@ class QuantizeOptions:
     correct_bias: bool = False
     """Whether the mean error of each layer goes into its bias (`correct_bias.py`)."""
     quantize_results: bool = False
-    """Whether the result of every product is quantised, also where only operators in float read it: the integer kernels of ONNX Runtime need that."""
+    """Whether the result of every product is quantised, even if only float operators read it: the integer kernels of ONNX Runtime need that."""
     fuse_additions: bool = False
-    """Whether a product's result that only an addition reads goes into that in float: kernels that add in registers lose nothing by it."""
+    """Whether a product's result that only an addition reads stays in float: kernels that add in registers lose nothing by it."""
     keep_float: frozenset[str] = frozenset()
     """Nodes that stay in float: names, or patterns such as "*/attention/*"."""
     op_types: frozenset[str] = OP_TYPES

@@ -1,7 +1,7 @@
-"""Plans where a network is quantised: which nodes read quantised values, and which values have one scale.
+"""Plans where a network is quantised: which nodes read quantised values, and which values share a scale.
 
-A value is quantised where something reads it as integers, and nowhere else: what lies between a product and the next reader of integers (bias,
-activation, normalisation) stays in floats, and a compiler fuses it into the product's kernel.
+A value is quantised only if something reads it as integers: operators between a product and the next reader of integers (bias, activation,
+normalisation) stay in floats, and a compiler fuses them into the product's kernel.
 """
 
 from dataclasses import dataclass, field
@@ -19,69 +19,69 @@ MOVES = (
     "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Pad", "ReduceMax", "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth",
     "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 )  # fmt: skip
-"""Operators whose results are some of the numbers that they take, so that one scale serves both."""
+"""Operators whose results are some of their operands' numbers, so that one scale serves both."""
 UNARY = (
     "Abs", "BatchNormalization", "Celu", "Clip", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Neg", "Relu", "Selu",
     "Sigmoid", "Softplus", "Softsign", "Swish", "Tanh", "ThresholdedRelu",
 )  # fmt: skip
-"""Operators on each element by itself, which a kernel in front of them computes in floats."""
+"""Element-wise operators, which a preceding kernel computes in floats."""
 WITH_STORED = ("Add", "Div", "Mul", "Pow", "PRelu", "Sub")
-"""Operators that are such with a stored operand."""
+"""Operators that are element-wise in this sense if an operand is stored."""
 BOUNDS = ("Relu", "Clip")
-"""What engines fuse with a product of integers."""
+"""Activations that engines fuse with a product of integers."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A product that is quantised."""
+    """A quantised product."""
 
     node: str
     """Its name, in the prepared and in the quantised network."""
     kind: str
     inputs: tuple[str, ...]
-    """The values, quantised, that it reads."""
+    """The quantised values that it reads."""
     weights: str | None
-    """The stored operand in the prepared network, None if both operands are computed."""
+    """The stored operand in the prepared network; None if both operands are computed."""
     result: str
-    """The value that it makes, under the same name in both networks; floats."""
+    """The value that it produces, in floats, under the same name in both networks."""
     weight_axis: int | None = None
-    """The axis of the stored operand that goes through the channels of the result, each of which may have a scale; None if there is no such."""
+    """The axis of the stored operand that corresponds to the channels of the result, each of which may have a scale; None if there is none."""
 
 
 Edge = tuple[str, int]
-"""The name of a node, and which of its operands it is."""
+"""The name of a node, and the index of one of its operands."""
 
 
 @dataclass
 class Plan:
-    """Where a network is quantised."""
+    """The places where a network is quantised."""
 
     layers: list[Layer] = field(default_factory=list)
     edges: dict[Edge, str] = field(default_factory=dict)
-    """What reads quantised values, and which."""
+    """The readers of quantised values, and their operands."""
     moving: set[Edge] = field(default_factory=set)
-    """Those of the edges whose nodes only move numbers, or concatenate them."""
+    """The edges among these whose nodes only move numbers, or concatenate them."""
     everywhere: set[str] = field(default_factory=set)
     """Values that all their readers read quantised."""
     alike: list[tuple[str, ...]] = field(default_factory=list)
-    """Values that are to have one scale."""
+    """Values that must share a scale."""
     concats: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    """Results of concatenations, and what is concatenated: one scale for all spares work, where it is fine enough for all."""
+    """Results of concatenations, and their operands: one scale for all saves work, if it is fine enough for all."""
 
     @property
     def values(self) -> set[str]:
-        """The values that are quantised."""
+        """The quantised values."""
         return set(self.edges.values()) | self.everywhere
 
 
 def candidates(model: ModelProto, options: QuantizeOptions) -> list[Layer]:
-    """The products that can be quantised, those that `options.keep_float` names included."""
+    """The products that can be quantised, including those in `options.keep_float`."""
     planner = _Planner(model, options)
     return [layer for node in model.graph.node if (layer := planner.layer(node)) is not None]
 
 
 def planned(model: ModelProto, options: QuantizeOptions) -> Plan:
-    """Where a prepared model is quantised."""
+    """The plan for a prepared model."""
     planner = _Planner(model, options)
     for node in reversed(model.graph.node):
         planner.visit(node)
@@ -106,7 +106,7 @@ class _Planner:
         self.wanted: set[str] = set()
 
     def visit(self, node: NodeProto) -> None:
-        """Decide what a node reads; all behind it is decided."""
+        """Decide which operands a node reads quantised; everything after it is decided."""
         if self._is_product(node):
             layer = None if self.options.keeps(node.name) else self.layer(node)
             if layer is not None:
@@ -127,7 +127,7 @@ class _Planner:
                 self.plan.concats.append((node.output[0], tuple(node.input)))
 
     def layer(self, node: NodeProto) -> Layer | None:
-        """The layer that a node is, if it is a product of floats that can be quantised."""
+        """The layer of a node, if it is a product of floats that can be quantised."""
         if not self._is_product(node) or not self._is_asked(node):
             return None
         x, w, other = node.input[0], node.input[1], self.stated.get(node.name)
@@ -157,7 +157,7 @@ class _Planner:
         return is_standard(node, *PRODUCTS) if found is None else found.products is not None and len(node.input) == 2
 
     def _is_concat(self, node: NodeProto) -> bool:
-        """Whether a node joins what it takes."""
+        """Whether a node joins its operands."""
         return is_standard(node, "Concat") or self._states(node, JoinsData)
 
     def _states(self, node: NodeProto, *traits: type[Trait]) -> bool:
@@ -166,11 +166,11 @@ class _Planner:
         return found is not None and found.states(*traits)
 
     def _is_asked(self, node: NodeProto) -> bool:
-        """Whether the options have the operators of that kind quantised: those of other domains unless they name fewer than all kinds."""
+        """Whether the options quantise this kind of operator; those of other domains are quantised unless the options restrict the kinds."""
         return node.op_type in self.options.op_types if node.domain in STANDARD else self.options.op_types == OP_TYPES
 
     def is_move(self, node: NodeProto) -> bool:
-        """Whether what a node gives are numbers that it takes as its first operand, with 0 perhaps."""
+        """Whether a node returns numbers of its first operand, perhaps with zeros."""
         if is_standard(node, "MaxPool"):
             return "MaxPool" in self.options.op_types and not self.options.keeps(node.name) and len([name for name in node.output if name]) == 1
         if not is_standard(node, *MOVES):
@@ -183,7 +183,7 @@ class _Planner:
         return True
 
     def _is_chosen(self, node: NodeProto) -> bool:
-        """Whether an operator other than a product is to read quantised values: what it gives becomes integers soon, and nothing else reads it."""
+        """Whether an operator other than a product should read quantised values: its result soon becomes integers, and has no other readers."""
         if self.options.keeps(node.name) or len(node.output) != 1:
             return False
         if is_standard(node, *ELEMENTWISE):
@@ -210,7 +210,7 @@ class _Planner:
         return name in self.floats and name not in self.links.initializers
 
     def _is_fused(self, node: NodeProto, place: int) -> bool:
-        """Whether an operand stays in float: the axes of a ReduceMean; a product's result that only this addition reads, if that is asked for."""
+        """Whether an operand stays in float: the axes of a ReduceMean; a product's result that only this addition reads, if requested."""
         if is_standard(node, "ReduceMean"):
             return place > 0
         if not is_standard(node, "Add") or not self.options.fuse_additions:
@@ -223,7 +223,7 @@ class _Planner:
         return maker is not None and self._is_product(maker) and self.links.only_reader(name) is not None
 
     def _keep_result(self, node: NodeProto) -> None:
-        """Where that is asked for, quantise the result of a product for all that read it, behind an activation that engines fuse."""
+        """If requested, quantise the result of a product for all its readers, behind an activation that engines fuse."""
         if not self.options.quantize_results:
             return
         name = node.output[0]
@@ -234,13 +234,13 @@ class _Planner:
             self.plan.everywhere.add(name)
 
     def _read(self, node: NodeProto, *places: int) -> None:
-        """Have a node read operands quantised."""
+        """Let a node read operands quantised."""
         for place in places:
             self.plan.edges[node.name, place] = node.input[place]
             self.wanted.add(node.input[place])
 
     def _becomes_integers(self, name: str) -> bool:
-        """Whether a value is quantised, or what is computed of it element by element; and nothing but this and integers reads it."""
+        """Whether a value, or element-wise results of it, is quantised, and all its readers are this or integers."""
         pending, seen, found = [name], {name}, False
         while pending:
             value = pending.pop()
@@ -259,7 +259,7 @@ class _Planner:
         return found
 
     def _is_light(self, node: NodeProto) -> bool:
-        """Whether a node computes element by element, from one value, which may come by several ways: `x * sigmoid(x)`."""
+        """Whether a node computes element by element, from one value, which may arrive in several ways: `x * sigmoid(x)`."""
         if is_standard(node, *UNARY):
             return True
         if not is_standard(node, *WITH_STORED) and not self._states(node, Elementwise):
@@ -272,13 +272,16 @@ class _Planner:
         return not first.isdisjoint(second)
 
     def _is_rescaling(self, node: NodeProto) -> bool:
-        """Whether both operands follow from one value without a product in between: a gate, or a normalisation, where `x - mean(x)` meets
-        what is left of the sum of its squares. Its operands would be rounded once more in the middle of one function of that value."""
+        """Whether both operands follow from one value without a product in between: a gate, or a normalisation.
+
+        In a normalisation, `x - mean(x)` meets a function of the sum of its squares. Its operands would be rounded once more in the middle of one
+        function of that value.
+        """
         first, second = (self._sources(name) for name in node.input[:2])
         return not first.isdisjoint(second)
 
     def _sources(self, name: str) -> set[str]:
-        """A value, and all that it follows from, up to the results of products."""
+        """A value and all values that it depends on, up to the results of products."""
         found, pending = {name}, [name]
         while pending:
             maker = self.links.makers.get(pending.pop())
@@ -290,7 +293,7 @@ class _Planner:
         return found
 
     def _ancestors(self, name: str) -> set[str]:
-        """A value, and all that it follows from through operators that compute element by element."""
+        """A value and all values that it depends on through element-wise operators."""
         found, pending = {name}, [name]
         while pending:
             maker = self.links.makers.get(pending.pop())

@@ -17,14 +17,14 @@ from stepwell.quantizer.fold import fold_scales
 from stepwell.quantizer.graphs import STANDARD, Links, Names, is_standard, value_types
 
 OPSET = 13
-"""The first in which QuantizeLinear has scales for each channel."""
+"""The first opset in which QuantizeLinear has scales for each channel."""
 IR_VERSION = 8
 FOLDED_BYTES = 1 << 30  # computed constants above this size stay computed
 FOLDED = (
     "Add", "Cast", "Concat", "Div", "Exp", "Expand", "Flatten", "Gather", "Identity", "Mul", "Neg", "Pow", "Reciprocal", "Reshape", "Slice", "Sqrt",
     "Squeeze", "Sub", "Transpose", "Unsqueeze",
 )  # fmt: skip
-"""Operators that are computed where all that they read is stored."""
+"""Operators that are computed if all their operands are stored."""
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulNBits")
 
@@ -32,7 +32,7 @@ Source = str | os.PathLike[str] | bytes | ModelProto
 
 
 def loaded(source: Source) -> ModelProto:
-    """A model of its own with all weights in it, whose initializers are no inputs. Raises ModelError, UnsupportedError or InputError."""
+    """A separate model with all weights in it, whose initializers are not inputs. Raises ModelError, UnsupportedError or InputError."""
     read = read_source(source)
     model, arrays = read.model, read.initializers
     stored = {tensor.name for tensor in model.graph.initializer}
@@ -44,12 +44,12 @@ def loaded(source: Source) -> ModelProto:
 
 
 def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
-    """The model as the quantiser takes it; it computes the same, to rounding.
+    """The model in the form that the quantiser needs; equivalent up to rounding.
 
-    Local functions are inlined; the opset is `opset` or later; constants, and what follows from constants alone, are initializers; nodes that do
-    nothing in inference are gone, and a Sum of two is an Add; every node has a name of its own; batch norms, and factors and terms for each
-    channel, are folded into the convolutions and products in front of them; types are inferred. Raises ModelError, or UnsupportedError where the
-    opset cannot be changed or the model is quantised already.
+    Local functions are inlined; the opset is `opset` or later; constants, and values computed only from constants, are initializers; nodes without
+    effect in inference are removed, and a Sum of two is an Add; every node has a unique name; batch norms, and factors and terms for each channel,
+    are folded into the preceding convolutions and products; types are inferred. Raises ModelError, or UnsupportedError if the opset cannot be changed
+    or the model is quantised already.
     """
     model = loaded(source)
     with foreign_errors("the model is not valid ONNX"):
@@ -72,12 +72,12 @@ def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
 
 
 def copy_of_types(model: ModelProto) -> ModelProto:
-    """The model without its large weights, for checks that take time by size."""
+    """The model without its large weights, for checks whose time grows with size."""
     return read_source(model).model
 
 
 def opset_of(model: ModelProto) -> int:
-    """The version of ONNX's own operators. Raises ModelError if the model does not say."""
+    """The version of ONNX's own operators. Raises ModelError if the model does not state it."""
     version = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), None)
     if version is None:
         raise ModelError("the model does not import ONNX's own operators")
@@ -85,19 +85,19 @@ def opset_of(model: ModelProto) -> int:
 
 
 def converted(model: ModelProto, opset: int) -> ModelProto:
-    """The model with opset `opset` or later. Raises UnsupportedError where ONNX cannot convert it."""
+    """The model with opset `opset` or later. Raises UnsupportedError if ONNX cannot convert it."""
     before = opset_of(model)
     if before >= opset:
         return model
     try:
         return onnx.version_converter.convert_version(model, opset)
-    except Exception as error:  # RuntimeError and others, whatever its adapters throw
+    except Exception as error:  # RuntimeError and others, whatever its adapters raise
         text = foreign_text(error)
         raise UnsupportedError(f"ONNX cannot convert the model from opset {before} to {opset}, which it is quantised in: {text}") from None
 
 
 def name_nodes(model: ModelProto) -> None:
-    """Give each node of the main graph a name of its own, in place."""
+    """Give each node of the main graph a unique name, in place."""
     names, seen = Names(model), set[str]()
     for node in model.graph.node:
         if not node.name or node.name in seen:
@@ -132,7 +132,7 @@ def _stored(graph: GraphProto) -> list[str]:
 
 
 def _store_constants(model: ModelProto) -> None:
-    """Store what Constant nodes hold, and what is computed from stored arrays alone, as initializers."""
+    """Store the values of Constant nodes, and values computed only from stored arrays, as initializers."""
     graph = model.graph
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     outputs = {value.name for value in graph.output}
@@ -163,7 +163,7 @@ def _constant(node: NodeProto) -> np.ndarray | None:
 
 
 def _computed(model: ModelProto, node: NodeProto, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
-    """What a node computes from stored arrays alone, by ONNX's reference implementation; None if it reads others, or is left as it is."""
+    """The values that a node computes only from stored arrays, by ONNX's reference implementation; None if it reads others, or is left unchanged."""
     if not is_standard(node, *FOLDED) or not all(name in arrays for name in node.input if name):
         return None
     names = sorted({name for name in node.input if name})
@@ -179,7 +179,7 @@ def _computed(model: ModelProto, node: NodeProto, arrays: dict[str, np.ndarray])
 
 
 def _drop_idle(graph: GraphProto) -> None:
-    """Have readers of what Identity and Dropout give read what these take; a Sum of two is an Add."""
+    """Let readers of Identity and Dropout read the operands of these instead; turn a Sum of two into an Add."""
     links = Links(graph)
     instead: dict[str, str] = {}
     kept = []

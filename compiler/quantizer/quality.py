@@ -1,4 +1,4 @@
-"""How good a quantised network is, layer by layer: signal-to-noise ratios, ranges, and what each layer does to the outputs."""
+"""The quality of a quantised network, layer by layer: signal-to-noise ratios, ranges, and the effect of each layer on the outputs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,50 +16,50 @@ from stepwell.quantizer.taps import Tapped
 
 Arrays = Mapping[str, np.ndarray]
 BLAMED = 8
-"""From how many batches the share of each layer in the outputs' error is taken, unless told: each costs a run for every layer."""
+"""The default number of batches for the share of each layer in the outputs' error: each costs a run for every layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerQuality:
-    """What quantisation does to the result of one layer, behind its activation."""
+    """The effect of quantisation on the result of one layer, after its activation."""
 
     name: str
     kind: str
     """The operator."""
     ratio: float
-    """Signal-to-quantisation-noise ratio in dB, in the quantised network: noise of the layers before counts, too. inf without noise."""
+    """Signal-to-quantisation-noise ratio in dB, in the quantised network, including the noise of earlier layers. inf without noise."""
     ratio_alone: float
-    """The same with this layer alone quantised: what it reads, its weights, and its result."""
+    """The same with only this layer quantised: its inputs, its weights, and its result."""
     share: float
-    """Mean squared error of the network's outputs with this layer alone quantised, as a part of that of the quantised network."""
+    """Mean squared error of the network's outputs with only this layer quantised, as a fraction of that of the quantised network."""
     seen: Histogram
     """The numbers in floats."""
     parameters: Parameters | None
-    """How it is quantised; None where the result is not, or with several scales."""
+    """The quantisation; None if the result is not quantised, or has several scales."""
     clipped: float
-    """The part of the numbers in floats that saturate: those beyond half a step from the range of the integers."""
+    """The share of the numbers in floats that saturate: those beyond half a step from the range of the integers."""
 
     @property
     def range(self) -> Range | None:
-        """What the integers stand for."""
+        """The range that the integers represent."""
         return None if self.parameters is None else self.parameters.range
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How a quantised network compares with its original."""
+    """The comparison of a quantised network with its original."""
 
     layers: tuple[LayerQuality, ...]
     """In the network's order."""
     outputs: Mapping[str, float]
     """The signal-to-noise ratio of each output in dB."""
     batches: int
-    """How many there were."""
+    """The number of batches."""
     blamed: int
-    """From how many of them the shares are."""
+    """The number of batches used for the shares."""
 
     def worst_first(self) -> list[LayerQuality]:
-        """The layers, what hurts most first: by share, then by the ratio alone."""
+        """The layers, the most harmful first: by share, then by the ratio of the layer alone."""
         return sorted(self.layers, key=lambda layer: (-layer.share, layer.ratio_alone))
 
 
@@ -79,7 +79,7 @@ class _Noise:
 
     @property
     def relative(self) -> float:
-        """The noise as a part of the signal; infinite where only noise is."""
+        """The noise relative to the signal; infinite if there is only noise."""
         return self.noise / self.signal if self.signal else (np.inf if self.noise else 0.0)
 
     @property
@@ -107,7 +107,7 @@ class _Ends:
 
 
 class _Watched:
-    """What is summed up of a layer."""
+    """The sums for a layer."""
 
     def __init__(self, layer: LayerPair, outputs: Iterable[str]) -> None:
         self.layer = layer
@@ -115,7 +115,7 @@ class _Watched:
         self.outside = self.count = 0
 
     def add(self, want: np.ndarray, together: np.ndarray, alone: np.ndarray) -> None:
-        """Count the results of a run: in floats, in the quantised network, and with this layer alone quantised."""
+        """Count the results of a run: in floats, in the quantised network, and with only this layer quantised."""
         self.together.add(want, together)
         self.alone.add(want, alone)
         self.seen.add(want)
@@ -125,7 +125,7 @@ class _Watched:
             self.outside += int(((want < bounds.low - half) | (want > bounds.high + half)).sum())
 
     def found(self, whole: float) -> LayerQuality:
-        """The numbers of the layer; `whole` is the error of the quantised network's outputs."""
+        """The results for the layer; `whole` is the error of the quantised network's outputs."""
         return LayerQuality(
             name=self.layer.name, kind=self.layer.node.op_type, ratio=self.together.ratio, ratio_alone=self.alone.ratio,
             share=self.outputs.relative / whole if whole else 0.0, seen=self.seen, parameters=self.layer.parameters,
@@ -140,11 +140,11 @@ def compare(
     floats: ModelProto, quantised: ModelProto, samples: Iterable[Arrays], *, blamed: int = BLAMED, threads: int | None = None, cache: bool = True,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Quality:  # fmt: skip
-    """Compare a quantised network with the one in floats that it was made from, on samples of its inputs, in batches.
+    """Compare a quantised network with its float original, on samples of its inputs, in batches.
 
-    Nodes have the same names in both. Layers alone are run in one network that has each layer in floats and in integers, with a switch between
-    the two (`layers.switched`). `blamed` is from how many batches each layer's share in the outputs' error is taken, with a run for every layer
-    each. `on_step` is told what is being done. Raises InputError without samples or quantised layers, and what `stepwell.compile` raises.
+    Nodes have the same names in both. Single layers are run in one network that has each layer in floats and in integers, with a switch between the
+    two (`layers.switched`). `blamed` is the number of batches for each layer's share in the outputs' error, each with a run for every layer.
+    `on_step` reports progress. Raises InputError without samples or quantised layers, and the errors of `stepwell.compile`.
     """
     layers = layer_pairs(floats, quantised)
     if not layers:

@@ -9,45 +9,45 @@ from stepwell.quantizer.histogram import BINS, Histogram
 from stepwell.quantizer.options import QuantizeOptions
 
 SMALLEST_SCALE = 2.0**-60
-"""So that a product of two scales is a normal number in f32."""
-STEPS = 100  # in which the search for the least squared error narrows a range to a tenth
-LEVELS = 128  # of the distribution that entropy compares with: those of one sign
-OFTEN = 16  # times as many as half of the bins around hold, from which on a bin holds one number again and again
+"""The smallest scale, so that a product of two scales is a normal number in f32."""
+STEPS = 100  # steps in which the search for the smallest squared error narrows a range to a tenth
+LEVELS = 128  # levels of the distribution that entropy compares with: those of one sign
+OFTEN = 16  # a bin repeats a single number if it holds this many times as much as half of the bins around it
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `low` to `high`, 0 among them."""
+    """The numbers from `low` to `high`, including 0."""
 
     low: float
     high: float
 
     @staticmethod
     def of(low: float, high: float) -> "Range":
-        """The least range that has these numbers and 0, which must be a quantised number: padding and relu give it."""
+        """The smallest range with these numbers and 0, which must be a quantised number, since padding and relu produce it."""
         return Range(min(low, 0.0), max(high, 0.0))
 
     def joined(self, others: "Iterable[Range]") -> "Range":
-        """The least range that has this one and others."""
+        """The smallest range that contains this one and others."""
         every = [self, *others]
         return Range(min(r.low for r in every), max(r.high for r in every))
 
     @property
     def size(self) -> float:
-        """From end to end."""
+        """The distance of its ends."""
         return self.high - self.low
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """How numbers are quantised: `round(x / scale) + zero_point`, saturated in the type of `zero_point`."""
+    """The quantisation of numbers: `round(x / scale) + zero_point`, saturated in the type of `zero_point`."""
 
     scale: np.float32
     zero_point: np.uint8 | np.int8
 
     @property
     def range(self) -> Range:
-        """What can be quantised without saturation, less half a step on both sides."""
+        """The range that is quantised without saturation, except for half a step on both sides."""
         info = np.iinfo(self.zero_point.dtype)
         return Range(*(float(self.scale) * (bound - int(self.zero_point)) for bound in (info.min, info.max)))
 
@@ -62,19 +62,19 @@ def parameters(wanted: Range, *, symmetric: bool) -> Parameters:
 
 
 def range_of(histogram: Histogram, options: QuantizeOptions) -> Range:
-    """The range that a method gives for what was counted; {0} for a histogram without counts."""
+    """The range by the chosen method for a histogram; {0} for a histogram without counts."""
     if histogram.total == 0:
         return Range(0.0, 0.0)
     return _METHODS[options.method](histogram, options)
 
 
 def _minmax(histogram: Histogram, options: QuantizeOptions) -> Range:
-    """All that was seen."""
+    """The range of all counted numbers."""
     return Range.of(histogram.low, histogram.high)
 
 
 def _percentile(histogram: Histogram, options: QuantizeOptions) -> Range:
-    """What is left when a part of the numbers is cut off on each side; numbers are taken to lie evenly in their bins.
+    """The range after cutting off a share of the numbers on each side; numbers are assumed to be evenly distributed in their bins.
 
     McKinstry et al., "Discovering Low-Precision Networks Close to Full-Precision Networks for Efficient Embedded Inference", 2018.
     """
@@ -86,7 +86,7 @@ def _percentile(histogram: Histogram, options: QuantizeOptions) -> Range:
 
 
 def _mse(histogram: Histogram, options: QuantizeOptions) -> Range:
-    """The range with the least squared error of rounding and clipping together; one end after the other is moved, twice.
+    """The range with the smallest squared error of rounding and clipping together; each end is moved in turn, twice.
 
     Nagel et al., "A White Paper on Neural Network Quantization", 2021, section 3.1.
     """
@@ -111,12 +111,12 @@ def _mse(histogram: Histogram, options: QuantizeOptions) -> Range:
 
 
 def _entropy(histogram: Histogram, options: QuantizeOptions) -> Range:
-    """The threshold of magnitudes at which the distribution of numbers loses least, by Kullback and Leibler's divergence, in few levels.
+    """The threshold of magnitudes at which quantising the distribution to few levels loses least, by Kullback and Leibler's divergence.
 
-    Migacz, "8-bit Inference with TensorRT", GTC 2017. What lies beyond the threshold counts for the last level.
+    Migacz, "8-bit Inference with TensorRT", GTC 2017. Numbers beyond the threshold count for the last level.
 
-    A number that comes again and again, such as what a layer makes of a blank background, is no density: the divergence from any level with other
-    numbers in it is large, and no threshold rounds it further than the others. It counts where it is cut off, and only there.
+    A number that occurs again and again, such as a layer's response to a blank background, is not a density: the divergence from any level with other
+    numbers in it is large, and no threshold rounds it worse than the others. It counts only where it is cut off.
     """
     whole = _minmax(histogram, options)
     top = max(-whole.low, whole.high)
@@ -135,14 +135,14 @@ def _entropy(histogram: Histogram, options: QuantizeOptions) -> Range:
 
 
 def _repeated(counts: np.ndarray) -> np.ndarray:
-    """Which bins hold numbers that come again and again: many more than those within a level of the whole range around them."""
+    """Which bins hold a repeated number: many more counts than those within a level of the whole range around them."""
     around = len(counts) // LEVELS // 2
     beside = np.lib.stride_tricks.sliding_window_view(np.pad(counts, around, mode="reflect"), 2 * around + 1)
     return np.asarray(counts > OFTEN * (np.median(beside, axis=1) + 1))
 
 
 def _divergence(counts: np.ndarray, threshold: int, beyond: float) -> float:
-    """Kullback and Leibler's divergence of the first bins, with all `beyond` in the last of these, from what few levels make of them."""
+    """Kullback and Leibler's divergence of the first bins, with all `beyond` in the last one, from their approximation by few levels."""
     kept = counts[:threshold]
     clipped = kept.copy()
     clipped[-1] += beyond

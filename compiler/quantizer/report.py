@@ -1,4 +1,4 @@
-"""The report on a quantised network: rows of a table, and a page of HTML with a picture for each layer, what hurts most first."""
+"""The report on a quantised network: rows of a table, and a page of HTML with a picture for each layer, the most harmful first."""
 
 import importlib.util
 import io
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 HEADER = ("layer", "operator", "share of error", "SQNR alone", "SQNR", "seen", "range", "clipped")
 NUMBERS = (2, 3, 4, 7)
 """The columns of numbers."""
-BARS = 96  # of a picture, at most: bins are added up to that
-LEAST = 0.5  # of a logarithmic scale of counts
+BARS = 96  # the largest number of bars in a picture: bins are added up to that
+LEAST = 0.5  # the smallest value of the logarithmic scale of counts
 NEEDED = ("matplotlib", "jinja2")
-# Colours that the page puts its own in place of, which change with the reader's light or dark theme.
+# Colours that the page replaces by its own, which change with the reader's light or dark theme.
 THEME = {"#010101": "var(--ink)", "#020202": "var(--inside)", "#030303": "var(--outside)", "#040404": "var(--range)"}
 INK, INSIDE, OUTSIDE, RANGE = THEME
 
@@ -43,12 +43,12 @@ def rows(quality: "Quality") -> list[list[str]]:
 
 
 def decibels(ratio: float) -> str:
-    """A signal-to-noise ratio: `38.2 dB`, or that there is no noise."""
+    """A signal-to-noise ratio: `38.2 dB`, or the statement that there is no noise."""
     return "no noise" if ratio == math.inf else f"{ratio:.1f} dB"
 
 
 def share_text(share: float) -> str:
-    """A share in the error of the outputs, in percent; above 100 where other layers make up for it."""
+    """A share in the error of the outputs, in percent; above 100 if other layers compensate for it."""
     return f"{100 * share:.1f} %"
 
 
@@ -58,7 +58,7 @@ def interval(low: float, high: float) -> str:
 
 
 def check_report() -> None:
-    """Raise InputError unless the packages are there that a page is made with."""
+    """Raise InputError unless the packages for making a page are installed."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"report: a page needs {' and '.join(missing)}: pip install 'stepwell[quantize]'")
@@ -70,10 +70,10 @@ def check_report() -> None:
 def save_html(
     path: str | os.PathLike[str], quality: "Quality", *, title: str, facts: Mapping[str, str] | None = None, notes: Sequence[str] = ()
 ) -> None:
-    """Write the report as one page that needs no other file: the table, and of each layer the histogram of its numbers with the chosen range.
+    """Write the report as one page without external files: the table, and for each layer the histogram of its numbers with the chosen range.
 
-    `facts` are shown below the title: how it was quantised, say; `notes`, a line each, at the end: what `equalized` says. Raises InputError if
-    matplotlib or jinja2 is missing, ResourceError if it cannot be written.
+    `facts` are shown below the title, such as the quantisation options; `notes`, a line each, at the end, such as those of `equalized`. Raises
+    InputError if matplotlib or jinja2 is missing, ResourceError if it cannot be written.
     """
     check_report()
     from jinja2 import Environment, StrictUndefined
@@ -94,19 +94,19 @@ def save_html(
 
 
 def bars(seen: Histogram, most: int = BARS) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and edges of at most `most` bars that a histogram's bins are added up to."""
+    """Counts and edges of at most `most` bars, which sum adjacent bins of a histogram."""
     together = max(1, -(-len(seen.counts) // most))
     starts = np.arange(0, len(seen.counts), together)
     return np.add.reduceat(seen.counts, starts) if len(starts) else seen.counts, np.append(seen.edges[:-1][starts], seen.edges[-1:])
 
 
 def picture(layer: "LayerQuality") -> str:
-    """An SVG element: how many numbers lay where, on a logarithmic scale, and the range of the integers; colours are those of the page."""
+    """An SVG element: the distribution of numbers on a logarithmic scale, and the range of the integers; colours are those of the page."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     counts, edges = bars(layer.seen)
-    # Texts stay texts, for the page's font; names of parts depend on the layer alone.
+    # Texts stay texts, for the page's font; names of parts depend only on the layer.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": layer.name, "font.size": 9}):
         figure = Figure(figsize=(4.4, 2.0), layout="constrained")
         axis = figure.add_subplot()
@@ -129,7 +129,7 @@ def picture(layer: "LayerQuality") -> str:
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     drawn = text.getvalue()
-    drawn = drawn[drawn.index("<svg") :]  # without the declarations of a file of its own
+    drawn = drawn[drawn.index("<svg") :]  # without the declarations of a separate file
     for sentinel, colour in THEME.items():
         drawn = drawn.replace(sentinel, colour)
     return drawn

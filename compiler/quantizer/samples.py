@@ -1,4 +1,4 @@
-"""Samples of a network's inputs, in batches that it takes, from arrays, an .npz file or a folder; with labels where there are some."""
+"""Samples of a network's inputs, in batches, from arrays, an .npz file or a folder; with labels if there are some."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,18 +30,18 @@ class _Load(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """What one run takes, and the labels of its samples, if there are some."""
+    """The inputs of one run, and the labels of its samples, if there are some."""
 
     inputs: dict[str, np.ndarray]
     labels: np.ndarray | None
     source: str
-    """Where it comes from, for messages."""
+    """Its origin, for messages."""
 
 
 class Samples:
-    """Batches of samples that a model takes, which can be gone through as often as needed; files of a folder are read each time.
+    """Batches of samples for a model, which can be iterated as often as needed; files of a folder are read each time.
 
-    `labels` is the key of the labels among the arrays, where they are needed: of each sample a number, or an array, along the first axis.
+    `labels` is the key of the labels among the arrays, if they are needed: for each sample a number, or an array, along the first axis.
     """
 
     def __init__(self, infos: Sequence[TensorInfo], loads: Sequence[tuple[str, _Load]]) -> None:
@@ -49,15 +49,15 @@ class Samples:
         self._loads = tuple(loads)
 
     def __len__(self) -> int:
-        """How many batches there are."""
+        """The number of batches."""
         return len(self._loads)
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
-        """The inputs of one run after the other. Raises InputError for what does not fit or is not finite."""
+        """Iterates over the inputs of each run. Raises InputError for data that do not fit or are not finite."""
         return (batch.inputs for batch in self.batches())
 
     def batches(self) -> Iterator[Batch]:
-        """One batch after the other. Raises InputError for what does not fit the model or is not finite."""
+        """Iterates over the batches. Raises InputError for data that do not fit the model or are not finite."""
         for source, load in self._loads:
             arrays, labels = load()
             yield Batch({info.name: _checked(arrays, info, source) for info in self.infos}, labels, source)
@@ -76,7 +76,7 @@ class Samples:
         return Samples(self.infos, [(source, partial(_relabelled, load, own)) for (source, load), own in zip(self._loads, labels, strict=True)])
 
     def digest(self) -> str:
-        """A digest of all inputs. Raises InputError as `batches` does."""
+        """A digest of all inputs. Raises InputError like `batches`."""
         found = blake3()
         for batch in self.batches():
             for name, array in batch.inputs.items():
@@ -89,14 +89,14 @@ class Samples:
     def of(
         data: "str | Path | Arrays | Samples", model: "ModelProto", *, labels: str | None = None, batch: int | None = None, limit: int | None = None
     ) -> "Samples":  # fmt: skip
-        """The samples that `data` holds for the inputs of `model`.
+        """The samples in `data` for the inputs of `model`.
 
-        Arrays, or an .npz file of arrays, have one for each input by name, with samples along the first axis: in place of the input's own first
-        axis, or in front of it. They are run in batches of what the model says, else of `batch` (default 1); a rest that fills no batch is left
-        out. In a folder each file (.npz; .npy, .pb or an image where the model has one input) is one batch, in the order of their names.
-        `limit` is the greatest number of batches. Raises InputError for data that do not fit the model, or of which there are none.
+        Arrays, or an .npz file of arrays, have one for each input by name, with samples along the first axis: either the input's own first axis, or
+        an additional one. They are run in batches of the model's size, else of `batch` (default 1); a remainder that fills no batch is left out. In a
+        folder each file (.npz; .npy, .pb or an image if the model has one input) is one batch, in the order of their names. `limit` is the largest
+        number of batches. Raises InputError for data that do not fit the model, or if there are none.
         """
-        from stepwell.quantizer.graphs import input_infos  # here, because it loads onnx
+        from stepwell.quantizer.graphs import input_infos  # imported here, because it loads onnx
 
         if isinstance(data, Samples):
             return data
@@ -146,17 +146,17 @@ def _of_arrays(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels:
 
 
 def _shape(arrays: Arrays, name: str) -> tuple[int, ...]:
-    """The shape of an array, which an archive need not unpack for that."""
+    """The shape of an array, without unpacking an archive."""
     return arrays.shape(name) if isinstance(arrays, Archive) else np.asarray(arrays[name]).shape
 
 
 def _first(arrays: Arrays, name: str, count: int) -> np.ndarray:
-    """The first entries of an array, of which an archive need not unpack more."""
+    """The first entries of an array, without unpacking more of an archive."""
     return arrays.rows(name, count) if isinstance(arrays, Archive) else np.asarray(arrays[name])[:count]
 
 
 def _samples_of_a_run(source: str, shape: tuple[int, ...], info: TensorInfo, batch: int | None) -> int:
-    """How many entries along its first axis one run takes of an array of samples."""
+    """The number of entries along the first axis of an array of samples that one run takes."""
     rank = len(info.shape)
     if len(shape) == rank + 1:
         return 1

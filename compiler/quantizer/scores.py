@@ -1,4 +1,4 @@
-"""Accuracy on labelled samples, agreement on others, and networks that lose no more of these than a budget."""
+"""Accuracy on labelled samples, agreement on others, and networks that lose at most a budget of these."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from stepwell.quantizer.taps import Tapped
 
 @checked_by(model=arguments.proto, samples=arguments.SAMPLES, axis=arguments.axis)
 def accuracy(model: ModelProto, samples: Samples, *, axis: int | None = None, threads: int | None = None, cache: bool = True) -> float:
-    """How many labels a classifier gets right, in percent; it is compiled by Stepwell.
+    """The share of labels that a classifier gets right, in percent; it is compiled by Stepwell.
 
-    Its first output has the classes on `axis`, and the greatest number wins; or it holds the classes themselves. By default the axis is the last
-    one, or axis 1 where the label of each sample is an array that fits the others. Raises InputError if there are no labels, or they do not fit.
+    Its first output has the classes on `axis`, and the largest number wins; or it holds the classes themselves. By default the axis is the last one,
+    or axis 1 if the label of each sample is an array that fits the others. Raises InputError if there are no labels, or they do not fit.
     """
     output = model.graph.output[0].name
     compiled = Tapped(model, [output], threads=threads, cache=cache)
@@ -44,10 +44,10 @@ def accuracy(model: ModelProto, samples: Samples, *, axis: int | None = None, th
 
 
 def answered(model: ModelProto, samples: Samples, *, threads: int | None = None, cache: bool = True) -> tuple[Samples, int]:
-    """The samples with what a classifier answers as their labels, and the axis that its first output has the classes on.
+    """The samples labelled with a classifier's answers, and the axis of the classes in its first output.
 
-    That is axis 1 of images (four axes or more), else the last: accuracy on these samples is agreement with the classifier. Raises InputError
-    for an output that tells no classes apart.
+    That is axis 1 for images (four axes or more), else the last: accuracy on these samples is agreement with the classifier. Raises InputError for an
+    output without distinct classes.
     """
     output = model.graph.output[0].name
     compiled = Tapped(model, [output], threads=threads, cache=cache)
@@ -68,24 +68,24 @@ def answered(model: ModelProto, samples: Samples, *, threads: int | None = None,
 
 @dataclass(frozen=True)
 class WithinBudget:
-    """A network that loses no more than its budget."""
+    """A network that loses at most its budget."""
 
     network: Quantized
     kept: Kept
-    """Which layers stay in floats, the loss in points, and what was tried."""
+    """The layers that stay in floats, the loss in points, and the tried networks."""
     accuracy: float
-    """Of the network of floats, in percent; 100 where its answers are the labels."""
+    """The accuracy of the float network, in percent; 100 if its answers are the labels."""
 
 
 @checked_by(source=arguments.CALIBRATED, budget=arguments.number, on_step=arguments.function)
 def quantized_within(
     source: Calibrated, budget: float, *, threads: int | None = None, cache: bool = True, on_step: Callable[[str], None] = lambda text: None
 ) -> WithinBudget:  # fmt: skip
-    """Quantise a network, except for the few layers that have to stay in floats for it to lose at most `budget` points of accuracy.
+    """Quantise a network, except for the few layers that must stay in floats for it to lose at most `budget` points of accuracy.
 
-    Accuracy is that on the labels of the samples that `source` was calibrated with; 0.5 means that 97.5 % may become 97 %. Without labels it is
-    agreement with the network of floats (`answered`). Layers are tried in the order of what each does to the outputs (`quality.compare`), as
-    `budget.within_budget` has it. Raises InputError where these say so.
+    Accuracy is measured on the labels of the samples that `source` was calibrated with; 0.5 means that 97.5 % may become 97 %. Without labels it is
+    agreement with the float network (`answered`). Layers are tried in the order of their effect on the outputs (`quality.compare`), as in
+    `budget.within_budget`. Raises InputError like these functions.
     """
     on_step("accuracy in floats")
     samples, axis, before = source.samples, None, 100.0

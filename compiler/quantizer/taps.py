@@ -1,4 +1,4 @@
-"""Taps: a compiled model that also returns values inside it."""
+"""Taps: a compiled model that also returns intermediate values."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.runtime.model import CompiledModel
 
-SHAPES = 8  # for which code is kept, the last ones
+SHAPES = 8  # the largest number of recent shapes for which code is kept
 
 
 def with_outputs(model: ModelProto, names: Sequence[str]) -> ModelProto:
-    """A copy of `model` whose outputs are its own and, behind these, the values called `names`.
+    """A copy of `model` whose outputs are its own, followed by the values in `names`.
 
-    Values that nodes of the main graph make can be outputs; inputs, weights and what is an output already are left out. Raises ModelError for a
-    name that the model does not have.
+    Results of nodes of the main graph can be outputs; inputs, weights and existing outputs are left out. Raises ModelError for a name that the model
+    does not have.
     """
     check_has(model, names)
     made = {name for node in model.graph.node for name in node.output}
@@ -40,7 +40,7 @@ def with_outputs(model: ModelProto, names: Sequence[str]) -> ModelProto:
 
 
 class Tapped:
-    """A model that is compiled for the shapes that it is run with, and that returns the values called `names` of each run."""
+    """A model that is compiled for the shapes of each run, and that returns the values in `names`."""
 
     def __init__(self, model: ModelProto, names: Sequence[str], *, threads: int | None = None, cache: bool = True) -> None:
         """`threads` and `cache` are those of `stepwell.compile`. Raises ModelError for a name that the model does not have."""
@@ -53,13 +53,16 @@ class Tapped:
         self._made: OrderedDict[tuple[tuple[int, ...], ...], CompiledModel | DynamicModel | BorderModel] = OrderedDict()
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The values by name, of one run on `inputs`. Raises InputError if an array is missing or does not fit; what `stepwell.compile` raises."""
+        """The values by name, of one run on `inputs`.
+
+        Raises InputError if an array is missing or does not fit, and the errors of `stepwell.compile`.
+        """
         results = self._model(inputs).run(dict(inputs))
         known = {**self._stored, **{info.name: inputs[info.name] for info in self._infos}}
         return {name: results[name] if name in results else known[name] for name in self.names}
 
     def _model(self, inputs: Mapping[str, np.ndarray]) -> "CompiledModel | DynamicModel | BorderModel":
-        """What is compiled for the shapes of these inputs: with all sizes known, more models can be."""
+        """The model compiled for the shapes of these inputs: with static sizes, more models can be compiled."""
         free = [info.name for info in self._infos if not all(isinstance(size, int) for size in info.shape) and info.name in inputs]
         key = tuple(np.shape(inputs[name]) for name in free)
         if key not in self._made:

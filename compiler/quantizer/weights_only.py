@@ -19,10 +19,10 @@ from stepwell.quantizer.prepare import OPSET, Source, drop_unused, prepared, rep
 BITS = (4, 8)
 BLOCKS = (16, 32, 64, 128)
 FORMS = ("MatMulNBits", "DequantizeLinear")
-OPSET_WITH_BLOCKS = 21  # the first in which DequantizeLinear has blocks, and types of 4 bits
+OPSET_WITH_BLOCKS = 21  # the first opset in which DequantizeLinear has blocks, and types of 4 bits
 MICROSOFT = "com.microsoft"
 STEPS = 12  # of the search for the scale of a block
-NARROWEST = 0.72  # the least part of a block's range that is tried
+NARROWEST = 0.72  # the smallest fraction of a block's range that is tried
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Blocks:
     """A matrix of K rows and N columns as integers: `(numbers - zeros) * scales`, block by block of its columns."""
 
     numbers: np.ndarray
-    """Unsigned, uint8[blocks, rows of a block, N]; behind row K, what stands for 0."""
+    """Unsigned, uint8[blocks, rows of a block, N]; beyond row K, the number that represents 0."""
     scales: np.ndarray
     """f32[blocks, N]."""
     zeros: np.ndarray
@@ -39,7 +39,7 @@ class Blocks:
     """K."""
 
     def floats(self) -> np.ndarray:
-        """The matrix that the integers stand for, f32[K, N]."""
+        """The matrix that the integers represent, f32[K, N]."""
         whole = (self.numbers.astype(np.float32) - self.zeros[:, None]) * self.scales[:, None]
         return np.asarray(whole.reshape(-1, whole.shape[2])[: self.rows])
 
@@ -53,9 +53,9 @@ def quantize_weights(
 ) -> ModelProto:
     """The network with the stored matrices of its MatMul and Gemm nodes in `bits` bits; computation stays in floats.
 
-    Each column has a scale for every `block` rows, and with `zero_points` a zero point, else one in the middle. `form` is how they are written: as
-    MatMulNBits of com.microsoft, or as ONNX's own DequantizeLinear with blocks (opset 21). Nodes that `keep_float` names, by name or pattern, are
-    left. Raises InputError for options that are none, UnsupportedError for a model without such matrices, or that cannot be prepared.
+    Each column has a scale for every `block` rows, and with `zero_points` a zero point, else one in the middle. `form` is their encoding: as
+    MatMulNBits of com.microsoft, or as ONNX's own DequantizeLinear with blocks (opset 21). Nodes that `keep_float` names, by name or pattern, stay
+    unchanged. Raises InputError for invalid options, UnsupportedError for a model without such matrices, or one that cannot be prepared.
     """
     for name, value, known in (("bits", bits, BITS), ("block", block, BLOCKS), ("form", form, FORMS)):
         if value not in known:
@@ -74,9 +74,9 @@ def quantize_weights(
 
 
 def blocks_of(matrix: np.ndarray, bits: int, block: int, *, zero_points: bool) -> Blocks:
-    """A matrix of f32[K, N] as integers of `bits` bits, with the scales that lose least, in squares, of some for each block.
+    """An f32[K, N] matrix as integers of `bits` bits; for each block, the scale with the smallest squared error among several.
 
-    Where the bits are few, that beats the range of a block; Lin et al., "AWQ: Activation-aware Weight Quantization", 2023, search likewise.
+    With few bits this is better than the range of a block; Lin et al., "AWQ: Activation-aware Weight Quantization", 2023, search likewise.
     """
     rows, columns = matrix.shape
     padded = np.zeros((-(-rows // block) * block, columns), np.float32)
@@ -119,7 +119,7 @@ class _Writer:
         self.stored: dict[tuple[str, bool], tuple[str, ...]] = {}
 
     def matrix(self, layer: Layer) -> np.ndarray | None:
-        """The stored matrix that a layer multiplies by, f32[K, N]; None if it is none, or the first operand."""
+        """The stored matrix that a layer multiplies by, f32[K, N]; None if there is none, or it is the first operand."""
         node = self.nodes[layer.node]
         array = self.links.array(node.input[1]) if layer.weights == node.input[1] else None
         if array is None or array.ndim != 2:
@@ -127,7 +127,7 @@ class _Writer:
         return array.T if self._is_transposed(node) else array
 
     def write(self, layer: Layer) -> None:
-        """Have a layer read its weights in few bits."""
+        """Let a layer read low-bit weights."""
         node, matrix = self.nodes[layer.node], self.matrix(layer)
         assert matrix is not None
         key = (node.input[1], self._is_transposed(node))
@@ -140,7 +140,7 @@ class _Writer:
         )
 
     def finish(self) -> None:
-        """Put the new nodes in their places."""
+        """Insert the new nodes."""
         replace(self.model.graph.node, [new for node in self.model.graph.node for new in self.instead.get(node.name, [node])])
         drop_unused(self.model.graph)
         if self.form == "MatMulNBits" and not any(entry.domain == MICROSOFT for entry in self.model.opset_import):
@@ -184,7 +184,7 @@ class _Writer:
     def _integers(self, node: NodeProto, found: Blocks) -> tuple[str, ...]:
         """The operands of DequantizeLinear with blocks: signed without zero points, else unsigned.
 
-        Bytes have zero points anyway: ONNX Runtime, in its exact mode, makes unsigned ones of signed, and fails where these are not written.
+        Bytes always have zero points: ONNX Runtime, in its exact mode, converts signed ones to unsigned, and fails if they are missing.
         """
         name, middle = node.input[1], 1 << (self.bits - 1)
         numbers = found.numbers.reshape(-1, found.numbers.shape[2])[: found.rows]
@@ -208,7 +208,7 @@ class _Writer:
 
 
 def _pairs(numbers: np.ndarray, bits: int) -> np.ndarray:
-    """Numbers of 4 bits, two of the last axis in a byte; those of 8 bits as they are."""
+    """Numbers of 4 bits, two of the last axis in a byte; those of 8 bits unchanged."""
     if bits == 8:
         return np.ascontiguousarray(numbers)
     if numbers.shape[-1] % 2:

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from stepwell.backends.llvm_cpu.objects import Unit
     from stepwell.pipelines.lowered import Lowered
 
-_WHOLE = "main"  # the name of an object of all functions
+_WHOLE = "main"  # the name of an object with all functions
 
 
 @register_backend(DEFAULT)
 class LLVMOnCPU(Backend):
-    """Code generation starts at the level llvm, or at affine: then each function is lowered separately, in parallel processes."""
+    """Codegen can start at either level, llvm or affine. From affine, each function is lowered separately, in parallel processes."""
 
     path = CPU_PATH
     code_levels = ("affine", "llvm")
     description = "machine code by LLVM for the CPU"
 
     def phases(self, target: "str | Target") -> Sequence[Phase]:
-        """Without an OpenMP runtime, parallel loops become sequential ones."""
+        """Without an OpenMP run time, parallel loops become sequential ones."""
         return CPU if openmp() is not None else SEQUENTIAL
 
     def prepare(self, kernels: int) -> None:
@@ -60,7 +60,7 @@ class LLVMOnCPU(Backend):
         return Code(objects, kernels, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None}, lowered.info.located)
 
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
-        """What the objects of a model are compiled from, one for each function."""
+        """The inputs of code generation for a model, one for each function."""
         from stepwell.backends.llvm_cpu.objects import split_module
         from stepwell.passes.framework.runner import PassRunner
         from stepwell.pipelines.stages import grouped
@@ -71,10 +71,10 @@ class LLVMOnCPU(Backend):
             stage = lowered.pipeline.stage(level)
             pipeline = grouped(stage.per_function)
             runner.run(lowered.module, grouped(stage.whole), level=level)
-        else:  # written by hand, its @main may still take each argument by itself
+        else:  # handwritten IR, whose @main may still take each argument separately
             runner.run(lowered.module, "pack-arguments", level=level)
         units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)
-        if pipeline:  # the rest of this level is part of making the objects
+        if pipeline:  # the rest of this level is part of object generation
             reached()
         return units
 
@@ -101,7 +101,7 @@ class LLVMOnCPU(Backend):
         """LLVM IR."""
 
         def llvm_ir(lowered: "Lowered") -> str:
-            from stepwell.backends.llvm_cpu.emitters import llvm_ir as text_of  # here and below, because the bindings take long to load
+            from stepwell.backends.llvm_cpu.emitters import llvm_ir as text_of  # imported here and below, because the bindings take long to load
 
             return text_of(lowered.module)
 

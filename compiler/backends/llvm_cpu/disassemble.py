@@ -1,4 +1,4 @@
-"""Disassemble objects, with the ONNX node that each stretch of instructions comes from as a comment."""
+"""Disassemble objects, with comments that name the ONNX node of each run of instructions."""
 
 import bisect
 import io
@@ -21,7 +21,7 @@ _ENGINE_WRAPPER = "_mlir_"
 
 @dataclass(frozen=True)
 class _Machine:
-    """What differs between the instruction sets."""
+    """The differences between the instruction sets."""
 
     arch: int
     mode: int
@@ -43,9 +43,10 @@ _MACHINES = {
 def disassemble(objects: Mapping[str, bytes], nodes: Sequence[str], lines: Mapping[str, Sequence[int]] | None = None) -> str:
     """The assembly text of all functions of `objects` (name of the unit to object).
 
-    `nodes` are the ONNX node names of the model, in order. Line `i + 1` of an object's line table is node `lines[name][i]`, or node `i` where
-    `lines` says nothing about the object. Calls and data accesses through relocations show the symbol. The wrappers that MLIR's engine adds
-    (`_mlir_…`) are left out: nothing calls them.
+    `nodes` are the ONNX node names of the model, in order. Line `i + 1` of an object's line table is node `lines[name][i]`, or node `i` if `lines`
+    has no entry for the object. Calls and data accesses through relocations show the symbol. The wrappers that MLIR's engine adds (`_mlir_…`) are
+    left out: nothing calls them.
+
     Raises CodegenError for a damaged object, and for one that is not ELF on x86-64 or aarch64.
     """
     return "\n".join(_disassemble(name, data, nodes, (lines or {}).get(name, range(len(nodes)))) for name, data in objects.items())
@@ -96,7 +97,7 @@ class _Object:
         return sorted(found)
 
     def _relocations(self, index: int, section: Any) -> dict[int, str]:
-        """What is put in at each offset of a section when it is linked: `symbol` or `symbol + 8`."""
+        """The text that linking inserts at each offset of a section: `symbol` or `symbol + 8`."""
         targets: dict[int, str] = {}
         for table in self.file.iter_sections():
             if table["sh_type"] == "SHT_RELA" and table["sh_info"] == index:
@@ -116,7 +117,7 @@ class _Object:
         return f"{base} {'-' if addend < 0 else '+'} {abs(addend)}" if addend else base
 
     def _line_rows(self) -> dict[int, list[tuple[int, int | None]]]:
-        """By section: where each stretch begins, and the index of its node (None: it belongs to no node)."""
+        """By section: the beginning of each run of instructions, and the index of its node (None: it belongs to no node)."""
         rows: dict[int, list[tuple[int, int | None]]] = {}
         if not self.file.has_dwarf_info():
             return rows
@@ -135,9 +136,9 @@ class _Object:
         return {section: sorted(found, key=lambda row: row[0]) for section, found in rows.items()}
 
     def _relocate_debug_information(self) -> list[int]:
-        """Put in the addresses and offsets that the linker would, in our copy; returns the section of each sequence of the line program.
+        """Apply the relocations of the line table to our copy; returns the section of each sequence of the line program.
 
-        pyelftools relocates too, but does not tell the section, and fails on the relocations that unwind tables have with large code.
+        pyelftools relocates too, but does not report the section, and fails on the relocations that unwind tables have with large code.
         """
         starts = []
         for table in self.file.iter_sections():
@@ -184,7 +185,7 @@ class _Object:
         return "no node" if node is None else f"node {node}: {printable(self.nodes[node])}"
 
     def _goal(self, mnemonic: str, operands: str) -> int | None:
-        """The address that a jump or call goes to, if it is in the instruction itself."""
+        """The target address of a jump or call, if it is in the instruction itself."""
         if not mnemonic.startswith(self.machine.jumps):
             return None
         last = operands.rpartition(",")[2].strip().removeprefix("#")

@@ -1,11 +1,14 @@
-"""The process that makes an object of LLVM IR for any machine: a request as JSON on standard input, the object on standard output."""
+"""The process that compiles LLVM IR to an object for any machine: a request as JSON on standard input, the object on standard output."""
 
 import json
 import sys
 
 
 def main() -> None:
-    """Answer one request: `text`, `triple`, `cpu` and `features` as LLVM spells them. A problem is the last line on standard error, the status 1."""
+    """Answer one request: `text`, `triple`, `cpu` and `features` as LLVM spells them.
+
+    On failure, the last line on standard error is the problem, the status 1.
+    """
     import llvmlite.binding as llvm
 
     request = json.load(sys.stdin.buffer)

@@ -19,7 +19,7 @@ class Emitter(Protocol):
     """Makes objects of modules in the llvm dialect."""
 
     def emit(self, module: ir.Module, target: Target) -> bytes:
-        """One object with all functions of `module` for `target`. Raises CodegenError where there can be none."""
+        """One object with all functions of `module` for `target`. Raises CodegenError if that is impossible."""
 
 
 class EngineEmitter:
@@ -32,7 +32,7 @@ class EngineEmitter:
 
 
 class TextEmitter:
-    """Objects for every machine that llvmlite's LLVM knows, from LLVM IR as text, by a process of its own: LLVM ends its process on an error."""
+    """Objects for every machine that llvmlite's LLVM knows, from LLVM IR as text, in a separate process: LLVM ends its process on an error."""
 
     def emit(self, module: ir.Module, target: Target) -> bytes:
         """See `Emitter`."""
@@ -48,7 +48,7 @@ class TextEmitter:
 
 
 def emitter_for(target: Target) -> Emitter:
-    """What makes objects for a target."""
+    """The emitter for a target."""
     return EngineEmitter() if target.family == host().family else TextEmitter()
 
 

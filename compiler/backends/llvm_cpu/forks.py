@@ -1,4 +1,4 @@
-"""Compiler processes that are forked from this one, and so have imported all that they need."""
+"""Compiler processes that are forked from this one, with all modules already imported."""
 
 import os
 import signal
@@ -14,16 +14,16 @@ _allowed = False
 
 
 def allow_forks() -> None:
-    """Let compiler processes be forked: this program is a command of ours, in which nobody else's threads run."""
+    """Allow forking compiler processes: this program is one of our commands, which runs no other threads than ours."""
     global _allowed
-    _allowed = sys.platform == "linux"  # elsewhere the system's libraries do not survive a fork
+    _allowed = sys.platform == "linux"  # on other systems, the libraries do not survive a fork
 
 
 def may_fork() -> bool:
-    """Whether a child forked now can compile: it has none of the other threads, which must hold no lock of Python, MLIR or LLVM.
+    """Whether a child forked now can compile: the other threads do not exist in it, so they must hold no lock of Python, MLIR or LLVM.
 
-    Python's threads may, but for that of a progress display, which draws by way of streams that the child does not use. Threads of libraries
-    (numpy's, blake3's) wait for work in places that the child never comes to; OpenMP's are lost there, so none may run.
+    Python's threads may hold locks, except that of a progress display, which uses streams that the child does not use. Threads of libraries (numpy's,
+    blake3's) wait for work in places that the child never reaches; OpenMP's are lost there, so none may run.
     """
     if not _allowed:
         return False
@@ -43,7 +43,7 @@ class Forked:
         self.pid = os.fork()
         if self.pid == 0:
             end_with_parent(parent, requests_read)
-            os.close(requests_write)  # or the requests would never end
+            os.close(requests_write)  # otherwise the requests would never end
             os.close(answers_read)
             _serve_and_exit(requests_read, answers_write, log)
         os.close(requests_read)
@@ -56,13 +56,13 @@ class Forked:
         return self._wait(os.WNOHANG)
 
     def wait(self) -> int:
-        """Wait until the process ends; its exit status, negative for a signal."""
+        """Wait until the process ends; returns its exit status, negative for a signal."""
         status = self._wait(0)
         assert status is not None
         return status
 
     def kill(self) -> None:
-        """End the process now."""
+        """Kill the process."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -70,7 +70,7 @@ class Forked:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, options)
-            except ChildProcessError:  # somebody else waited for it, or this is a forked copy of the process that has it
+            except ChildProcessError:  # another thread has waited for it, or this is a forked copy of the parent
                 self.returncode = 0
             else:
                 self.returncode = os.waitstatus_to_exitcode(status) if pid else None
@@ -78,7 +78,7 @@ class Forked:
 
 
 def _serve_and_exit(requests: int, answers: int, log: IO[bytes]) -> NoReturn:
-    """The child: serve until the requests end, and leave without the parent's clean-up."""
+    """Run the child: serve until the requests end, and exit without the parent's clean-up."""
     status = 1
     try:
         os.setsid()  # Ctrl-C in the terminal is for the parent

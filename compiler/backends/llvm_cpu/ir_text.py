@@ -1,4 +1,4 @@
-"""LLVM IR as text for a parser that is older than the printer: numbers in the spelling that all versions read."""
+"""Converts LLVM IR text for a parser that is older than the printer: numbers are spelled as all versions read them."""
 
 import re
 
@@ -15,11 +15,10 @@ _TOKEN = re.compile(
 
 
 def portable(text: str) -> str:
-    """LLVM IR whose floating-point constants are hexadecimal numbers, as every version of LLVM reads them.
+    """LLVM IR whose floating-point constants are hexadecimal numbers, which every version of LLVM reads.
 
-    The LLVM of the bindings prints them as `f0x3F800000`, the bits, or as the shortest decimal that is nearest to them; the parser of an older one
-    takes only decimals that are exact. A number is of the type that was named last before it in its line. Text in
-    quotes, such as a name, stays as it is.
+    The LLVM of the bindings prints them as `f0x3F800000`, the bits, or as the shortest decimal that rounds to them; an older parser accepts only
+    exact decimals. The type of a number is the last one named before it in its line. Text in quotes, such as a name, stays unchanged.
     """
     return "\n".join(_line(line) for line in text.split("\n"))
 

@@ -1,4 +1,4 @@
-"""Compiler processes end with the process that started them, however that ends, and whatever they are doing."""
+"""Lets compiler processes end with the process that started them, however that ends, and whatever they are doing."""
 
 import ctypes
 import os
@@ -15,9 +15,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int, requests: int) -> None:
-    """In a process that was just started: have it end when its parent ends, the process `parent`, which holds the other end of the pipe `requests`.
+    """In a newly started process: end it when its parent ends, the process `parent`, which holds the other end of the pipe `requests`.
 
-    Linux does it, at once. Elsewhere a thread waits for the pipe to be closed, which native code may keep from running for a while.
+    On Linux this is immediate. On other systems a thread waits for the pipe to be closed, which native code may keep from running for a while.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
@@ -28,9 +28,9 @@ def end_with_parent(parent: int, requests: int) -> None:
 
 
 def watch(requests: int) -> None:
-    """Have this process end when nobody holds the other end of a pipe any more."""
+    """End this process when nobody holds the other end of a pipe any more."""
     closed = select.poll()
-    closed.register(requests, 0)  # not for what may be read, but for its end, which is always told
+    closed.register(requests, 0)  # reports the end of the pipe, always, and no input
 
     def wait() -> None:
         closed.poll()
@@ -40,24 +40,24 @@ def watch(requests: int) -> None:
 
 
 def from_lasting_thread(start: Callable[[], T]) -> T:
-    """What `start` gives, which starts a process, from a thread that is there as long as this process: for Linux the parent is that thread."""
+    """The result of `start`, which starts a process, called in a lasting thread: Linux takes the starting thread for the parent."""
     global _starter
     if threading.current_thread() is threading.main_thread():
         return start()
-    if _starter is None:  # should two threads come here at once, each makes one; both last
+    if _starter is None:  # if two threads arrive at once, each creates one; both last
         _starter = _Starter()
     return _starter.started(start)
 
 
 class _Starter:
-    """A thread that starts processes and never ends. No executor of the standard library's: that ends before other threads do, with the program."""
+    """A thread that starts processes and never ends. The executors of the standard library end before other threads do, with the program."""
 
     def __init__(self) -> None:
         self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[Any, BaseException | None]]]] = SimpleQueue()
         threading.Thread(target=self._work, name="stepwell-starter", daemon=True).start()
 
     def started(self, start: Callable[[], T]) -> T:
-        """What `start` gives, called in the thread; raises what that raises."""
+        """The result of `start`, called in the thread; raises its exceptions."""
         answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._asked.put((start, answers))
         result, error = answers.get()
@@ -70,7 +70,7 @@ class _Starter:
             start, answers = self._asked.get()
             try:
                 answers.put((start(), None))
-            except BaseException as error:  # handed to the thread that waits
+            except BaseException as error:  # passed on to the waiting thread
                 answers.put((None, error))
 
 
@@ -78,7 +78,7 @@ _starter: _Starter | None = None
 
 
 def _forget() -> None:
-    """In a forked child, which has not the thread."""
+    """Reset in a forked child, which does not have the thread."""
     global _starter
     _starter = None
 

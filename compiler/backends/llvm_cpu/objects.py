@@ -19,11 +19,11 @@ from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.host import host
 
 _REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
-_FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # and the attribute that keeps each from being inlined
+_FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # maps the op to the attribute that keeps it from being inlined
 _VARIABLES = ("llvm.mlir.global", "memref.global")
 _LOWERED = ("llvm.func", "llvm.mlir.global")
 _KEPT_ON_DECLARATIONS = ("sym_name", "sym_visibility", "function_type", "CConv", "arg_attrs", "res_attrs", "memory_effects", "passthrough")
-# An address for callees that live in other objects: the engine wants one, and nothing is ever called through it.
+# An address for callees in other objects: the engine needs one, and nothing is ever called through it.
 _NOWHERE = 0x1000
 
 
@@ -34,13 +34,13 @@ class Unit:
     name: str
     """The function that the object defines."""
     bytecode: bytes
-    """The module as MLIR bytecode, locations included: the function, its private helpers and constants, declarations of its callees."""
+    """The module as MLIR bytecode, with locations: the function, its private helpers and constants, declarations of its callees."""
     pipeline: str = ""
     """The remaining passes down to the llvm dialect."""
     target: Target | None = None
     """The target of these passes."""
     nodes: tuple[int, ...] | None = None
-    """The index of the ONNX node that each line of the object's line table stands for; None if line i is node i - 1 of the model."""
+    """The index of the ONNX node for each line of the object's line table; None if line i is node i - 1 of the model."""
     digest: bytes = b""
     """The digest of `bytecode` without the names of ONNX nodes, which the object does not depend on."""
 
@@ -48,9 +48,9 @@ class Unit:
 def split_module(module: ir.Module, pipeline: str = "", target: Target | None = None) -> list[Unit]:
     """One unit for each function with external linkage that `module` defines, in the order of the module.
 
-    The module is in the llvm dialect, or `pipeline` takes each of its functions there, for `target`. Private functions of the llvm dialect
-    and constants go along with each of their users. If `pipeline` is given, each unit numbers its ONNX nodes by itself. Raises CodegenError
-    for what cannot be in several objects (a variable that several functions share) and for operations that have no place in such a module.
+    The module is in the llvm dialect, or `pipeline` takes each of its functions there, for `target`. Private functions of the llvm dialect and
+    constants are copied to each of their users. If `pipeline` is given, each unit numbers its ONNX nodes by itself. Raises CodegenError for symbols
+    that cannot be in several objects (a variable that several functions share) and for operations that do not belong in such a module.
     """
     symbols = {_symbol(op.operation, lowered=not pipeline): op.operation for op in module.body.operations}
     units = [(name, _closure(name, symbols)) for name, op in symbols.items() if _is_unit(op)]
@@ -63,10 +63,10 @@ def split_module(module: ir.Module, pipeline: str = "", target: Target | None = 
 
 
 def whole_module(module: ir.Module, name: str = "main") -> Unit:
-    """The module as one unit, to have all of it in one object."""
+    """The module as one unit, to compile all of it to one object."""
     own: Any = module.operation.clone()
     if TargetInfo.target.name in own.attributes:
-        del own.attributes[TargetInfo.target.name]  # the context that it is compiled in has none of our dialects
+        del own.attributes[TargetInfo.target.name]  # the context in which it is compiled has none of our dialects
     return Unit(name, _bytecode(own))
 
 
@@ -104,7 +104,7 @@ def _references(op: ir.Operation) -> set[str]:
 
 
 def _closure(name: str, symbols: dict[str, ir.Operation]) -> list[str]:
-    """The symbols that the unit of `name` has to hold beside it, through private helpers and constants, in the module's order."""
+    """The other symbols that the unit of `name` needs, through private helpers and constants, in the module's order."""
     found: set[str] = set()
     work = [name]
     while work:
@@ -141,7 +141,7 @@ def _part(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.O
                 else:
                     _make_private(op.clone().operation)
             function = symbols[name].clone().operation
-            # The engine adds a wrapper that calls the function: a second copy of its body in there would be waste.
+            # The engine adds a wrapper that calls the function; inlining would put a second copy of its body in there.
             function.attributes[_FUNCTIONS[function.name]] = ir.UnitAttr.get()
         return part
 
@@ -151,7 +151,7 @@ def _declare(op: ir.Operation) -> None:
     # Not the location of the definition: a subprogram's definition may not be attached to a declaration.
     declaration = ir.Operation.create(op.name, attributes=attributes, regions=1)
     if op.name == "func.func":
-        declaration.attributes["sym_visibility"] = ir.StringAttr.get("private")  # or it would have to have a body
+        declaration.attributes["sym_visibility"] = ir.StringAttr.get("private")  # otherwise it would need a body
 
 
 def _make_private(op: ir.Operation) -> None:
@@ -168,15 +168,14 @@ def _bytecode(module: Any) -> bytes:
 
 
 def make_engine_context() -> ir.Context:
-    """A context for `compile_unit`: functions at level affine need one dialect of ours, `sched`, and those in the llvm dialect none."""
+    """A context for `compile_unit`: functions at level affine need only one dialect of ours, `sched`, and those in the llvm dialect none."""
     return make_context(Sched)
 
 
 def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:
     """The object of `unit`, for the CPU that its functions name or else this machine's, at the highest optimisation level. Holds the GIL.
 
-    `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError or PassError, naming the
-    function.
+    `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError or PassError, naming the function.
     """
     with diagnostics(context) as lines:
         try:
@@ -186,7 +185,7 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
             if TRIPLE in module.operation.attributes:
                 triple = ir.StringAttr(module.operation.attributes[TRIPLE]).value
                 raise CodegenError(f"@{unit.name} has instructions of {triple}, and this machine, {host().family}, makes no code for that")
-            # Looked up first, because the engine crashes when it is asked for the object of nothing.
+            # Looked up first, because the engine crashes when it has nothing to compile.
             if not any(_symbol(op.operation) == unit.name and _is_defined(op.operation) for op in module.body.operations):
                 raise CodegenError(f"@{unit.name} cannot be translated to LLVM: its module does not define it")
             with context:
@@ -196,7 +195,7 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
     for op in module.body.operations:
         if _is_function(op.operation) and not _is_defined(op.operation):
             engine.raw_register_runtime(_symbol(op.operation), ctypes.c_void_p(_NOWHERE))
-    # Compiles. If a function is missing then the lookup fails, but after that; it is the loader that says which one.
+    # Compiles. If a function is missing, the lookup fails only afterwards; the loader reports which one.
     engine.raw_lookup(unit.name)
     data = _dump(engine)
     if not data:
@@ -205,20 +204,20 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
 
 
 def _lower(module: ir.Module, unit: Unit) -> None:
-    from stepwell.passes.framework.registry import PassState  # here, because a unit in the llvm dialect needs no passes
+    from stepwell.passes.framework.registry import PassState  # imported here, because a unit in the llvm dialect needs no passes
     from stepwell.passes.framework.runner import PassRunner
 
     try:
         PassRunner(PassState(target=unit.target), optimistic=True).run(module, unit.pipeline, level="llvm")
-    except PassError as error:  # without the diagnostics, which cannot go from process to process
+    except PassError as error:  # without the diagnostics, which cannot be sent between processes
         raise PassError(f"@{unit.name}: {error.args[0]}", code=error.code, details=error.details) from None
 
 
-_OPEN_FILES = "/proc/self/fd"  # of Linux; not there in every container
+_OPEN_FILES = "/proc/self/fd"  # Linux only; missing in some containers
 
 
 def _dump(engine: ExecutionEngine) -> bytes:
-    """The engine's object. It only goes by way of a file; LLVM ends the process where a disk is full, so that is one in memory if possible."""
+    """The engine's object. The engine can only write it to a file; LLVM ends the process if a disk is full, so the file is in memory if possible."""
     if Path(_OPEN_FILES).is_dir():
         with nameless_file() as unnamed:
             engine.dump_to_object_file(f"{_OPEN_FILES}/{unnamed.fileno()}")

@@ -1,4 +1,4 @@
-"""The phases on the way to machine code for the CPU, beside those that all backends share."""
+"""The phases on the way to machine code for the CPU, in addition to those that all backends share."""
 
 from stepwell.backends.phases import KERNELS, LOOPS, SIMPLIFICATION, TARGET
 from stepwell.pipelines.phases import Phase
@@ -52,7 +52,7 @@ TARGET_CODE = Phase(
 SEQUENTIAL = (
     SIMPLIFICATION, TARGET, LAYOUT, KERNELS, VERSIONS, LOOPS, FUSED_LOOPS, SCHEDULES, BUFFERS, PLACES, CODE, CALLS, TARGET_CODE,
 )  # fmt: skip
-"""Code for one thread: what is left without an OpenMP runtime."""
+"""Code for one thread, without an OpenMP run time."""
 CPU = (*SEQUENTIAL[:-2], THREADS, CALLS, THREAD_CALLS, TARGET_CODE)
 
 SWITCHES = (
@@ -63,4 +63,4 @@ SWITCHES = (
     "version-few-rows", "fill-borders", "collapse-dimensions", "version-kernels", "fuse-loops", "expand-math", "select-bounds",
     "round-in-conversion", "guide-loops", "limit-unrolling", "hide-indices",
 )  # fmt: skip
-"""What `--disable` can switch off in them, as `Pipeline.switches` gives it, for help: to ask the passes takes a second."""
+"""The switches for `--disable` in these phases, equal to `Pipeline.switches`, for help: asking the passes takes a second."""

@@ -29,7 +29,7 @@ from stepwell.runtime.openmp import openmp
 _WORTH_A_PROCESS = 12
 _WORTH_A_FORK = 4
 _IDLE_SECONDS = 60.0
-# The worker sees the modules of this process, wherever they come from, and not those of the current folder; __main__ is left alone.
+# The worker sees the modules of this process, wherever they come from, and not those of the current folder; __main__ is not imported.
 _START = "import sys; sys.path[:] = {path!r}; from stepwell.backends.llvm_cpu.worker import main; main({parent})"
 
 Progress = Callable[[str], None]
@@ -40,7 +40,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._log = nameless_file()
-        # The pipes have no buffers: a forked child, which has them too, must find nothing there that it would write once more.
+        # The pipes have no buffers: a forked child, which has them too, must not find data there to write a second time.
         self._process = Forked(self._log) if may_fork() else _spawned(self._log)
         self._requests = cast(BinaryIO, self._process.stdin)
         self._answers = cast(BinaryIO, self._process.stdout)
@@ -52,18 +52,19 @@ class Worker:
         return self._process.poll() is None
 
     def compile(self, unit: Unit, libraries: tuple[str, ...], timeout: float) -> bytes:
-        """The object of `unit`. Raises what `compile_unit` does, and CodegenError if the process crashes or is not done in time."""
+        """The object of `unit`. Raises like `compile_unit`, and CodegenError if the process crashes or is not done in time."""
         return self.ask((unit, libraries), f"@{unit.name}", timeout)
 
     def ask(self, request: Any, about: str, timeout: float) -> bytes:
-        """What the process answers to a request (see `worker`); errors name what it is `about`."""
+        """The process's answer to a request (see `worker`); errors name the subject `about`."""
         try:
             send(self._requests, request)
             if not self._poll.poll(timeout * 1000):
                 self.kill()
                 raise CodegenError(f"{about}: the compiler process was stopped: it was not done in time")
             answer = receive(self._answers)
-            self._log.seek(0)  # the process writes at the same place: what it said goes when it is done, and not before, as it may have ended
+            # both processes share this file offset: the log is truncated when the process is done, and not before, as it may have ended
+            self._log.seek(0)
             self._log.truncate()
         except (EOFError, BrokenPipeError):
             raise CodegenError(f"{about}: the compiler process ended {self._end()}") from None
@@ -86,7 +87,7 @@ class Worker:
         return f"{how}, having said:\n  " + "\n  ".join(lines) if lines else how
 
     def close(self) -> None:
-        """End the process and let go of its pipes."""
+        """End the process and close its pipes."""
         self.kill()
         for pipe in (self._requests, self._answers):
             with contextlib.suppress(BrokenPipeError):  # from an unsent request
@@ -94,13 +95,13 @@ class Worker:
         self._log.close()
 
     def kill(self) -> None:
-        """End the process now, whatever it is doing."""
+        """Kill the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
 
 
 def _spawned(log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """A new process, which imports what it needs."""
+    """A new process, which imports all modules itself."""
 
     def start() -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
@@ -126,9 +127,9 @@ class Pool:
         self._timer: threading.Timer | None = None
 
     def start(self, jobs: int, *, wait: bool = True) -> None:
-        """Have `jobs` processes running, or starting up while the caller does something else.
+        """Make sure that `jobs` processes are running, or starting up while the caller does something else.
 
-        Without `wait` it does nothing while another thread uses them: then they are there.
+        Without `wait` it does nothing while another thread uses them: then they exist.
         """
         if self._is_used and not wait:
             return
@@ -140,7 +141,7 @@ class Pool:
 
     @property
     def warm(self) -> bool:
-        """Whether a process is there."""
+        """Whether a process exists."""
         return any(worker.alive for worker in self._workers)
 
     def compile(self, units: Sequence[Unit], jobs: int, libraries: tuple[str, ...], progress: Progress | None, timeout: float) -> list[bytes]:
@@ -155,7 +156,7 @@ class Pool:
                     thread.start()
                 for thread in threads:
                     thread.join()
-            except BaseException:  # an interrupt: what the processes are at is of no use any more
+            except BaseException:  # an interrupt: the results of the running processes are no longer needed
                 job.stop()
                 for worker in self._workers:
                     worker.kill()
@@ -192,7 +193,7 @@ class Pool:
 
 
 class _Job:
-    """Units that several threads, one for each worker, take from; the objects they come back with."""
+    """Units that several threads, one for each worker, take from, and the resulting objects."""
 
     def __init__(self, units: Sequence[Unit], libraries: tuple[str, ...], progress: Progress | None, timeout: float) -> None:
         self.objects: dict[int, bytes] = {}
@@ -215,7 +216,7 @@ class _Job:
                 self.objects[index] = worker.compile(self._units[index], self._libraries, self._timeout)
                 if self._progress is not None:
                     self._progress(self._units[index].name)
-            except Exception as error:  # handed to the thread that waits
+            except Exception as error:  # passed on to the waiting thread
                 if self.error is None:
                     self.error = error
                 self.stop()
@@ -233,19 +234,19 @@ _alone = False
 
 
 def work_alone() -> None:
-    """From now on compile in this process only: it is a compiler process itself."""
+    """From now on compile only in this process: it is a compiler process itself."""
     global _alone
     _alone = True
 
 
 def prestart(units: int) -> None:
-    """Start the compiler processes for about so many units, if that pays, so that they are there when the units are."""
+    """Start the compiler processes for about `units` units, if that pays, so that they are ready when the units are."""
     if _elsewhere(units):
         _pool.start(min(_jobs(None), units), wait=False)
 
 
 def _elsewhere(units: int) -> bool:
-    """Whether so many units are compiled in other processes."""
+    """Whether that many units are compiled in other processes."""
     enough = units >= (_WORTH_A_FORK if _pool.warm or may_fork() else _WORTH_A_PROCESS)
     extended = extending_modules(code_generation=True) or of_code_generation()  # by plugins, which the processes do not have
     return enough and not _alone and bool(sys.executable) and _jobs(None) > 1 and not extended
@@ -259,9 +260,9 @@ def shut_down() -> None:
 def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: Progress | None = None, timeout: float = 600.0) -> dict[str, bytes]:
     """The object of each unit, by its name, in order.
 
-    `jobs` processes do it (default: one for each core, if there are enough units for that to pay and no plugin changes code generation;
-    0: this process). `progress` is called with the name of each finished unit, from any thread. Raises CodegenError or PassError naming
-    the function if one cannot be compiled, CodegenError if its compiler process crashes or takes more than `timeout` seconds.
+    `jobs` processes do it (default: one for each core, if there are enough units for that to pay and no plugin changes code generation; 0: this
+    process). `progress` is called with the name of each finished unit, from any thread. Raises CodegenError or PassError naming the function if one
+    cannot be compiled, CodegenError if its compiler process crashes or takes more than `timeout` seconds.
     """
     libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
     if jobs is None:

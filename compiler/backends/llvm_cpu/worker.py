@@ -1,6 +1,6 @@
-"""A compiler process: reads units from its standard input, writes their objects; ends when the input ends, and with the process that started it.
+"""A compiler process: reads units from its standard input, writes their objects; ends with the input, and with the process that started it.
 
-A request is a unit and the libraries that it is compiled with, or an object that answers by itself (`driver.background.CompileRequest`).
+A request is a unit and the libraries for compiling it, or an object that answers by itself (`driver.background.CompileRequest`).
 """
 
 import os
@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def send(stream: BinaryIO, message: Any) -> None:
-    """Write one message. The stream may be one without a buffer, as in `receive`."""
+    """Write one message. The stream may be unbuffered, as in `receive`."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     rest = memoryview(_LENGTH.pack(len(data)) + data)
     while len(rest):
@@ -25,7 +25,7 @@ def send(stream: BinaryIO, message: Any) -> None:
 
 
 def receive(stream: BinaryIO) -> Any:
-    """Read one message. Raises EOFError where the stream ends, within a message too."""
+    """Read one message. Raises EOFError if the stream ends, even within a message."""
     (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
     return pickle.loads(_read(stream, length))
 
@@ -41,10 +41,10 @@ def _read(stream: BinaryIO, size: int) -> bytearray:
 
 
 def main(parent: int) -> None:
-    """Serve on the standard streams the process `parent`, and end with it."""
+    """Serve the process `parent` on the standard streams, and end with it."""
     end_with_parent(parent, sys.stdin.fileno())
     requests = sys.stdin.buffer
-    # What LLVM or anybody prints must not get between the answers: standard output becomes standard error.
+    # Output that LLVM or others print must not get between the answers: standard output becomes standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(requests, answers)

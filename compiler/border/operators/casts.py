@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 
 
 def as_strings(x: np.ndarray) -> np.ndarray:
-    """Numbers as text: integers in decimal, booleans as 1 and 0, floats with up to 8 significant digits, as C's `%.8g`."""
+    """Numbers as text: integers in decimal, booleans as 1 and 0, floats with up to 8 significant digits, like C's `%.8g`."""
     if x.dtype.kind in "biu":
         texts = [str(int(value)) for value in x.reshape(-1).tolist()]
     else:
@@ -37,7 +37,7 @@ def _float_text(value: float) -> str:
 
 
 def as_numbers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Text as numbers. Raises InputError for text that is none, or one beyond the range of an integer type."""
+    """Text as numbers. Raises InputError for text that is not a number, or one beyond the range of an integer type."""
     out = np.empty(x.size, dtype)
     integral = dtype.kind in "biu"
     form, limits = (_INTEGER, None if dtype == np.bool_ else np.iinfo(dtype)) if integral else (_FLOAT, None)
@@ -54,7 +54,7 @@ def as_numbers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 @border_operator("Cast", since=6, of_strings=lambda attributes: attributes.get("to") == _STRING)
 def cast(*, to: int, saturate: int = 1, round_mode: str = "up") -> Prepared:
-    """`saturate` and `round_mode` are about 8-bit floats."""
+    """Cast; `saturate` and `round_mode` concern 8-bit floats."""
     if to != _STRING and to not in _ELEMENTS:
         raise UnsupportedError(f"to={to} is not supported for strings; supported: {', '.join(DTYPES)}")
     dtype = STRING if to == _STRING else to_numpy(_ELEMENTS[to])

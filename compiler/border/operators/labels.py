@@ -10,11 +10,11 @@ from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.signature import STRING, is_string, type_name
 
 ML = "ai.onnx.ml"
-_NAN = "NaN"  # stands for every NaN in tables of floats, whose keys are no strings
+_NAN = "NaN"  # stands for every NaN in tables of floats, whose keys are never strings
 
 
 def looked_up(x: np.ndarray, table: Mapping[Any, Any], default: Any, dtype: np.dtype) -> np.ndarray:
-    """For each element what the table has for it, or the default."""
+    """The table's entry for each element, or the default."""
     given = x.reshape(-1).tolist()
     if x.dtype.kind == "f":
         given = [_NAN if value != value else value for value in given]
@@ -24,7 +24,7 @@ def looked_up(x: np.ndarray, table: Mapping[Any, Any], default: Any, dtype: np.d
 
 
 def mapper(keys: np.ndarray, values: np.ndarray, default: Any) -> Prepared:
-    """An operator that looks each element up; of equal keys the last counts, and NaN is equal to NaN."""
+    """An operator that looks each element up; of equal keys the last one counts, and NaN equals NaN."""
     listed = keys.reshape(-1).tolist()
     if keys.dtype.kind == "f":
         listed = [_NAN if key != key else key for key in listed]
@@ -44,7 +44,7 @@ def mapper(keys: np.ndarray, values: np.ndarray, default: Any) -> Prepared:
 
 
 def two_ways(classes: np.ndarray, numbers: np.ndarray, default_int64: int, default_string: str) -> Prepared:
-    """An operator that turns strings into numbers and numbers into strings, whichever it is given."""
+    """An operator that maps strings to numbers and numbers to strings, depending on its input."""
     there, back = mapper(classes, numbers, default_int64), mapper(numbers, classes, default_string)
     return Prepared(
         lambda x: (there if is_string(x.dtype) else back).run(x),

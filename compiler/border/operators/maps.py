@@ -1,4 +1,4 @@
-"""Maps, which are dicts in Python: ZipMap makes them of rows, DictVectorizer and CastMap make rows of them."""
+"""Maps, which are dicts in Python: ZipMap makes them from rows; DictVectorizer and CastMap convert them to rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def zip_map(*, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequ
 
 @border_operator("DictVectorizer", since=1, domain=ML, of_strings=True)
 def dict_vectorizer(*, int64_vocabulary: Sequence[int] = (), string_vocabulary: Sequence[str] = ()) -> Prepared:
-    """A row with what the map has for each word of the vocabulary, 0 or the empty string where it has nothing; other keys are left out."""
+    """A row with the map's entry for each word of the vocabulary, 0 or the empty string for missing entries; other keys are ignored."""
     if bool(int64_vocabulary) == bool(string_vocabulary):
         raise ModelError("its vocabulary must be either of integers or of strings")
     words: Sequence[Any] = int64_vocabulary or string_vocabulary
@@ -55,13 +55,13 @@ def dict_vectorizer(*, int64_vocabulary: Sequence[int] = (), string_vocabulary: 
 
 
 LONGEST = 1 << 24
-"""Elements of the row that is made of a map."""
+"""The largest number of elements in a row made from a map."""
 CASTS = {"TO_FLOAT": np.dtype(np.float32), "TO_STRING": STRING, "TO_INT64": np.dtype(np.int64)}
 
 
 @border_operator("CastMap", since=1, domain=ML, of_strings=True)
 def cast_map(*, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1) -> Prepared:
-    """A row of the values of a map, by ascending keys, or by SPARSE each at the place that is its key, of `max_map`."""
+    """A row of the values of a map, by ascending keys; with SPARSE, each at the index given by its key, in a row of `max_map`."""
     if cast_to not in CASTS or map_form not in ("DENSE", "SPARSE"):
         raise UnsupportedError(f"cast_to={cast_to!r} with map_form={map_form!r} is not supported; supported: {', '.join(CASTS)}, DENSE and SPARSE")
     if not 1 <= max_map <= LONGEST:

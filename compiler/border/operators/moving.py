@@ -1,4 +1,4 @@
-"""Operators that move elements of any type, strings among them, and what tells their sizes and compares them."""
+"""Operators that move elements of any type, including strings, and ones that return their sizes or compare them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -189,7 +189,7 @@ def slice_() -> Prepared:
         places = range(len(starts)) if axes is None else axes.tolist()
         jumps = [1] * len(starts) if steps is None else steps.tolist()
         for place, start, end, step in zip(places, starts.tolist(), ends.tolist(), jumps, strict=True):
-            # Before the first element, Python has no number for the end of a slice that goes down.
+            # Python has no number for an end before the first element of a slice with a negative step.
             chosen[place] = slice(start, None if step < 0 and end < -x.shape[place] else end, step)
         return x[tuple(chosen)]
 

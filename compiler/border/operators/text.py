@@ -12,16 +12,16 @@ from stepwell.dialects.support.errors import InputError, ModelError, Unsupported
 from stepwell.signature import STRING, UNRANKED
 
 OWN_CASES = ("tr", "az", "lt")
-"""Languages in which letters have other cases than in the rest of the world."""
+"""Languages whose letters have other cases than in the rest of the world."""
 
 
 def lower(text: str) -> str:
-    """The text in lower case, each character as one, as by C's `towlower`."""
+    """The text in lower case, character by character, like C's `towlower`."""
     return text.lower() if text.isascii() else "".join(c.lower()[0] for c in text)  # one has a second part, a dot
 
 
 def upper(text: str) -> str:
-    """The text in upper case, each character as one: some would become several and stay, as by C's `towupper`."""
+    """The text in upper case, character by character: characters that would become several are kept, like with C's `towupper`."""
     return text.upper() if text.isascii() else "".join(up if len(up := c.upper()) == 1 else c for c in text)
 
 
@@ -30,7 +30,7 @@ CASES = {"NONE": lambda text: text, "LOWER": lower, "UPPER": upper}
 
 @border_operator("StringNormalizer", since=10, of_strings=True)
 def string_normalizer(*, case_change_action: str = "NONE", is_case_sensitive: int = 0, locale: str = "", stopwords: Sequence[str] = ()) -> Prepared:
-    """Without the elements that are stopwords, in lower or upper case; where no element is left, one that is empty."""
+    """The array without the stopwords, in lower or upper case; if no element is left, one empty string."""
     if case_change_action not in CASES:
         raise UnsupportedError(f"case_change_action={case_change_action!r} is not supported; supported: {', '.join(CASES)}")
     if locale[:2].lower() in OWN_CASES and not locale[2:3].isalpha():
@@ -58,7 +58,7 @@ def string_normalizer(*, case_change_action: str = "NONE", is_case_sensitive: in
 
 @border_operator("StringConcat", since=20, of_strings=True)
 def string_concat() -> Prepared:
-    """Each element of one joined with that of the other, which broadcast."""
+    """Each element of one concatenated with that of the other; the operands broadcast."""
 
     def run(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(x + y, STRING)
@@ -68,7 +68,7 @@ def string_concat() -> Prepared:
 
 @border_operator("StringSplit", since=20, of_strings=True)
 def string_split(*, delimiter: str = "", maxsplit: int | None = None) -> Prepared:
-    """The parts of each element, filled up with empty ones to the same number, and how many there are; by default apart at whitespace."""
+    """The parts of each element, padded with empty strings to the same number, and their counts; by default split at whitespace."""
 
     def run(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parts = [text.split(delimiter or None, -1 if maxsplit is None else maxsplit) for text in x.reshape(-1).tolist()]
@@ -82,7 +82,7 @@ def string_split(*, delimiter: str = "", maxsplit: int | None = None) -> Prepare
 
 
 def padded(rows: Sequence[Sequence[str]], filler: str) -> np.ndarray:
-    """Rows of texts as a matrix, filled up on the right."""
+    """Rows of texts as a matrix, padded on the right."""
     out = np.full((len(rows), max(map(len, rows), default=0)), filler, STRING)
     for i, row in enumerate(rows):
         out[i, : len(row)] = row

@@ -1,4 +1,4 @@
-"""Text apart into tokens: ONNX Runtime's Tokenizer."""
+"""Splits text into tokens: ONNX Runtime's Tokenizer."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,9 +15,9 @@ MARKS = ("\x02", "\x03")  # before the first token of a text, and behind its las
 
 @border_operator("Tokenizer", since=1, domain="com.microsoft", of_strings=True)
 def tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Sequence[str] = (), tokenexp: str | None = None) -> Prepared:
-    """The tokens of each element, filled up with `pad_value` to the same number: what lies between separators, or what matches `tokenexp`.
+    """The tokens of each element, padded with `pad_value` to the same number: the text between separators, or the matches of `tokenexp`.
 
-    Both are patterns of which the longest match counts. The only separator "" takes text apart into characters.
+    Both are patterns whose longest match counts. The only separator "" splits text into characters.
     """
     if bool(separators) == bool(tokenexp):
         raise ModelError("it must have either separators or a tokenexp")
@@ -55,7 +55,7 @@ def tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Sequenc
 
 
 def matches(text: str, token: Pattern, least: int) -> list[str]:
-    """The matches of a pattern, one behind the other, of at least so many characters; behind a shorter one the search goes on at its second."""
+    """The consecutive matches of a pattern with at least `least` characters; after a shorter one the search continues at its second character."""
     found, place = [], 0
     while place < len(text) and (span := token.longest(text, place)) is not None:
         begin, end = span
@@ -68,7 +68,7 @@ def matches(text: str, token: Pattern, least: int) -> list[str]:
 
 
 def parts(text: str, separators: Sequence[Pattern], least: int) -> list[str]:
-    """What lies between the matches of the separators, taken apart by one after the other, of at least so many characters."""
+    """The text between the matches of the separators, applied one after the other; parts have at least `least` characters."""
     pieces = [text]
     for separator in separators:
         pieces = [part for piece in pieces for part in _between(piece, separator) if len(part) >= least]
