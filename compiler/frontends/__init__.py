@@ -1,1 +1,1 @@
-"""Front ends: each turns models of one format into the level `graph`. `onnx` is the built-in one; plugins register others."""
+"""Front ends, each of which imports models of one format to the level `graph`. `onnx` is built in; plugins register others."""

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """The options of a compilation that the import obeys."""
+    """The options of a compilation that the import uses."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    """Sizes for inputs with free dimensions, by name, as in `CompileOptions`."""
+    """Sizes for inputs with dynamic dimensions, by name, as in `CompileOptions`."""
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Values of inputs, by name, which become constants."""
     limits: Limits = field(default_factory=Limits)
-    """The largest cost that the import may have."""
+    """The limits for the cost of the import."""
     same_names: bool = True
-    """Whether free dimensions with equal names have equal sizes."""
+    """Whether dynamic dimensions with equal names have equal sizes."""
     same_data_sizes: bool = True
-    """Whether data-dependent sizes are taken to be equal where values of these sizes are broadcast."""
+    """Whether data-dependent sizes are assumed to be equal if values of these sizes are broadcast."""
 
 
 @dataclass
 class ImportedModel:
-    """A model at level `graph`: its module, its weights, its signature, and what it was read from."""
+    """A model at level `graph`: its module, its weights, its signature, and its origin."""
 
     module: "ir.Module"
     """One function, `@main`, of `graph` ops on tensors. Locations name the model's nodes (`node_location`)."""
@@ -54,15 +54,15 @@ class ImportedModel:
     nodes: list[str]
     """The node names that locations refer to by index."""
     content: "memoryview | None" = None
-    """The bytes that the model was read from; None if it was read from an object, or from more than one file."""
+    """The bytes from which the model was read; None if it was read from an object, or from more than one file."""
     files: dict[Path, memoryview] = field(default_factory=dict)
-    """Other files that the model was read from, such as weights, with their content. They lie in the folder of the model or below."""
+    """Other files from which the model was read, such as weights, with their content. They lie in the folder of the model or below."""
     budget: Budget = field(default_factory=lambda: Budget(Limits()))
     """The limits of the import, and its costs so far; passes go on with it."""
     warnings: tuple[str, ...] = ()
-    """The warnings of the import, which are given again when the model comes from the cache."""
+    """The warnings of the import, which are repeated when the model comes from the cache."""
     groups: tuple[OutputGroup, ...] = ()
-    """If some outputs of the model are sequences or optionals: how `outputs`, which are tensors, form the model's outputs."""
+    """Set if some outputs of the model are sequences or optionals: how `outputs`, which are tensors, form the model's outputs."""
     elements: "tuple[tuple[Size | None, ...], ...]" = ()
     """For each input, its elements that are symbols in types and attributes, as in `ModuleInfo.elements`."""
     border: "Border | None" = None
@@ -90,9 +90,9 @@ class Needs:
 
 
 class NeedsError(UnsupportedError):
-    """A model that can be imported only if values or sizes of its inputs are given: it is then compiled when it is called.
+    """A model can be imported only if values or sizes of its inputs are given: it is then compiled when it is called.
 
-    `needs` says which; `inputs` and `outputs` are the signature of the model; the other fields are as in `ImportedModel`.
+    `needs` lists them; `inputs` and `outputs` are the signature of the model; the other fields are as in `ImportedModel`.
     """
 
     def __init__(self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
@@ -108,7 +108,7 @@ class NeedsError(UnsupportedError):
 
 @dataclass(frozen=True)
 class Summary:
-    """A model's description in its own terms, for `stepwell inspect`. It can be made of models that cannot be imported."""
+    """A model's description in its own terms, for `stepwell inspect`; also possible for models that cannot be imported."""
 
     title: str
     """One line: name, version, origin."""
@@ -134,14 +134,13 @@ class FrontEnd:
     """A phrase for error messages, such as "a path of a .chain file or a Chain"."""
 
     def accepts(self, source: object) -> bool:
-        """Whether a source is a model of this format. It should be decided quickly, by type, suffix or the first bytes; errors in the model are
-        for `load` to report."""
+        """Whether a source is a model of this format. This should be fast, by type, suffix or the first bytes; `load` reports errors in the model."""
         raise NotImplementedError
 
     def digest(self, source: object) -> bytes | None:
-        """The digest of everything that a source says, but for other files; None if it cannot be read.
+        """The digest of the source without other files; None if it cannot be read.
 
-        For objects it must be overridden: models with the digest None are never cached, and changes of them go unnoticed.
+        Override it for objects: models with the digest None are never cached, and their changes go unnoticed.
         """
         if isinstance(source, (bytes, bytearray, memoryview)):
             view = memoryview(source)
@@ -151,12 +150,12 @@ class FrontEnd:
     def load(self, source: object, context: "ir.Context", options: ImportOptions) -> ImportedModel:
         """Import a model. Raises ModelError if it is malformed, UnsupportedError, InputError for options that do not fit it, LimitError.
 
-        Raises NeedsError if values or sizes of inputs must be known first. Warnings are given with `warn_caller`, and listed in the result.
+        Raises NeedsError if values or sizes of inputs must be known first. Warnings are issued with `warn_caller`, and listed in the result.
         """
         raise NotImplementedError
 
     def portable(self, source: object) -> str | bytes | None:
-        """A source equal to this one that can be sent to another process: a path or bytes. None if there is none."""
+        """An equal source that can be sent to another process: a path or bytes. None if there is none."""
         return bytes(source) if isinstance(source, (bytes, bytearray, memoryview)) else str(source) if isinstance(source, Path) else None
 
     def summary(self, source: object) -> Summary:

@@ -1,4 +1,4 @@
-"""The builder of front ends: the graph builder with symbols for free dimensions, known values, and limits."""
+"""The builder of front ends: the graph builder with symbols for dynamic dimensions, known values, and limits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
@@ -22,16 +22,16 @@ from stepwell.dialects.support.errors import LimitError, ModelError, StepwellErr
 from stepwell.dialects.support.limits import Budget, how_to
 from stepwell.frontends.symbols import Symbols
 
-FEW = 64  # elements of an input that may say sizes
+FEW = 64  # the largest number of elements of an input that may be sizes
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
 
 
 class NotConstantError(UnsupportedError):
-    """An operand, or sizes, must be known at compile time and are not."""
+    """An operand, or sizes, must be known at compile time but are not."""
 
     def __init__(self, message: str, *, operand: Value | None = None, sizes: Sequence[Dim] = (), origins: Origins | None = None) -> None:
-        """With `operand`, or `sizes`, or what `origins` says known, the node could be imported."""
+        """The node could be imported if `operand`, or `sizes`, or the inputs in `origins` were known."""
         super().__init__(message)
         self.operand, self.sizes, self.origins = operand, tuple(sizes), origins
 
@@ -48,7 +48,7 @@ def _elements_of(symbols: Symbols, inputs: Mapping[Value, str], elements: dict[V
 class ModelBuilder(GraphBuilder):
     """Builds the ops of a model that is being imported. Every dimension is a number or has a symbol; results are checked against the limits."""
 
-    if TYPE_CHECKING:  # nearly every op has one result: say so, where the base class says Any
+    if TYPE_CHECKING:  # nearly every op has one result; the base class has Any
 
         def __getattr__(self, mnemonic: str) -> Callable[..., Value]: ...
 
@@ -61,24 +61,24 @@ class ModelBuilder(GraphBuilder):
         """The names of the inputs, by the arguments that they are."""
         self.elements: dict[Value, list[Size]] = {}
         """The symbols of the elements of inputs, as far as they were asked for."""
-        self.symbolic = SymbolicValues(self.known_values, partial(_elements_of, symbols, self.inputs, self.elements))  # no cycle
+        self.symbolic = SymbolicValues(self.known_values, partial(_elements_of, symbols, self.inputs, self.elements))  # avoids a cycle
         self._bound: dict[tuple[ir.Block, Value], tuple[Size, ...]] = {}
         self.origins = OriginFinder(self.known_values, self.symbols.origins)
 
     @property
     def value_name(self) -> str:
-        """The name that new symbols for sizes of the current value are made from."""
+        """The name on which symbols for sizes of the current value are based."""
         return "size"
 
     @property
     def has_declared_results(self) -> bool:
-        """Whether the model says the sizes of the current results in numbers: symbols for elements of inputs are then not used for them."""
+        """Whether the model declares static sizes for the current results: then symbols for elements of inputs are not used for them."""
         return False
 
     def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
         """Like GraphBuilder.create; raises LimitError if a result would be too large, UnsupportedError if it has too many dimensions.
 
-        Sizes that depend on data are those that the data give, where these are known.
+        Data-dependent sizes are those that follow from the data, if these are known.
         """
         if result_types is None and cls.infer is not None:
             groups = [list(o) if isinstance(o, (list, tuple)) else o for o in operands]
@@ -91,11 +91,11 @@ class ModelBuilder(GraphBuilder):
             for result in result_types:
                 self.check_size(result)
                 for size in result.shape:
-                    holds(size, ">=", 0)  # or it is assumed: numbers that are given may be any
+                    holds(size, ">=", 0)  # otherwise it is assumed: given numbers are arbitrary
         return super().create(cls, operands, attributes, result_types)
 
     def _sized_by_data(self, cls: type[GraphOp], groups: Sequence[Any], attributes: dict[str, Any], types: list[TensorType]) -> list[TensorType]:
-        """The `types` of an op's results with the sizes that its operands give, if these are known; else as they are."""
+        """The `types` of an op's results with the sizes that follow from its operands, if these are known; else unchanged."""
         values = [v for group in groups for v in (group if isinstance(group, list) else [group]) if v is not None]
         if cls.reference is None or not all(type_of(v).is_static for v in values) or any(self.constant_value(v) is None for v in values):
             return types
@@ -106,7 +106,7 @@ class ModelBuilder(GraphBuilder):
         try:
             with np.errstate(all="ignore"):
                 made = cls.reference(*map_groups(self.constant_value, groups), **attributes)
-        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
+        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data for which it is undefined
             return types
         return [t.with_shape(array.shape) for t, array in zip(types, made if isinstance(made, tuple) else (made,), strict=True)]
 
@@ -115,7 +115,7 @@ class ModelBuilder(GraphBuilder):
         return self.known_values.value(value)
 
     def erase(self, op: ir.Operation) -> None:
-        """Erase an op with what is in its regions, and forget what was found of values: new ones may take the place of those that are gone."""
+        """Erase an op with its regions, and forget cached facts about its values, because new values may reuse their addresses."""
         op.erase()
         self.known_values.release()
         self.symbolic.release()
@@ -123,7 +123,7 @@ class ModelBuilder(GraphBuilder):
         self._bound.clear()
 
     def unroll(self, rounds: int, nodes: int) -> str | None:
-        """Charge the budget for unrolling `rounds` rounds of `nodes` nodes, inner loops excluded. Returns the reason if it is exceeded."""
+        """Charge the budget for unrolling `rounds` iterations of `nodes` nodes, without inner loops. Returns the reason if it is exceeded."""
         limit, spent = self.budget.limits.unrolled_operations, self.budget.unrolled
         if spent + rounds * nodes > limit:
             what = f"unrolling its {rounds} rounds of {nodes} nodes"
@@ -143,7 +143,7 @@ class ModelBuilder(GraphBuilder):
             raise LimitError(f"a value of type {tensor} would take {size} bytes; at most {limit} are accepted ({how_to('value_bytes')})")
 
     def known(self, value: Value, what: str) -> np.ndarray:
-        """The array that an operand holds. Raises NotConstantError, naming the operand as `what`, if it is not known."""
+        """The array in an operand. Raises NotConstantError, naming the operand as `what`, if it is not known."""
         array = self.constant_value(value)
         if array is None:
             objection = self.known_values.objection(value)
@@ -157,10 +157,10 @@ class ModelBuilder(GraphBuilder):
         return listed(self.known(value, what), what)
 
     def known_sizes(self, value: Value, what: str) -> tuple[int | Size, ...] | None:
-        """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known.
+        """The entries of a list of sizes, some of which may be symbols or expressions of symbols; None if it is not known.
 
-        Elements of inputs are symbols only where the model does not say the result's sizes in numbers. Raises NotConstantError if nothing says
-        them, and they would be known if inputs were.
+        Elements of inputs are symbols only if the model does not declare static sizes of the result. Raises NotConstantError if nothing determines
+        the sizes, and they would be known if inputs were.
         """
         array = self.constant_value(value)
         if array is not None:
@@ -173,9 +173,9 @@ class ModelBuilder(GraphBuilder):
         return None if said and sizes is not None and any(map(self.symbols.is_of_elements, sizes)) else sizes
 
     def partial_sizes(self, value: Value) -> list[Dim] | None:
-        """The entries of a list of sizes, None for those that are not known; None if even its length is not, or no tensor has as many dimensions.
+        """The entries of a list of sizes, None for unknown ones; None if even its length is unknown, or exceeds any tensor's rank.
 
-        Parts of a concatenation may be known where the run computes the others.
+        Parts of a concatenation may be known although other parts are computed at run time.
         """
         length = type_of(value).size
         if isinstance(length, int) and length > MAX_RANK:
@@ -190,16 +190,16 @@ class ModelBuilder(GraphBuilder):
         return [size for part in parts for size in part] if type_of(value).rank == 1 else [None] * length
 
     def known_or_symbolic(self, value: Value, what: str) -> tuple[int | Size, ...]:
-        """As `known_sizes`, symbols being taken in any case. Raises NotConstantError, naming the operand as `what`, if it is not known."""
+        """Like `known_sizes`, but symbols are always used. Raises NotConstantError, naming the operand as `what`, if it is not known."""
         array = self.constant_value(value)
         found = None if array is not None else self.symbolic.value(value)
         return self.known_ints(value, what) if found is None else tuple(found.reshape(-1))
 
     def bound_sizes(self, value: Value, what: str) -> tuple[int | Size, ...]:
-        """As `known_or_symbolic`, but what is not known gets symbols, to which a run gives the numbers that it computes (`graph.bind_sizes`).
+        """Like `known_or_symbolic`, but unknown entries get symbols, whose values are computed at run time (`graph.bind_sizes`).
 
-        They are whole numbers from 0, or the run ends with an error that names the node. Raises NotConstantError where few numbers of inputs
-        say them, for which there is code of their own, and for a list of unknown length.
+        They are nonnegative integers, or the run ends with an error that names the node. Raises NotConstantError if they follow from a few input
+        numbers, for which code is specialised, and for a list of unknown length.
         """
         if self.constant_value(value) is not None or self.symbolic.value(value) is not None:
             return self.known_or_symbolic(value, what)
@@ -217,7 +217,7 @@ class ModelBuilder(GraphBuilder):
         return self._bound[key]
 
     def symbolic_scalar(self, value: Value, what: str) -> int | Size | None:
-        """The single whole number that an operand holds, perhaps in symbols; None if it is not known."""
+        """The single integer in an operand, perhaps in symbols; None if it is not known."""
         if self.constant_value(value) is not None:
             number = self.known_scalar(value, what)
             return int(number) if not isinstance(number, float) or number.is_integer() else None
@@ -225,7 +225,7 @@ class ModelBuilder(GraphBuilder):
         return None if found is None or found.size != 1 else found.reshape(-1)[0]
 
     def uniform_value(self, value: Value) -> Any:
-        """The number that all elements of a tensor are, whatever its sizes, as one that ConstantOfShape makes; None if that is not known."""
+        """The value that all elements of a tensor have, whatever its sizes, such as one from ConstantOfShape; None if it is not known."""
         while (array := self.constant_value(value)) is None:
             op = defining_op(value)
             if op is None or op.name not in ("graph.expand", "graph.dynamic_expand", "graph.reshape", "graph.dynamic_reshape", "graph.tile"):
@@ -234,7 +234,7 @@ class ModelBuilder(GraphBuilder):
         return array.flat[0].item() if array.size and (array == array.flat[0]).all() else None
 
     def require_if_given(self, values: Sequence[Value], what: str) -> None:
-        """Raise NotConstantError if some values are not known, but would be if those of a few numbers were that are inputs, or sizes of inputs."""
+        """Raise NotConstantError if some values are unknown, but would be known if the values of a few input numbers, or sizes of inputs, were."""
         unknown = [self.origins.of(value) for value in values if self.constant_value(value) is None]
         found = [one for one in unknown if one is not None and not one.by_data and all(map(_is_small, one.arguments))]
         origins = reduce(or_, found, Origins())
@@ -254,7 +254,7 @@ class ModelBuilder(GraphBuilder):
         return self.scalars(np.asarray(number), like)
 
     def scalars(self, numbers: np.ndarray, like: Value) -> Value:
-        """As `scalar`, for an array of numbers in its own shape."""
+        """Like `scalar`, for an array of numbers in its own shape."""
         return self.literal(numbers.astype(to_numpy(type_of(like).dtype)))
 
     def convert(self, x: Value, dtype: str) -> Value:
@@ -305,7 +305,7 @@ def dims_of(value: Value) -> tuple[int | Size, ...]:
 
 
 def static_dim(value: Value, axis: int, what: str) -> int:
-    """The size of `value` along an axis. Raises NotConstantError, naming it as `what`, if that is not a number."""
+    """The size of `value` along an axis. Raises NotConstantError, naming it as `what`, if it is not static."""
     size = dims_of(value)[axis]
     if not isinstance(size, int):
         text = f"{what} {type_of(value)} is not supported; supported: dimension {axis % type_of(value).rank} known at compile time"

@@ -9,11 +9,11 @@ from stepwell.dialects.support.files import open_plain, read_into
 
 
 def content_of(source: object) -> memoryview:
-    """The bytes of a source that is a path or a bytes-like object; nothing changes them afterwards. Raises as `read_file`."""
+    """The bytes of a source that is a path or a bytes-like object; they never change afterwards. Raises like `read_file`."""
     if isinstance(source, Path):
         return read_file(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return memoryview(bytes(source))  # no copy of `bytes`
+        return memoryview(bytes(source))  # no copy for `bytes`
     raise InputError(f"source: expected a path or bytes, got {shown(source)}")
 
 

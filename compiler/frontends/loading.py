@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def load_model(source: object, context: "ir.Context", options: ImportOptions) -> ImportedModel:
-    """Import a model. Raises InputError if no front end accepts it, ModelError if the front end of a plugin makes no valid one, and as `load`."""
+    """Import a model. Raises InputError if no front end accepts it, ModelError if a plugin's front end returns an invalid one, and like `load`."""
     front_end, source = find_frontend(source), normal(source)
     load = partial(front_end.load, source, context, options)
     with assumptions() as assumed:
@@ -42,7 +42,7 @@ def note_assumptions(module: "ir.Module", assumed: Sequence[Assumption]) -> None
 def load_for(source: object, context: "ir.Context", inputs: Mapping[str, Any]) -> tuple[ImportedModel, dict[str, np.ndarray]]:
     """Import a model for these inputs: for their shapes, and for the values of those whose values are needed. Returns the other inputs too.
 
-    Sequences are lists of arrays; they are returned as the tensors that they consist of, by the names of these.
+    Sequences are lists of arrays; their tensors are returned by their own names.
     """
     known: dict[str, np.ndarray] = {}
     shapes = {name: shape_of(value) for name, value in inputs.items()}
@@ -60,7 +60,7 @@ def load_for(source: object, context: "ir.Context", inputs: Mapping[str, Any]) -
 
 
 def _check(front_end: FrontEnd, source: object, imported: ImportedModel) -> None:
-    """Raise ModelError unless the module verifies, its `@main` has the types that the model states, and files lie where the cache finds them."""
+    """Raise ModelError unless the module verifies, its `@main` has the stated types, and files lie where the cache finds them."""
     from stepwell.dialects.core.mlir import func, ir
 
     who, module = f"front end '{front_end.name}'", imported.module

@@ -56,7 +56,7 @@ class MainFunction:
             info.any_integers = any_integers
 
     def _keep_what_gives_sizes(self) -> None:
-        """Have conditionals and loops stay whose results have sizes of their own that other ops name: only these tell them (`graph.keep`)."""
+        """Keep conditionals and loops whose results define sizes that other ops use, because only they determine these (`graph.keep`)."""
         ops = ops_below(self._main.operation)
         given = [(value, size) for op in ops if op.name in ("graph.if", "graph.loop") for value in op.results for size in type_of(value).shape]
         if not given:
@@ -68,7 +68,7 @@ class MainFunction:
             made.move_after(value.owner)
 
     def _used_elements(self) -> list[tuple[Size | None, ...]]:
-        """For each input the symbols of its elements, None for one that no type or attribute has; empty if there is no such element."""
+        """For each input the symbols of its elements, None for one that no type or attribute uses; empty if none is used."""
         made = self.builder.elements
         used: set[str] = set()
         for op in ops_below(self._main.operation) if made else ():

@@ -1,4 +1,4 @@
-"""A model under construction, for front ends: inputs with the sizes and values that options give, nodes with names, and the result."""
+"""A model under construction, for front ends: inputs with the sizes and values from options, nodes with names, and the result."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from stepwell.frontends.main_function import MainFunction
 from stepwell.frontends.symbols import Symbols
 
 Declared: TypeAlias = tuple[str, Sequence[int | str | None]]
-"""An element type, and sizes; free ones are names (equal names are equal sizes) or None."""
+"""An element type, and sizes; dynamic ones are names (equal names are equal sizes) or None."""
 
 
 class NewModel:
@@ -96,7 +96,7 @@ class NewModel:
 
 
 def _with_given_sizes(inputs: Mapping[str, Declared], options: ImportOptions) -> dict[str, list[int | str | None]]:
-    """The sizes of the inputs, where the options give some these; a named size is the same everywhere if equal names are equal sizes."""
+    """The sizes of the inputs, with those that the options fix; a named size is the same everywhere if equal names are equal sizes."""
     found = {name: list(sizes) for name, (_, sizes) in inputs.items()}
     named: dict[str, tuple[int, str]] = {}
     shapes = {**options.shapes, **{name: array.shape for name, array in options.values.items()}}

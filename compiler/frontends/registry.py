@@ -17,7 +17,7 @@ from stepwell.plugin_files import load_installed
 F = TypeVar("F", bound=FrontEnd)
 T = TypeVar("T")
 BUILT_IN = "onnx"
-"""The name of the built-in front end, which takes every path and all bytes that no other accepts."""
+"""The name of the built-in front end, which takes every path and all bytes that no other one accepts."""
 _BUILT_IN_MODULE = "stepwell.frontends.onnx.frontend"  # importing it registers the front end
 _FRONTENDS: dict[str, FrontEnd] = {}
 
@@ -25,8 +25,8 @@ _FRONTENDS: dict[str, FrontEnd] = {}
 def register_frontend(name: str) -> Callable[[type[F]], type[F]]:
     """Register a subclass of `FrontEnd` under a name.
 
-    Of several front ends that accept a source, the one registered last imports it; the built-in one comes after all others.
-    Raises InputError if the name is taken.
+    Of several front ends that accept a source, the one registered last imports it; the built-in one comes after all others. Raises InputError if the
+    name is taken.
     """
 
     def add(cls: type[F]) -> type[F]:
@@ -48,7 +48,7 @@ def register_frontend(name: str) -> Callable[[type[F]], type[F]]:
 
 
 def all_frontends() -> list[FrontEnd]:
-    """All front ends, in the order in which they are asked: the last registered one first, the built-in one last."""
+    """All front ends, in the order in which they are tried: the last registered one first, the built-in one last."""
     if BUILT_IN not in _FRONTENDS:
         with uninterrupted():
             import_module(_BUILT_IN_MODULE)
@@ -56,7 +56,7 @@ def all_frontends() -> list[FrontEnd]:
 
 
 def find_frontend(source: object, argument: str = "source") -> FrontEnd:
-    """The front end that accepts a source. Raises InputError, naming the argument and what is accepted, if none does."""
+    """The front end that accepts a source. Raises InputError, naming the argument and the accepted kinds, if none does."""
     load_installed()
     given = normal(source)
     known = all_frontends()
@@ -69,7 +69,7 @@ def find_frontend(source: object, argument: str = "source") -> FrontEnd:
 
 
 def normal(source: object) -> object:
-    """A source as front ends get it: paths are `Path`s."""
+    """A source in the form that front ends get: paths are `Path`s."""
     return Path(os.fsdecode(source)) if isinstance(source, (str, os.PathLike)) else source
 
 

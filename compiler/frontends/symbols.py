@@ -1,4 +1,4 @@
-"""Names for the free dimensions of a model's inputs and of what its nodes make."""
+"""Symbols for the dynamic dimensions of a model's inputs and of its nodes' results."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,17 +11,17 @@ from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import InferenceError
 
 ELEMENTS = 8
-"""The elements that an input has at most for these to be symbols."""
-LONGEST = 1 << 63  # no dimension is as long
+"""The largest input, in elements, whose elements get symbols."""
+LONGEST = 1 << 63  # no dimension is that long
 _OTHER = re.compile(r"\W+")
 
 
 class Symbols:
-    """Gives each free dimension a symbol.
+    """Gives each dynamic dimension a symbol.
 
-    Models name dimensions by text of any kind: equal texts get one symbol, whose name is the text as a word; texts that differ in any
-    letter, however alike they look, get symbols of their own. Exporters also write
-    expressions of other dimensions (`past + 1`); they are understood if all names in them are dimensions of inputs by themselves.
+    Models name dimensions by arbitrary text: equal texts get one symbol, whose name is the text as a word; texts that differ in any letter, however
+    alike they look, get separate symbols. Exporters also write expressions of other dimensions (`past + 1`); they are understood if all names in them
+    are dimensions of inputs by themselves.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -36,8 +36,10 @@ class Symbols:
         self._plain = {text for text in texts if _word(text) == text}
 
     def of_input(self, name: str, tensor: TensorType, texts: Sequence[str]) -> TensorType:
-        """An input's type with a symbol for each free dimension: its name in the model, if `texts` has one, else made of the input's name and the
-        axis."""
+        """An input's type with a symbol for each dynamic dimension.
+
+        A symbol gets the dimension's name in the model, if `texts` has one, else one made of the input's name and the axis.
+        """
         dims = zip(tensor.shape, texts, strict=True)
         sizes: list[Dim] = [
             size if size is not None else self._of_text(text) if text else self.fresh(f"{name}_{axis}")
@@ -48,11 +50,11 @@ class Symbols:
 
     @property
     def names(self) -> frozenset[str]:
-        """Those of all symbols so far."""
+        """The names of all symbols so far."""
         return frozenset(self._taken)
 
     def origins(self, name: str) -> Origins | None:
-        """What gives a symbol its number; None if that is not an input."""
+        """The inputs that determine a symbol's value; None if it does not come from inputs."""
         if name in self._of_elements:
             return Origins(frozenset([self._of_elements[name]]))
         return Origins(sizes=True) if name in self._of_inputs else None
@@ -62,15 +64,15 @@ class Symbols:
         return all(isinstance(size, int) or (size is not None and all(map(self.origins, size.symbols))) for size in shape)
 
     def are_of_shapes(self, sizes: Iterable[Dim]) -> bool:
-        """Whether sizes are numbers, or follow from the shapes of inputs alone."""
+        """Whether sizes are numbers, or follow only from the shapes of inputs."""
         return all(isinstance(size, int) or (size is not None and self._of_inputs.issuperset(size.symbols)) for size in sizes)
 
     def all_origins(self) -> Origins:
-        """What gives all symbols of inputs their numbers."""
+        """The inputs that determine the values of all their symbols."""
         return Origins(frozenset(self._of_elements.values()), sizes=bool(self._of_inputs))
 
     def of_elements(self, name: str, argument: ir.Value, tensor: TensorType) -> list[Size] | None:
-        """New symbols for the elements of a small vector, or scalar, of whole numbers; None for another input."""
+        """New symbols for the elements of a small vector, or scalar, of integers; None for any other input."""
         if tensor.dtype not in ("i32", "i64") or tensor.rank > 1 or not tensor.is_static or not 1 <= tensor.elements <= ELEMENTS:
             return None
         made = [self.fresh(name if tensor.elements == 1 else f"{name}_{i}") for i in range(tensor.elements)]
@@ -78,7 +80,7 @@ class Symbols:
         return made
 
     def is_of_elements(self, size: Dim) -> bool:
-        """Whether elements of inputs are part of what a size is."""
+        """Whether a size depends on elements of inputs."""
         return isinstance(size, Size) and not self._of_elements.keys().isdisjoint(size.symbols)
 
     def fresh(self, name: str) -> Size:
@@ -92,7 +94,7 @@ class Symbols:
         return symbol(free)
 
     def completed(self, name: str, tensor: TensorType) -> TensorType:
-        """A type with a new symbol for each dimension of which nothing is known; `name` is that of the value."""
+        """A type with a new symbol for each unknown dimension; `name` is that of the value."""
         if None not in tensor.shape:
             return tensor
         return tensor.with_shape([self.fresh(f"{name}_{axis}") if size is None else size for axis, size in enumerate(tensor.shape)])
@@ -120,6 +122,6 @@ class Symbols:
 
 
 def _word(text: str) -> str:
-    """A text as a word: what is neither letter nor digit becomes one underscore."""
+    """A text as a word: runs of other characters than letters and digits become one underscore."""
     word = _OTHER.sub("_", normalize("NFKC", text)).strip("_") or "size"
     return word if is_name(word) else f"_{word}"

@@ -1,6 +1,6 @@
 """Builders of compositions of graph ops that belong to no format: attention, resampling, recurrence, scatters and the like.
 
-A block takes a `ModelBuilder` and values; it builds at the builder's current place. Modules are loaded when they are first used.
+A block takes a `ModelBuilder` and values; it builds at the builder's insertion point. Modules are loaded when they are first used.
 """
 
 from importlib import import_module

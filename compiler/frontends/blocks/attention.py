@@ -15,7 +15,7 @@ from stepwell.frontends.builder import ModelBuilder, Value, dims_of, static_dim
 
 @dataclass(frozen=True)
 class Place:
-    """Queries and keys in heads, and what tells where the first query stands among the keys: how many are past, or how many count of each batch."""
+    """Queries and keys in heads, and the position of the first query among the keys: the number of past keys, or of valid keys per batch."""
 
     queries: Value
     keys: Value
@@ -41,14 +41,17 @@ def in_heads(b: ModelBuilder, x: Value, heads: int | None, name: str, attribute:
 
 
 def scaled(b: ModelBuilder, products: Value, scale: float | None, size: int | Size) -> Value:
-    """The products times a scale; without one, divided by the root of how many elements a head has."""
+    """The products times a scale; without one, divided by the square root of the head size."""
     if scale is None and not isinstance(size, int):
         return b.mul(products, b.rsqrt(size_scalar(b, maximum(size, 1), products)))
     return b.mul(products, b.scalar(1 / math.sqrt(max(int(size), 1)) if scale is None else scale, like=products))
 
 
 def groups_of(queries: Value, keys: Value, values: Value) -> int:
-    """How many heads of queries share one of keys and values. Raises ModelError if they do not divide, NotConstantError if that is not known."""
+    """The number of query heads that share a head of keys and values.
+
+    Raises ModelError if the numbers of heads are not multiples, NotConstantError if they are unknown.
+    """
     many, few, same = dims_of(queries)[1], dims_of(keys)[1], dims_of(values)[1]
     if not holds(few, "==", same):
         raise ModelError(f"{size_text(few)} heads of keys and {size_text(same)} of values are not as many")
@@ -61,7 +64,7 @@ def groups_of(queries: Value, keys: Value, values: Value) -> int:
 
 
 def grouped(b: ModelBuilder, x: Value, groups: int, apart: bool) -> Value:
-    """`x` in heads as (batch, heads of keys, groups, sequence, head size) where queries share heads (`apart`)."""
+    """`x` in heads as (batch, heads of keys, groups, sequence, head size) if queries share heads (`apart`)."""
     if not apart:
         return x
     batch, heads, *rest = dims_of(x)
@@ -77,13 +80,13 @@ def ungrouped(b: ModelBuilder, x: Value, groups: int) -> Value:
 
 
 def capped(b: ModelBuilder, x: Value, softcap: float) -> Value:
-    """`x` bent so that it stays between `-softcap` and `softcap`."""
+    """`x` compressed smoothly to the range from `-softcap` to `softcap`."""
     limit = b.scalar(softcap, like=x)
     return b.mul(b.tanh(b.div(x, limit)), limit)
 
 
 def bias_of(b: ModelBuilder, place: Place, mask: Value | None, causal: bool, left: int, right: int, dtype: str) -> Value | None:
-    """What is added to the scores (batch, heads, queries, keys), to which it broadcasts: -inf where a query must not see a key; None for nothing."""
+    """The term to add to the scores (batch, heads, queries, keys), to which it broadcasts: -inf for masked keys; None for no term."""
     if mask is not None:
         mask = fitted_mask(b, mask, place)
     allowed = [mask] if mask is not None and type_of(mask).dtype == BOOL else []
@@ -103,7 +106,7 @@ def bias_of(b: ModelBuilder, place: Place, mask: Value | None, causal: bool, lef
 
 
 def fitted_mask(b: ModelBuilder, mask: Value, place: Place) -> Value:
-    """A mask with an entry for each key: one for fewer keys forbids the others. Raises ModelError if it does not fit the scores."""
+    """A mask with an entry for each key: one for fewer keys masks the others. Raises ModelError if it does not fit the scores."""
     have, scores = type_of(mask), (*dims_of(place.queries)[:3], dims_of(place.keys)[2])
     sizes = zip(have.shape[:-1], scores[4 - have.rank : 3], strict=True) if 1 <= have.rank <= 4 else None
     if sizes is None or not all(m == 1 or holds(m, "==", s) for m, s in sizes):
@@ -120,7 +123,7 @@ def fitted_mask(b: ModelBuilder, mask: Value, place: Place) -> Value:
 
 
 def visible(b: ModelBuilder, place: Place, causal: bool, left: int, right: int) -> list[Value]:
-    """Which keys each query may see by their places: a query stands `offset` keys after its number in the block of queries."""
+    """The keys that each query may see, by position: a query is at key position `offset` plus its index in the block of queries."""
     rank = 4 if place.lengths is not None else 2
     query, key = positions(b, place.queries, rank - 2, rank), positions(b, place.keys, rank - 1, rank)
     if place.lengths is not None:
@@ -134,19 +137,19 @@ def visible(b: ModelBuilder, place: Place, causal: bool, left: int, right: int) 
 
 
 def positions(b: ModelBuilder, x: Value, axis: int, rank: int = 4) -> Value:
-    """The numbers of the sequence of `x` in heads along one axis of a tensor of that rank."""
+    """The indices of the sequence of `x` in heads along one axis of a tensor of that rank."""
     return counting(b, dims_of(x)[2], axis, rank)
 
 
 def per_batch(b: ModelBuilder, lengths: Value) -> Value:
-    """One number of each batch, to broadcast over scores."""
+    """One number per batch, shaped to broadcast over scores."""
     if type_of(lengths).rank != 1:
         raise ModelError(f"nonpad_kv_seqlen must have rank 1, got {type_of(lengths)}")
     return with_new_axes(b, lengths, [1, 2, 3])
 
 
 def mask_of_groups(b: ModelBuilder, mask: Value, groups: int, heads: int | Size) -> Value:
-    """A mask that broadcasts to (batch, heads, …) as one that does to (batch, heads of keys, groups, …)."""
+    """A mask that broadcasts to (batch, heads, …), reshaped to broadcast to (batch, heads of keys, groups, …)."""
     shape = dims_of(mask)
     if len(shape) < 3:
         return mask
@@ -156,7 +159,7 @@ def mask_of_groups(b: ModelBuilder, mask: Value, groups: int, heads: int | Size)
 
 
 def rows_without_keys(b: ModelBuilder, bias: Value, possible: bool) -> Value | None:
-    """Which queries may see no key at all, or None if there are none: their results are 0."""
+    """The queries that may see no key at all, whose results are 0; None if there are none."""
     if not possible:
         return None
     empty = b.is_inf(b.reduce_max(bias, axes=(type_of(bias).rank - 1,), keepdims=True), detect_negative=True, detect_positive=False)

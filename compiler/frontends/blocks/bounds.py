@@ -1,4 +1,4 @@
-"""Slices between bounds that are numbers or follow from sizes, by the rules of Python and ONNX for bounds outside a dimension."""
+"""Slices between bounds that are numbers or follow from sizes, by the rules of Python and ONNX for out-of-range bounds."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of, normalized_axis
 
-FAR = np.iinfo(np.int32).max  # bounds from here on, and their negatives, are beyond any dimension
+FAR = np.iinfo(np.int32).max  # larger bounds, and their negatives, are beyond any dimension
 
 
-LONG = 1 << 24  # and from here on beyond a dimension that a run decides, unless that turns out to be as long
+LONG = 1 << 24  # bounds from here on are taken to be beyond a dynamic dimension, unless it turns out to be that long
 
 
 def static_slice(
@@ -21,7 +21,7 @@ def static_slice(
 ) -> Value | None:
     """`x[start:end:step]` along each of `axes`, with ONNX's rules for negative and out-of-range bounds.
 
-    Where data are part of a size or a bound, bounds are cut to what there is; None if data decide whether a bound counts from the end.
+    If a size or a bound depends on data, bounds are clamped to the dimension; None if data decide whether a bound counts from the end.
     """
     tensor = type_of(x)
     if not len(starts) == len(ends) == len(axes) == len(steps):
@@ -53,9 +53,9 @@ def is_far(bound: int | Size) -> bool:
 
 
 def cut_bounds(b: ModelBuilder, start: int | Size, end: int | Size, step: int, size: int | Size) -> tuple[int | Size, int | Size] | None:
-    """The first place of a slice of a dimension, and how many places it has, by the rules of `slice_bounds` for whatever the numbers are.
+    """The first index of a slice of a dimension, and its length, by the rules of `slice_bounds` whatever the numbers are.
 
-    Elements of inputs are taken not to be negative, as ever; None where the data decide whether a bound is.
+    Elements of inputs are assumed to be nonnegative, as always; None if the data decide whether a bound is.
     """
     low, high = (0, size) if step > 0 else (-1, size - 1)
 
@@ -80,9 +80,9 @@ def cut_bounds(b: ModelBuilder, start: int | Size, end: int | Size, step: int, s
 
 
 def symbolic_bounds(start: int | Size, end: int | Size, step: int, size: int | Size) -> tuple[int | Size, int | Size]:
-    """The first place of a slice of a dimension, and how many places it has, where one of the numbers follows from sizes of inputs.
+    """The first index of a slice of a dimension, and its length, if one of the numbers follows from sizes of inputs.
 
-    Bounds far away mean the ends. Others are assumed to lie in the dimension, and to be in order: where they do not, the sizes get code of their own.
+    Far bounds mean the ends. Others are assumed to lie in the dimension and to be in order: otherwise code is specialised for the sizes.
     """
 
     def beyond(bound: int) -> bool:
@@ -102,7 +102,7 @@ def symbolic_bounds(start: int | Size, end: int | Size, step: int, size: int | S
         ahead = inside(end, 0, size) - first
     else:
         first = inside(start, 0, size - 1)
-        # An end of -1 counts from the end, as in Python: there is no way but a far one to say "down to the first".
+        # An end of -1 counts from the end, as in Python: only a far bound can express "down to the first".
         ahead = first - inside(end, -1, size - 1)
     if not holds(ahead, ">=", 0):
         return 0, 0

@@ -13,7 +13,7 @@ ROUND_MODES = ("up", "down", "nearest")
 
 
 def number(b: ModelBuilder, x: Value) -> Value:
-    """Compact elements as numbers of a type that holds them all: f32 of floats, i8 and ui8 of integers. Others as they are."""
+    """Compact elements as numbers of a type that holds them all: f32 for floats, i8 and ui8 for integers. Others unchanged."""
     dtype = type_of(x).dtype
     if is_small_float(dtype):
         return b.convert(x, "f32")
@@ -29,7 +29,7 @@ def like(b: ModelBuilder, value: int, x: Value) -> Value:
 
 
 def single(b: ModelBuilder, bits: Value) -> Value:
-    """The f32 of these bits."""
+    """The f32 with these bits."""
     return b.bit_cast(bits, to="f32")
 
 
@@ -43,7 +43,7 @@ def whole(b: ModelBuilder, code: Value, width: int, signed: bool) -> Value:
 
 
 def power_of_two(b: ModelBuilder, code: Value) -> Value:
-    """The f32 of an exponent by itself; the least is a subnormal number, and the greatest code NaN."""
+    """The f32 of a bare exponent; the smallest is a subnormal number, and the largest code NaN."""
     bits = b.shift_left(code, like(b, 23, code))
     bits = b.select(b.equal(code, like(b, 0, code)), like(b, 1 << 22, code), bits)
     return single(b, b.select(b.equal(code, like(b, 255, code)), like(b, SINGLE_NAN, code), bits))
@@ -53,9 +53,9 @@ def power_of_two(b: ModelBuilder, code: Value) -> Value:
 
 
 def compacted(b: ModelBuilder, x: Value, dtype: str, *, saturate: bool = True, round_mode: str = "up") -> Value:
-    """Numbers as elements of a compact type: floats rounded to even (exponents by themselves as `round_mode` says), integers truncated.
+    """Numbers as elements of a compact type: floats rounded to even (bare exponents as `round_mode` says), integers truncated.
 
-    `saturate`: floats beyond the greatest number become that, and not infinity or NaN. Integers wrap.
+    With `saturate`, floats beyond the largest number become that number, instead of infinity or NaN. Integers wrap.
     """
     info = dtype_info(dtype)
     if info.is_small_float:
@@ -74,7 +74,7 @@ def clipped(b: ModelBuilder, x: Value, dtype: str) -> Value:
 
 
 def single_once(b: ModelBuilder, x: Value) -> Value:
-    """Numbers as f32, such that rounding them further is as if it were the only time: an f64 rounded to odd."""
+    """Numbers as f32 such that a second rounding has the effect of a single one: an f64 is rounded to odd."""
     if type_of(x).dtype != "f64":
         return b.convert(x, "f32")
     near = b.convert(x, "f32")
@@ -86,7 +86,7 @@ def single_once(b: ModelBuilder, x: Value) -> Value:
 
 
 def exponent_code(b: ModelBuilder, bits: Value, saturate: bool, round_mode: str) -> Value:
-    """The exponent, in ui32, of an f32 given by its bits, which is taken as positive; 255 for what is not finite."""
+    """The exponent, in ui32, of an f32 given by its bits, which is taken as positive; 255 if it is not finite."""
     if round_mode not in ROUND_MODES:
         raise UnsupportedError(f"round_mode={round_mode!r} is not supported; supported: {', '.join(map(repr, ROUND_MODES))}")
     exponent = b.bitwise_and(b.shift_right(bits, like(b, 23, bits)), like(b, 0xFF, bits))
@@ -95,7 +95,7 @@ def exponent_code(b: ModelBuilder, bits: Value, saturate: bool, round_mode: str)
     digits = b.bitwise_and(bits, like(b, 0x7FFFFF, bits))
     if round_mode == "up":
         more = b.greater(digits, like(b, 0, bits))
-    else:  # half and more; a subnormal number that is just a half stays
+    else:  # half and more; a subnormal number that is exactly a half stays
         half = like(b, 0x400000, bits)
         more = b.or_(b.greater(digits, half), b.and_(b.equal(digits, half), b.greater(exponent, like(b, 0, bits))))
     most = b.less(exponent, like(b, 0xFE if saturate else 0xFF, bits))

@@ -44,7 +44,7 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]
 
 
 def diagonal(b: ModelBuilder, term: Term) -> Term:
-    """A term without repeated labels: takes the diagonal of dimensions that share a label, which in a row of n * n elements lies n + 1 apart."""
+    """A term without repeated labels: takes the diagonal of dimensions that share a label; its elements have stride n + 1 in a row of n * n."""
     for label in dict.fromkeys(term.labels):
         while term.labels.count(label) > 1:
             pair = [i for i, c in enumerate(term.labels) if c == label][:2]
@@ -57,7 +57,7 @@ def diagonal(b: ModelBuilder, term: Term) -> Term:
 
 
 def common_size(label: str, sizes: Sequence[int | Size]) -> int | Size:
-    """The size that a label stands for, a number if one is. Raises ModelError if two sizes are not the same."""
+    """The size of a label, a number if one is known. Raises ModelError if two sizes differ."""
     size = next((s for s in sizes if isinstance(s, int)), sizes[0])
     for other in sizes:
         if not holds(size, "==", other):
@@ -66,7 +66,7 @@ def common_size(label: str, sizes: Sequence[int | Size]) -> int | Size:
 
 
 def every(b: ModelBuilder, x: Value, axis: int, size: int | Size) -> Value:
-    """The elements of `x` along an axis that lie `size + 1` apart, of which there are `size`."""
+    """The `size` elements of `x` along an axis with stride `size + 1`."""
     if isinstance(size, int):
         return slice_axis(b, x, axis, 0, size, size + 1)
     places = counting(b, size)
@@ -105,7 +105,7 @@ def contract(b: ModelBuilder, lhs: Term, rhs: Term, needed: set[str]) -> Term:
 
 
 def without_single(b: ModelBuilder, term: Term, labels: Sequence[str], other: Mapping[str, int | Size]) -> Term:
-    """A term without those of `labels` that stand for 1 element of it and for more of the `other` one: that element is a factor of all these."""
+    """A term without those of `labels` with size 1 in it and a larger size in the `other` one: its element is a factor of all of these."""
     gone = [i for i, (label, size) in enumerate(zip(term.labels, dims_of(term.value), strict=True)) if label in labels and size == 1 != other[label]]
     return Term(without_axes(b, term.value, gone), "".join(c for i, c in enumerate(term.labels) if i not in gone)) if gone else term
 
@@ -121,6 +121,6 @@ def ordered(b: ModelBuilder, term: Term, labels: Sequence[str]) -> Value:
 
 
 def spread(b: ModelBuilder, term: Term, labels: Sequence[str]) -> Value:
-    """A term's value with a dimension for each of `labels`, of size 1 where the term does not have it."""
+    """A term's value with a dimension for each of `labels`, of size 1 for those it lacks."""
     present = [c for c in labels if c in term.labels]
     return with_new_axes(b, ordered(b, term, present), [i for i, c in enumerate(labels) if c not in term.labels])

@@ -13,17 +13,17 @@ from stepwell.frontends.builder import ModelBuilder, Value, dims_of, normalized_
 MAX_TABLE = 1 << 24  # elements of a table
 
 
-FOLDED = 64  # the length of a transform from which on adding first and multiplying half as often pays
+FOLDED = 64  # the shortest transform for which adding first, to save half of the multiplications, pays
 
 
 def whole_number(b: ModelBuilder, value: Value, what: str) -> int | Size:
-    """A length that an operand holds, perhaps in symbols. Raises NotConstantError, naming it as `what`, if it is not known."""
+    """A length in an operand, perhaps in symbols. Raises NotConstantError, naming it as `what`, if it is not known."""
     found = b.symbolic_scalar(value, what)
     return int(b.known_scalar(value, what)) if found is None else found
 
 
 def transform(b: ModelBuilder, x: Value, dft_length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:
-    """The transform of `x`, along `axis`; its last dimension holds the real part, or real and imaginary parts: both if nothing says how many.
+    """The transform of `x` along `axis`; its last dimension holds the real part, or real and imaginary parts (both if its size is unknown).
 
     `onesided` returns the first half of the spectrum of real data; with `inverse`, it takes such a half and returns real data.
     """
@@ -73,7 +73,7 @@ def known_tables(size: int, taken: int, made: int, inverse: bool, whole: bool) -
 
 
 def free_tables(b: ModelBuilder, size: int | Size, taken: int | Size, made: int | Size, inverse: bool, whole: bool) -> list[Value]:
-    """As `known_tables`, where sizes are known only at run time, which makes the tables."""
+    """Like `known_tables`, for dynamic sizes: the tables are computed at run time."""
     elements, results = counting(b, taken, 0, 2), counting(b, made, 1, 2)
     steps = b.mod(b.mul(elements, results), size_scalar(b, size, like=elements), fmod=False)
     cosines, sines = roots_at_run_time(b, size)
@@ -99,16 +99,16 @@ class Products:
 
 
 class Folded(Products):
-    """These products for n times and n frequencies, or the first half of these and the middle one, with a fourth of the multiplications.
+    """These products for n times and n frequencies, or the first half of these and the middle one, with a quarter of the multiplications.
 
-    Cosines are the same at the times i and n - i, and sines the opposite: sums and differences of the two halves of a signal leave half as
-    many products. So it is with frequencies: the products for the second half are those for the first one, backwards.
+    Cosines are equal at the times i and n - i, and sines opposite: sums and differences of the two halves of a signal leave half as many products.
+    The same holds for frequencies: the products for the second half are those for the first one in reverse order.
     """
 
     def __init__(self, b: ModelBuilder, cosines: np.ndarray, sines: np.ndarray) -> None:
         self.size, self.made = cosines.shape
         self.pairs = (self.size - 1) // 2
-        self.alone = [0, *([self.size // 2] if self.size % 2 == 0 else [])]  # times that are in no pair
+        self.alone = [0, *([self.size // 2] if self.size % 2 == 0 else [])]  # times without a partner
         paired, first = list(range(1, self.pairs + 1)), slice(0, self.size // 2 + 1)
         super().__init__(b, b.literal(cosines[[*paired, *self.alone], first]), b.literal(sines[paired, first]))
 
@@ -124,7 +124,7 @@ class Folded(Products):
 
 
 def roots_of_unity(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The cosines and sines of that many equal parts of a turn, each of an angle of at most an eighth of a turn: quarters of a turn are exact."""
+    """The cosines and sines of `size` equal parts of a turn, each from an angle of at most an eighth of a turn: quarters of a turn are exact."""
     places = np.arange(size)
     quarters = (8 * places + size) // (2 * size)
     angles = (4 * places - quarters * size) / size * (np.pi / 2)
@@ -134,7 +134,7 @@ def roots_of_unity(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def roots_at_run_time(b: ModelBuilder, size: int | Size) -> tuple[Value, Value]:
-    """As `roots_of_unity`, of a number that is known only at run time."""
+    """Like `roots_of_unity`, for a dynamic number."""
     places = counting(b, size)
     number, two, four, eight = size_scalar(b, size, like=places), *(b.scalar(n, like=places) for n in (2, 4, 8))
     quarters = b.div(b.add(b.mul(places, eight), number), b.mul(number, two))

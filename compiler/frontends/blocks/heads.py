@@ -1,4 +1,4 @@
-"""What attention of several heads is made of: heads as a dimension of their own, rotation by positions, and the attention itself."""
+"""The parts of multi-head attention: heads as a separate dimension, rotation by positions, and the attention itself."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def heads_together(b: ModelBuilder, x: Value) -> Value:
 
 
 def lowest_of(dtype: str) -> np.ndarray:
-    """The least finite number of a float type, as a scalar: what forbids a key."""
+    """The smallest finite number of a float type, as a scalar: it masks a key."""
     kind = to_numpy(dtype)
     return np.array(ml_dtypes.finfo(kind).min, kind)
 
@@ -37,8 +37,8 @@ def attend(
 ) -> Value:
     """`softmax(q k^T * scale + added) v` by head: (batch, heads, sequence, size). A scale of 0 is `1 / sqrt(size)`.
 
-    Fewer heads of keys and values are shared by neighbouring heads of queries. `softcap` c makes `c * tanh(scores / c)` of the scaled scores;
-    `sink` is the logarithm of a weight that each head gives to nothing. Raises ModelError if numbers of heads or sizes do not fit.
+    If there are fewer heads of keys and values, neighbouring query heads share them. `softcap` c turns the scaled scores into `c * tanh(scores / c)`;
+    `sink` is the logarithm of a weight that each head assigns to nothing. Raises ModelError if numbers of heads or sizes do not fit.
     """
     (batch, _, queries, _), (_, _, keys, _), columns = dims_of(q), dims_of(k), dims_of(v)[3]
     heads, shared, size = static_dim(q, 1, "queries"), static_dim(k, 1, "keys"), static_dim(q, 3, "queries")
@@ -49,7 +49,7 @@ def attend(
     factor = scale or 1 / math.sqrt(size)
     masks = [by_scores(b, m, (batch, heads, queries, keys)) for m in added if m is not None]
     sinks = None if sink is None else b.reshape(sink, shape=(1, heads, 1, 1))
-    if heads != shared:  # each group of heads is one more dimension, along which keys and values are broadcast
+    if heads != shared:  # each group of heads is an additional dimension, along which keys and values are broadcast
         group = (batch, shared, heads // shared)
         q = b.with_shape(q, (*group, queries, size))
         k, v = with_new_axes(b, k, [2]), with_new_axes(b, v, [2])
@@ -69,7 +69,7 @@ def attend(
 def capped_attention(
     b: ModelBuilder, q: Value, turned: Value, v: Value, mask: Value | None, sink: Value | None, scale: float, softcap: float
 ) -> Value:
-    """Attention of which scores are capped, or that gives a weight to nothing; keys are transposed."""
+    """Attention with capped scores or a sink; keys are transposed."""
     return b.matmul(weights_of(b, b.matmul(q, turned), scale, softcap, mask, sink), v)
 
 
@@ -98,20 +98,20 @@ def by_scores(b: ModelBuilder, mask: Value, scores: Sequence[int | Size]) -> Val
 
 
 def grouped(b: ModelBuilder, mask: Value, shared: int, group: int) -> Value:
-    """A mask over heads as one over shared heads and the members of each group."""
+    """A mask over heads, reshaped to shared heads and the members of each group."""
     batch, heads, queries, keys = dims_of(mask)
     return b.with_shape(mask, (batch, 1, 1, queries, keys) if heads == 1 else (batch, shared, group, queries, keys))
 
 
 def check_heads(heads: int, *sizes: int | Size) -> None:
-    """Raise ModelError if some hidden size does not divide into so many heads."""
+    """Raise ModelError if some hidden size is not a multiple of the number of heads."""
     for size in sizes:
         if heads < 1 or not divides(heads, size):
             raise ModelError(f"a hidden size of {size_text(size)} does not divide into {heads} heads")
 
 
 def extended(b: ModelBuilder, past: Value | None, new: Value) -> Value:
-    """Keys or values (batch, heads, sequence, size) behind those of before."""
+    """The keys or values (batch, heads, sequence, size) appended to past ones."""
     if past is None:
         return new
     check_past(past, new)
@@ -119,7 +119,7 @@ def extended(b: ModelBuilder, past: Value | None, new: Value) -> Value:
 
 
 def check_past(past: Value, new: Value) -> None:
-    """Raise ModelError if keys or values do not fit those of before."""
+    """Raise ModelError if keys or values do not fit the past ones."""
     have, wanted = dims_of(past), dims_of(new)
     if type_of(past).dtype != type_of(new).dtype or len(have) != 4 or not same_sizes((*have[:2], have[3]), (*wanted[:2], wanted[3])):
         raise ModelError(f"a past of {type_of(past)} does not fit {type_of(new)} (batch, heads, sequence, size)")

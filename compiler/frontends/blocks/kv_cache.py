@@ -1,4 +1,4 @@
-"""Caches of keys and values: new tokens are written behind those of the past."""
+"""KV caches: new tokens are written behind the past ones."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 
 def cached(b: ModelBuilder, past: Value, new: Value, before: Value, size: int | Size) -> Value:
-    """The cache (batch, heads, size, depth): of each sequence the `before` tokens of the past, then the new ones; what is behind is not defined."""
+    """The cache (batch, heads, size, depth): for each sequence its `before` past tokens, then the new ones; the rest is undefined."""
     check_past(past, new)
     have, count = dims_of(past)[2], dims_of(new)[2]
     lengths = b.constant_value(before)
@@ -25,7 +25,7 @@ def cached(b: ModelBuilder, past: Value, new: Value, before: Value, size: int | 
 
 
 def with_room(b: ModelBuilder, past: Value, new: Value, size: int | Size) -> Value:
-    """A cache of that size that begins with the tokens of the past; what is behind them is not defined."""
+    """A cache of that size that begins with the past tokens; the rest is undefined."""
     have, count = dims_of(past)[2], dims_of(new)[2]
     if size == have:
         return past
@@ -38,7 +38,7 @@ def with_room(b: ModelBuilder, past: Value, new: Value, size: int | Size) -> Val
 def allowed_keys(
     b: ModelBuilder, places: Value, before: Value | None, queries: int | Size, keys: int | Size, causal: bool, window: int, dtype: str
 ) -> Value | None:
-    """What is added to the scores to forbid keys: those behind a query, those `window` tokens and more before it, those that are not there yet."""
+    """The term that masks keys: those behind a query, those `window` tokens or more before it, and those that do not exist yet."""
     if not causal and window > 0:
         raise ModelError(f"local_window_size={window} needs causal=1")
     key, rows = counting(b, keys, 3, 4), dims_of(places)[0]

@@ -1,4 +1,4 @@
-"""Which element of each window is its maximum, for poolings that give indices."""
+"""The index of the maximum of each window, for poolings that return indices."""
 
 import functools
 import math
@@ -12,14 +12,14 @@ from stepwell.frontends.blocks.slicing import counting, size_scalar
 from stepwell.frontends.blocks.windows import FreeWindow, Window
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
-MAX_TAPS = 1 << 24  # of windows whose elements are listed when code is made
+MAX_TAPS = 1 << 24  # the largest number of window elements that are listed at compile time
 
 
 def places_of_maxima(b: ModelBuilder, x: Value, win: Window, shape: Sequence[int | Size], column_major: bool) -> Value:
     """The index of each window's maximum in flattened `x`: lay out the windows, find the maximum of each, look up its index.
 
-    `column_major` numbers the elements of each image column by column. A tap in the padding reads the window's first tap outside the padding: it
-    wins only if that tap does, whatever the data.
+    `column_major` numbers the elements of each image column by column. A tap in the padding reads the window's first tap outside the padding: it wins
+    only if that tap does, whatever the data.
     """
     n, c, *dims = dims_of(x)
     whole, positions, taps = math.prod(dims), math.prod(shape[2:]), math.prod(win.kernel)
@@ -37,7 +37,7 @@ def places_of_maxima(b: ModelBuilder, x: Value, win: Window, shape: Sequence[int
 
 
 def listed(b: ModelBuilder, sizes: Sequence[int | Size], win: Window, positions: Sequence[int | Size], column_major: bool) -> tuple[Value, Value]:
-    """As tables (positions, taps): which element of a flattened image each tap of each window is, and its number in the order that is asked for."""
+    """Tables (positions, taps): the element of a flattened image at each tap of each window, and its number in the requested order."""
     dims, counts = known_sizes(sizes), known_sizes(positions)
     if math.prod(counts) * math.prod(win.kernel) > MAX_TAPS:
         raise UnsupportedError(f"indices of {math.prod(counts)} windows of {win.kernel} are not supported; supported: {MAX_TAPS} taps in all")
@@ -65,7 +65,7 @@ def listed(b: ModelBuilder, sizes: Sequence[int | Size], win: Window, positions:
 
 
 def computed(b: ModelBuilder, dims: Sequence[int | Size], win: Window, counts: Sequence[int | Size], column_major: bool) -> tuple[Value, Value]:
-    """As `listed`, where the sizes are known only at run time."""
+    """Like `listed`, for dynamic sizes."""
     spatial = len(dims)
     pads = win.around if isinstance(win, FreeWindow) else win.pads
     axes = []

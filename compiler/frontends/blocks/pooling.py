@@ -5,9 +5,9 @@ from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 
 def mean_of_padded(b: ModelBuilder, x: Value, win: FreeWindow, with_padding: bool) -> Value:
-    """The means of windows over padded `x`: of all their elements, or of those alone that lie inside.
+    """The means of windows over padded `x`: of all their elements, or only of those inside.
 
-    The latter are the former, divided for each dimension by the part of a window that lies inside.
+    The latter is the former divided, for each dimension, by the fraction of a window that lies inside.
     """
     y = mean_with_padding(b, x, win)
     if with_padding:
@@ -29,7 +29,7 @@ def mean_with_padding(b: ModelBuilder, x: Value, win: FreeWindow) -> Value:
 
 
 def raised(b: ModelBuilder, x: Value, power: float) -> Value:
-    """`x` (not negative) to a power, with cheaper ops for the usual powers."""
+    """`x` (nonnegative) to a power, with cheaper ops for the usual powers."""
     if power == 1.0:
         return x
     if power == 2.0:

@@ -12,7 +12,7 @@ from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 
 def bound(clip: float | None) -> float:
-    """The bound of what goes into the gates' functions: none without `clip`. An LSTM's cell state is not clipped."""
+    """The bound of the inputs of the gates' functions: none without `clip`. An LSTM's cell state is not clipped."""
     if clip is None:
         return float("inf")
     if clip < 0:
@@ -21,7 +21,7 @@ def bound(clip: float | None) -> float:
 
 
 class Layer:
-    """A recurrent layer being imported: its sizes, checked, and its operands as the dialect's ops take them."""
+    """A recurrent layer being imported: its sizes, checked, and its operands in the form of the dialect's ops."""
 
     def __init__(self, b: ModelBuilder, x: Value, w: Value, r: Value, gates: int, direction: str, layout: int, hidden_size: int | None) -> None:
         if direction not in DIRECTIONS:
@@ -59,7 +59,7 @@ class Layer:
         return slice_axis(self.b, bias, 1, 0, columns), slice_axis(self.b, bias, 1, columns, columns)
 
     def both_biases(self, bias: Value | None) -> Value | None:
-        """The sum of the biases, None if there are none."""
+        """The sum of the biases; None if there are none."""
         return None if bias is None else self.b.add(*self.biases(bias))
 
     def projected(self, bias: Value | None) -> Value:
@@ -83,14 +83,14 @@ class Layer:
         return b.with_shape(turned, (self.directions, self.gates, 1, self.hidden, self.hidden))
 
     def peepholes(self, given: Value | None) -> Value | None:
-        """The weights of the peepholes as (directions, 3, hidden), None if there are none."""
+        """The weights of the peepholes as (directions, 3, hidden); None if there are none."""
         if given is None:
             return None
         self.expect("P", given, (self.directions, 3 * self.hidden))
         return self.b.with_shape(given, (self.directions, 3, self.hidden))
 
     def lengths(self, sequence_lens: Value | None) -> Value | None:
-        """The number of steps of each sequence, None if all have all."""
+        """The number of steps of each sequence; None if all have the full number."""
         if sequence_lens is not None:
             self.expect("sequence_lens", sequence_lens, (self.batch,))
         return sequence_lens
@@ -104,7 +104,7 @@ class Layer:
         return self.b.transposed(initial, (1, 0, 2)) if self.batch_first else initial
 
     def results(self, made: Any) -> tuple[Value, ...]:
-        """What each step gives, and the last states, in the node's layout."""
+        """The results of all steps, and the last states, in the node's layout."""
         if not self.batch_first:
             return tuple(made)
         y, *states = made

@@ -1,4 +1,4 @@
-"""Resampling of dimensions of any size: the places that elements come from are computed at run time, by which they are gathered."""
+"""Resampling of dynamic dimensions: source positions are computed at run time, and elements are gathered from them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,29 +15,29 @@ from stepwell.frontends.blocks.resampling_taps import Method, Taps, inside, weig
 from stepwell.frontends.blocks.slicing import counting, size_scalar
 from stepwell.frontends.builder import ModelBuilder, NotConstantError, Value, dims_of
 
-MOST = 1 << 32  # of the numerator of a scale: sizes of up to 31 bits times it are computed in 64
-SAMPLE = 8  # elements; the places of so many show whether each element is taken as often as the factor says
+MOST = 1 << 32  # the largest numerator of a scale: times sizes of up to 31 bits, it fits 64 bits
+SAMPLE = 8  # the source positions of this many elements show whether each element is repeated by the factor
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """To what a dimension is resampled."""
+    """The target of resampling a dimension."""
 
     want: int | Size
     """The size of the result."""
     scale: float | Value | None
-    """None where it is what the sizes say; a scalar where it is computed."""
+    """None if it follows from the sizes; a scalar if it is computed."""
     bounds: tuple[float, float] = (0.0, 1.0)
-    """Where "tf_crop_and_resize" begins and ends, as parts of the dimension."""
+    """The beginning and end for "tf_crop_and_resize", as fractions of the dimension."""
     ratios: Sequence[tuple[int | Size, int | Size]] = ()
-    """Sizes before and after, of whose quotients a computed scale is one; for `antialias`."""
+    """The sizes whose quotient a computed scale is, before and after; for `antialias`."""
 
 
 def scaled(size: int | Size, scale: float) -> int | Size:
-    """The whole part of a size times a scale."""
+    """The integer part of a size times a scale."""
     if isinstance(size, int):
         return math.floor(size * scale)
-    ratio = Fraction(scale)  # exactly: the denominator is a power of two
+    ratio = Fraction(scale)  # exact, because the denominator is a power of two
     if ratio.numerator >= MOST or ratio.denominator >= MOST:
         what = f"a scale of {scale} for {size} elements, a number known only at run time, is not supported; supported: scales of f32"
         raise NotConstantError(what, sizes=[size])
@@ -45,7 +45,7 @@ def scaled(size: int | Size, scale: float) -> int | Size:
 
 
 def scaled_when_run(b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value]) -> Sequence[int | Size]:
-    """The whole parts of sizes times scales that are computed, scalars of f32, as sizes that a run tells."""
+    """The integer parts of sizes times computed scales (scalars of f32), as sizes that become known at run time."""
     wide = [b.convert(scale, "f64") for scale in scales]
     wanted = [b.floor(b.mul(scale, size_scalar(b, dims_of(x)[axis], scale))) for axis, scale in zip(axes, wide, strict=True)]
     whole = b.concat([b.with_shape(b.convert(number, "i64"), (1,)) for number in wanted], axis=0)
@@ -53,9 +53,9 @@ def scaled_when_run(b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequ
 
 
 def fitted_sizes(dims: Sequence[int | Size], wanted: Sequence[int | Size], policy: str) -> list[int | Size]:
-    """`dims` times the least of the scales that lead to the wanted sizes ("not_larger"), or the greatest, to the nearest whole numbers, halves up.
+    """`dims` times the smallest of the scales to the wanted sizes ("not_larger"), or the largest, rounded to the nearest integers, halves up.
 
-    Whole numbers are rounded in the same order as the scales are, so that is the least, or greatest, of what each scale gives.
+    Rounding keeps the order of the scales, so this is the smallest, or largest, of the results for each scale.
     """
     chosen = minimum if policy == "not_larger" else maximum
     return [chosen(*((2 * want * size + have) // (2 * have) for have, want in zip(dims, wanted, strict=True))) for size in dims]
@@ -98,7 +98,7 @@ def resampled(b: ModelBuilder, x: Value, plans: Sequence[Resampling | None], met
 
 
 def _stretch(b: ModelBuilder, have: int | Size, plan: Resampling, method: Method) -> Value | None:
-    """How much wider than an element the taps of an element of the result lie, a scalar of f64: with antialias, where a dimension shrinks."""
+    """How much wider than an element the taps of a result element are spread, a scalar of f64: with antialias, if a dimension shrinks."""
     if not method.antialias:
         return None
     one = b.literal(np.array(1.0))
@@ -109,7 +109,7 @@ def _stretch(b: ModelBuilder, have: int | Size, plan: Resampling, method: Method
 
 
 def _reach(have: int | Size, plan: Resampling, method: Method) -> int | Size | None:
-    """How far from a place its taps lie, or a little less; None without antialias."""
+    """The largest distance of a position's taps, rounded down; None without antialias."""
     if not method.antialias:
         return None
     base = 1 if method.mode == "linear" else 2
@@ -117,15 +117,15 @@ def _reach(have: int | Size, plan: Resampling, method: Method) -> int | Size | N
         return math.ceil(base * max(1.0, 1.0 / plan.scale))
     ratios = plan.ratios or [(have, plan.want)]
     for _, want in ratios:
-        holds(want, ">", 0)  # it is divided by
+        holds(want, ">", 0)  # it is a divisor
     return maximum(base, *(-(-base * size // want) for size, want in ratios))
 
 
 def _repeats(plan: Resampling, method: Method) -> int | None:
-    """How often each element is taken in a row; None if it is not that simple."""
+    """The number of times each element is repeated; None if resampling is not that simple."""
     if method.mode != "nearest" or not isinstance(plan.scale, float) or plan.scale != round(plan.scale):
         return None
-    if method.coordinates in ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize"):  # whose places depend on the size
+    if method.coordinates in ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize"):  # whose positions depend on the size
         return None
     factor = round(plan.scale)
     places = nearest(source_places(SAMPLE, SAMPLE * factor, plan.scale, method.coordinates, (0.0, 1.0)), method.rounding, SAMPLE)
@@ -140,7 +140,7 @@ def _repeated(b: ModelBuilder, x: Value, dim: int, factor: int) -> Value:
 
 
 def _places(b: ModelBuilder, have: int | Size, plan: Resampling, coordinates: str) -> Value:
-    """Where each element of the result is taken from, as a vector of f32, computed as `source_places` does."""
+    """The source position of each element of the result, as a vector of f32, computed like `source_places`."""
     want = plan.want
     here = b.convert(counting(b, want), "f32")
 
@@ -182,7 +182,7 @@ def _cropped(b: ModelBuilder, here: Value, last: Value, want: Value, bounds: tup
 
 
 def _span(b: ModelBuilder, have: int | Size, scale: float | Value) -> Value:
-    """From the first to the last element of a dimension that is scaled, a scalar of f32, as `stretched` says."""
+    """The distance from the first to the last element of a scaled dimension, a scalar of f32, as in `stretched`."""
     wide = b.literal(np.array(scale)) if isinstance(scale, float) else b.convert(scale, "f64")
     length = b.mul(size_scalar(b, have, wide), wide)
     whole = b.round(length)
@@ -198,14 +198,14 @@ _ROUNDED: dict[str, Callable[[ModelBuilder, Value], Value]] = {
 
 
 def _linear(b: ModelBuilder, x: Value, dim: int, places: Value) -> Value:
-    """The two elements beside each place, the nearer one counting for more."""
+    """The two elements next to each position, weighted by proximity."""
     have, rank, want = dims_of(x)[dim], type_of(x).rank, dims_of(places)[0]
     below = b.floor(places)
     part = b.with_shape(b.convert(b.sub(places, below), type_of(x).dtype), [want if i == dim else 1 for i in range(rank)])
     first, second = (b.gather(x, inside(b, where, have), axis=dim) for where in (below, b.add(below, b.scalar(1, like=below))))
     one, zero = b.scalar(1, like=part), b.scalar(0, like=part)
     mixed = b.add(b.mul(first, b.sub(one, part)), b.mul(second, part))
-    return b.select(b.equal(part, zero), first, mixed)  # infinity times 0 is not nothing
+    return b.select(b.equal(part, zero), first, mixed)  # infinity times 0 is not 0
 
 
 WHOLE = (0.0, 1.0)
@@ -214,7 +214,7 @@ WHOLE = (0.0, 1.0)
 def resampled_when_run(
     b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], method: Method, bounds: Sequence[tuple[float, float]]
 ) -> Value:
-    """`x` resampled by scales that the run tells."""
+    """`x` resampled by scales that are known only at run time."""
     plans: list[Resampling | None] = [None] * type_of(x).rank
     for axis, want, scale, ends in zip(axes, scaled_when_run(b, x, axes, scales), scales, bounds, strict=True):
         plans[axis] = Resampling(want, scale, ends)

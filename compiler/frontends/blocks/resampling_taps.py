@@ -1,4 +1,4 @@
-"""Resampling of dimensions of any size by weighted sums of the elements around each place: the weights are computed at run time."""
+"""Resampling of dynamic dimensions by weighted sums of the elements around each position, with weights computed at run time."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 @dataclass(frozen=True)
 class Method:
-    """How dimensions are resampled, as the attributes of Resize say."""
+    """How dimensions are resampled: the attributes of Resize."""
 
     mode: str
     coordinates: str
@@ -25,26 +25,26 @@ class Method:
 
 
 class Taps(NamedTuple):
-    """Which elements count for the places of a result, and how much."""
+    """The elements that contribute to each position of a result, and their weights."""
 
     places: Value
     """A vector of f32."""
     stretch: Value | None
-    """How much wider than an element the kernel is, if it is; a scalar of f64."""
+    """How much wider than an element the kernel is, if it is wider; a scalar of f64."""
     reach: int | Size | None
-    """How far from a place there are taps then."""
+    """The distance up to which there are taps in that case."""
     method: Method
 
 
 def inside(b: ModelBuilder, places: Value, have: int | Size) -> Value:
-    """Whole numbers as indices of a dimension, those outside as the nearest one inside."""
+    """Integers as indices of a dimension, clamped to it."""
     whole = b.cast(places, to="i64", saturate=True)
     last = b.sub(size_scalar(b, have, whole), b.scalar(1, like=whole))
     return b.minimum(b.maximum(whole, b.scalar(0, like=whole)), last)
 
 
 def weighted(b: ModelBuilder, x: Value, dim: int, taps: Taps) -> Value:
-    """`x` with a dimension replaced by weighted sums of its elements; weights as `sampling_taps` has them, computed in f64 as there."""
+    """`x` with a dimension replaced by weighted sums of its elements; the weights are those of `sampling_taps`, also computed in f64."""
     have, rank = dims_of(x)[dim], type_of(x).rank
     places = b.with_shape(b.convert(taps.places, "f64"), (*dims_of(taps.places), 1))
     sources = b.add(b.floor(places), _offsets(b, taps))
@@ -52,12 +52,12 @@ def weighted(b: ModelBuilder, x: Value, dim: int, taps: Taps) -> Value:
     table = (*dims_of(weights), *[1] * (rank - 1 - dim))
     factors = b.with_shape(b.convert(weights, type_of(x).dtype), table)
     found = b.gather(x, inside(b, sources, have), axis=dim)
-    found = b.select(b.equal(factors, b.scalar(0, like=factors)), b.scalar(0, like=found), found)  # infinity times 0 is not nothing
+    found = b.select(b.equal(factors, b.scalar(0, like=factors)), b.scalar(0, like=found), found)  # infinity times 0 is not 0
     return b.reduce_sum(b.mul(found, factors), axes=(dim + 1,), keepdims=False)
 
 
 def _offsets(b: ModelBuilder, taps: Taps) -> Value:
-    """The taps of each place, counted from the element before it: [1, taps] of f64."""
+    """The taps of each position, relative to the element before it: [1, taps] of f64."""
     if taps.reach is None:
         return b.literal(np.arange(*(0, 2) if taps.method.mode == "linear" else (-1, 3), dtype=np.float64)[np.newaxis])
     if isinstance(taps.reach, int):
@@ -67,7 +67,7 @@ def _offsets(b: ModelBuilder, taps: Taps) -> Value:
 
 
 def _weights(b: ModelBuilder, places: Value, sources: Value, have: int | Size, taps: Taps) -> Value:
-    """How much each tap counts: [places, taps] of f64."""
+    """The weight of each tap: [places, taps] of f64."""
     method, zero = taps.method, b.scalar(0, like=places)
     distance = b.abs(b.sub(places, sources))
     if taps.stretch is not None:
@@ -85,7 +85,7 @@ def _weights(b: ModelBuilder, places: Value, sources: Value, have: int | Size, t
 
 
 def polynomial(b: ModelBuilder, x: Value, *coefficients: float) -> Value:
-    """A polynomial of each element, by its coefficients from that of the highest power on (Horner's rule)."""
+    """A polynomial of each element, with coefficients from the highest power on (Horner's rule)."""
     value = b.scalar(coefficients[0], like=x)
     for coefficient in coefficients[1:]:
         value = b.add(b.mul(value, x), b.scalar(coefficient, like=x))

@@ -13,7 +13,7 @@ from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 def rotated(b: ModelBuilder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
     """The rotary embedding (Su et al., "RoFormer", 2021) of heads, the last dimension of `x`, by angles that broadcast to it, one for each pair.
 
-    The first `2 * pairs` elements of each head are turned: element i with i + pairs, or neighbours if `interleaved`. The others stay.
+    The first `2 * pairs` elements of each head are rotated: element i with i + pairs, or neighbours if `interleaved`. The others stay.
     """
     shape, last = dims_of(x), type_of(x).rank - 1
     size, pairs = shape[last], dims_of(cos)[-1]
@@ -31,7 +31,7 @@ def rotated(b: ModelBuilder, x: Value, cos: Value, sin: Value, interleaved: bool
 
 
 def turned(b: ModelBuilder, x: Value, cos: Value, sin: Value, heads: int, interleaved: bool) -> Value:
-    """`x` turned by angles (batch or 1, sequence, pairs): (batch, heads, sequence, size), or (batch, sequence, heads * size) if `heads` is not 0."""
+    """`x` rotated by angles (batch or 1, sequence, pairs): (batch, heads, sequence, size), or (batch, sequence, heads * size) if `heads` is not 0."""
     shape = dims_of(x)
     if not heads:
         return rotated(b, x, with_new_axes(b, cos, [1]), with_new_axes(b, sin, [1]), interleaved)

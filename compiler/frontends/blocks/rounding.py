@@ -1,4 +1,4 @@
-"""Compositions of several ops round narrow floats once, at the end."""
+"""Rounds narrow floats only once, at the end of a composition of several ops."""
 
 import functools
 from collections.abc import Callable, Sequence

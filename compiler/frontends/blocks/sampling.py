@@ -1,4 +1,4 @@
-"""Samples of images at computed places, by interpolation, and the windows of regions."""
+"""Samples of images at computed positions, by interpolation, and the windows of regions."""
 
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample
 
 
 def between(b: ModelBuilder, x: Value, grid: Value, padding: str, aligned: bool) -> Value:
-    """`x` at the places of a grid by linear interpolation: places are moved into the image, or what lies outside is 0."""
+    """`x` at the positions of a grid by linear interpolation: positions are moved into the image, or values outside are 0."""
     wanted = "f64" if type_of(x).dtype == "f64" else "f32"
-    sizes = dims_of(x)[:1:-1]  # from last to first, as a grid lists places
+    sizes = dims_of(x)[:1:-1]  # from last to first, as a grid lists coordinates
     precise = grid if type_of(grid).dtype == "f64" else b.convert(grid, wanted)
     if len(set(sizes)) == 1:
         moved = moved_places(b, precise, sizes[0], padding, aligned)
@@ -36,27 +36,27 @@ def size_number(b: ModelBuilder, size: int | Size, like: Value, factor: float = 
 
 
 def inside(b: ModelBuilder, place: Value, size: int | Size) -> Value:
-    """Places moved to the nearest pixel of a dimension of that size; NaN stays."""
+    """Positions moved to the nearest pixel of a dimension of that size; NaN stays."""
     if isinstance(size, int):
         return b.clamp(place, min=0.0, max=size - 1.0)
     return b.minimum(b.maximum(place, b.scalar(0, like=place)), size_number(b, size, place, more=-1))
 
 
 def moved_places(b: ModelBuilder, where: Value, size: int | Size, padding: str, aligned: bool) -> Value:
-    """Places from -1 to 1 in pixels of dimensions of that size, moved into the image as the padding says."""
+    """Positions from -1 to 1 in pixels of dimensions of that size, moved into the image according to the padding mode."""
     place = padded_place(b, pixels(b, where, size, aligned), size, padding, aligned)
-    # A mirrored place may be half a pixel outside: what is there is what is nearest.
+    # A mirrored position may be half a pixel outside: it takes the value of the nearest pixel.
     return inside(b, place, size) if padding == "reflection" else place
 
 
 def pixels(b: ModelBuilder, where: Value, size: int | Size, aligned: bool) -> Value:
-    """Places from -1 to 1 in pixels: from the centre of the first to that of the last if `aligned`, else from border to border."""
+    """Positions from -1 to 1 in pixels: from the centre of the first to that of the last if `aligned`, else from border to border."""
     scaled = b.mul(where, size_number(b, size, where, 0.5, -0.5 if aligned else 0))
     return b.add(scaled, size_number(b, size, where, 0.5, -0.5))
 
 
 class Tap(NamedTuple):
-    """One element near each place along one dimension: its index, its weight (None means 1), and whether it is inside the image."""
+    """One element near each position along one dimension: its index, its weight (None means 1), and whether it is inside the image."""
 
     place: Value
     weight: Value | None
@@ -64,7 +64,7 @@ class Tap(NamedTuple):
 
 
 def taps(b: ModelBuilder, where: Value, size: int | Size, mode: str, padding: str, aligned: bool) -> list[Tap]:
-    """The elements around each place (from -1 to 1) along one dimension."""
+    """The elements around each position (from -1 to 1) along one dimension."""
 
     def number(value: float) -> Value:
         return b.scalar(value, like=where)
@@ -89,7 +89,7 @@ def taps(b: ModelBuilder, where: Value, size: int | Size, mode: str, padding: st
 
 
 def padded_place(b: ModelBuilder, place: Value, size: int | Size, padding: str, aligned: bool) -> Value:
-    """A place moved into the image according to the padding mode, which is mirrored at the pixels that -1 and 1 are."""
+    """A position moved into the image according to the padding mode; it is mirrored at the pixels of -1 and 1."""
     if padding == "border":
         return inside(b, place, size)
     if padding == "reflection":
@@ -113,7 +113,7 @@ def kernel(b: ModelBuilder, distance: Value, mode: str) -> Value:
 
 
 def windows_of_regions(b: ModelBuilder, rois: Value, column: int, parts: int, scale: float) -> Value:
-    """Along one dimension the windows (regions, parts, 2) that regions are divided into, with their ends; a coordinate begins at that column."""
+    """The windows (regions, parts, 2) into which regions are divided along one dimension, with their ends; coordinates begin at `column`."""
 
     def number(value: float) -> Value:
         return b.scalar(value, like=rois)
@@ -126,7 +126,7 @@ def windows_of_regions(b: ModelBuilder, rois: Value, column: int, parts: int, sc
 
 
 def rounded_away(b: ModelBuilder, x: Value) -> Value:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     size = b.abs(x)
     whole = b.floor(size)
     up = b.greater_equal(b.sub(size, whole), b.scalar(0.5, like=x))

@@ -1,4 +1,4 @@
-"""Scores of classes and features of samples, as classifiers on tables have them."""
+"""Scores of classes and features of samples, for classifiers on tables."""
 
 import math
 
@@ -6,7 +6,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.builder import ModelBuilder, Value, static_dim
 
-NEARLY_ZERO = 1e-7  # below it a score counts as none to SOFTMAX_ZERO
+NEARLY_ZERO = 1e-7  # SOFTMAX_ZERO ignores scores below this
 
 
 def matrix_rows(b: ModelBuilder, x: Value) -> Value:
@@ -20,12 +20,12 @@ def matrix_rows(b: ModelBuilder, x: Value) -> Value:
 
 
 def feature_count(x: Value) -> int:
-    """How many features each row has. Raises NotConstantError if that is not known."""
+    """The number of features in each row. Raises NotConstantError if it is not known."""
     return static_dim(x, 1, "samples and their features")
 
 
 def softmax_zero(b: ModelBuilder, scores: Value) -> Value:
-    """A softmax in which scores of nearly 0 stay nearly 0; a row of such scores alone becomes 0.5 everywhere."""
+    """A softmax in which scores of nearly 0 stay nearly 0; a row of only such scores becomes 0.5 everywhere."""
     greatest = b.reduce_max(scores, axes=(1,), keepdims=True)
     powers = b.exp(b.sub(scores, greatest))
     tiny = b.mul(scores, b.exp(b.neg(greatest)))
@@ -35,7 +35,7 @@ def softmax_zero(b: ModelBuilder, scores: Value) -> Value:
 
 
 def probit(b: ModelBuilder, scores: Value) -> Value:
-    """`sqrt(2) erfinv(2 p - 1)`, by Winitzki's approximation of the inverse error function (2008), as runtimes have it.
+    """`sqrt(2) erfinv(2 p - 1)`, by Winitzki's approximation of the inverse error function (2008), as in other runtimes.
 
     It is computed in f64: near p = 0.5 it takes the difference of numbers that are nearly equal.
     """
@@ -55,7 +55,7 @@ def probit(b: ModelBuilder, scores: Value) -> Value:
 
 
 def arg_max(b: ModelBuilder, scores: Value) -> Value:
-    """The class with the greatest score in each row, the first of equal ones."""
+    """The class with the largest score in each row, the first of equal ones."""
     return b.arg_max(scores, axis=1, keepdims=False, select_last=False)
 
 

@@ -15,7 +15,7 @@ COUNTED = 1 << 16  # up to this size `counting` builds a constant, above it an o
 
 
 def slice_axis(b: ModelBuilder, x: Value, axis: int, start: int | Size, size: int | Size, step: int = 1) -> Value:
-    """`size` elements of `x` along one axis, from `start` on, `step` apart."""
+    """`size` elements of `x` along one axis, from `start` on, with stride `step`."""
     rank = type_of(x).rank
     if start == 0 and step == 1 and size == type_of(x).shape[axis]:
         return x
@@ -78,7 +78,7 @@ def without_axes(b: ModelBuilder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def from_the_start(b: ModelBuilder, number: Value, size: int | Size, indices: Value) -> Value:
-    """`indices` along a dimension of `size`, replaced by out-of-range ones where the original integer is negative and thus invalid.
+    """`indices` along a dimension of `size`, replaced by out-of-range ones if the original integer is negative and thus invalid.
 
     Gathers and scatters would count negative indices from the end.
     """
@@ -87,10 +87,10 @@ def from_the_start(b: ModelBuilder, number: Value, size: int | Size, indices: Va
 
 
 def along_axis(b: ModelBuilder, x: Value, axis: Value, make: Callable[[int], Value], axes: int | None = None) -> Value:
-    """`make(axis)` for an operand that gives the axis of `x`, one of its first `axes` (all of them unless told).
+    """`make(axis)` for an operand that holds an axis of `x`, one of its first `axes` (by default all).
 
-    Of an axis that is known at run time only, all are computed, which must give results of one type, and one is chosen; that it exists is
-    checked when the model runs, as an index of a gather is. Raises ModelError if there is no such axis, or none at all.
+    If the axis is known only at run time, the results for all axes are computed, which must have one type, and one is chosen; the axis is checked at
+    run time like an index of a gather. Raises ModelError if there is no such axis, or none at all.
     """
     rank = type_of(x).rank
     count = rank if axes is None else axes

@@ -14,20 +14,20 @@ MOST_NODES = 1 << 28  # so that i32 counts them
 
 @dataclass(frozen=True)
 class Split:
-    """A node that compares a feature and goes on to one of two others. A child is the number of a split, or `~leaf`."""
+    """A node that compares a feature and goes on to one of two others. A child is the index of a split, or `~leaf`."""
 
     feature: int
     mode: str
     threshold: float
     when_true: int
     when_false: int
-    nan_is_true: bool = False  # where NaN goes, whatever the mode
-    members: Sequence[float] = ()  # of BRANCH_MEMBER, which asks whether the feature is one of them
+    nan_is_true: bool = False  # the direction for NaN, whatever the mode
+    members: Sequence[float] = ()  # of BRANCH_MEMBER, which tests whether the feature is one of them
 
 
 @dataclass
 class Tables:
-    """Operands of `graph.tree_ensemble`. The first nodes are the leaves, whose children they are themselves."""
+    """Operands of `graph.tree_ensemble`. The first nodes are the leaves, which are their own children."""
 
     nodes: np.ndarray  # the feature, then the children
     thresholds: np.ndarray
@@ -47,7 +47,7 @@ class _Writer:
     nan_first: list[bool] = field(default_factory=list)
 
     def add(self, feature: int, threshold: float, first: int, second: int, nan_first: bool) -> int:
-        """A node: to `first` where the feature is at most `threshold`, else to `second`; its number."""
+        """Add a node that goes to `first` if the feature is at most `threshold`, else to `second`; returns its index."""
         if self.leaves + len(self.nodes) >= MOST_NODES:
             raise LimitError(f"its trees take more than {MOST_NODES} nodes")
         self.nodes.append((feature, first, second))
@@ -56,13 +56,13 @@ class _Writer:
         return self.leaves + len(self.nodes) - 1
 
     def below(self, threshold: float) -> float:
-        """The greatest number that is less than `threshold`: `x < t` is `x <= below(t)`. NaN if there is none: nothing is at most NaN."""
+        """The largest number below `threshold`: `x < t` is `x <= below(t)`. NaN if there is none: nothing is at most NaN."""
         if threshold == -math.inf:
             return math.nan
         return float(np.nextafter(self.dtype.type(threshold), self.dtype.type(-np.inf)))
 
     def split(self, node: Split, yes: int, no: int) -> tuple[int, int]:
-        """The nodes of a split whose children are known: the first one, and how many comparisons lead to a child at most."""
+        """The nodes of a split whose children are known: the first one, and the largest number of comparisons to a child."""
         t, feature, missing = node.threshold, node.feature, node.nan_is_true
         if node.mode == "BRANCH_LEQ":
             return self.add(feature, t, yes, no, missing), 1
@@ -76,11 +76,11 @@ class _Writer:
             return self.member(feature, node.members, yes, no, missing)
         equal, other = (yes, no) if node.mode == "BRANCH_EQ" else (no, yes)
         inner = self.add(feature, self.below(t), other, equal, False)
-        return self.add(feature, t, inner, other, missing == (node.mode == "BRANCH_EQ")), 2  # NaN takes `equal` by way of `inner`
+        return self.add(feature, t, inner, other, missing == (node.mode == "BRANCH_EQ")), 2  # NaN reaches `equal` through `inner`
 
     def member(self, feature: int, members: Sequence[float], yes: int, no: int, missing: bool) -> tuple[int, int]:
-        """A search among the intervals that the members cut the numbers into."""
-        ends: list[float] = []  # where each interval ends, the last one nowhere
+        """A search among the intervals into which the members divide the numbers."""
+        ends: list[float] = []  # the end of each interval; the last one has none
         inside: list[bool] = []
         for member in sorted({float(self.dtype.type(m)) for m in members}):
             if member != -math.inf and (not ends or ends[-1] != self.below(member)):
@@ -103,7 +103,7 @@ class _Writer:
             (left, a), (right, b) = search(low, middle), search(middle + 1, high)
             return self.add(feature, ends[middle], left, right, False), 1 + max(a, b)
 
-        # Left of the root the last interval is inside, so NaN needs no other mark than that of the root.
+        # Left of the root the last interval is inside, so NaN needs no mark beyond that of the root.
         middle = (len(inside) - 1) // 2
         middle -= not inside[middle] and middle > 0
         middle += not inside[middle]
@@ -112,9 +112,9 @@ class _Writer:
 
 
 def tables(splits: Sequence[Split], roots: Sequence[int], leaves: int, dtype: np.dtype) -> Tables:
-    """The tables of trees that begin at `roots` (the numbers of splits, or `~leaf`) and compare in `dtype`.
+    """The tables of trees that begin at `roots` (the indices of splits, or `~leaf`) and compare in `dtype`.
 
-    Raises ModelError if there is no such child, or if a node leads back to itself.
+    Raises ModelError if a child does not exist, or if a node leads back to itself.
     """
     writer = _Writer(np.dtype(dtype), leaves)
     done: dict[int, tuple[int, int]] = {~leaf: (leaf, 0) for leaf in range(leaves)}  # the first node, and the depth below it

@@ -19,7 +19,7 @@ UFUNCS = {"add": np.add, "min": np.minimum, "max": np.maximum}
 
 @dataclass
 class Votes:
-    """What leaves give: parallel arrays of leaf, target and weight."""
+    """The votes of leaves: parallel arrays of leaf, target and weight."""
 
     leaves: np.ndarray
     targets: np.ndarray
@@ -28,7 +28,7 @@ class Votes:
 
 @dataclass
 class Forest:
-    """Trees, and what their leaves give to each of the targets."""
+    """Trees, and the votes of their leaves for each of the targets."""
 
     splits: list[Split]
     roots: list[int]
@@ -51,7 +51,7 @@ class Forest:
         wrong = [s.feature for s in self.splits if not 0 <= s.feature < features]
         if wrong:
             raise ModelError(f"a node compares feature {wrong[0]}; its input {type_of(x)} has {features}")
-        made = tables(self.splits, self.roots, self.leaves + 1, to_numpy(self.dtype))  # with a leaf that gives nothing, to fill up rounds
+        made = tables(self.splits, self.roots, self.leaves + 1, to_numpy(self.dtype))  # with a leaf without votes, to fill up rounds
         kind = REDUCTIONS[aggregate]
         roots, values = self._layout(made.roots, kind)
         arrays = [made.nodes, made.thresholds, roots.astype(np.int32), values]
@@ -68,7 +68,7 @@ class Forest:
     def _layout(self, roots: Sequence[int], kind: str) -> tuple[np.ndarray, np.ndarray]:
         """The roots by round and group, and the values of the leaves.
 
-        Where each tree votes for one target only, as boosted trees do, the trees of a target are a group, and leaves have one value.
+        If each tree votes for only one target, as boosted trees do, the trees of a target form a group, and leaves have one value.
         """
         start, fold = {"add": 0.0, "min": np.inf, "max": -np.inf}[kind], UFUNCS[kind]
         only = self._target_of_trees() if self.targets > 1 else None

@@ -26,10 +26,10 @@ class Window:
 
 @dataclass(frozen=True)
 class FreeWindow(Window):
-    """A window whose padding depends on sizes that are known only at run time: it goes over what `filled` makes, and `pads` are 0."""
+    """A window whose padding depends on dynamic sizes: it slides over the result of `filled`, and `pads` are 0."""
 
     around: tuple[int | Size, ...]
-    """What `pads` would be. The ends may lie beyond what the last window reaches, but no other window fits in there."""
+    """The actual pads. The ends may exceed the reach of the last window, but no further window fits in there."""
 
     def filled(self, b: ModelBuilder, x: Value, value: float) -> Value:
         """`x` with `value` around its spatial dimensions."""
@@ -38,7 +38,7 @@ class FreeWindow(Window):
         return b.pad(x, low=low, high=high, mode="constant", value=value)
 
     def along(self, axis: int) -> "FreeWindow":
-        """The same along one spatial dimension, of one element along the others."""
+        """The same along one spatial dimension, with one element along the others."""
         spatial = len(self.kernel)
 
         def own(numbers: Sequence[Any], otherwise: int) -> tuple[Any, ...]:
@@ -48,7 +48,7 @@ class FreeWindow(Window):
 
 
 def same_padding(size: int | Size, span: int, stride: int) -> int | Size:
-    """How much padding a dimension takes in all, so that as many windows fit as whole or begun strides do."""
+    """The total padding of a dimension, so that there are as many windows as full or partial strides."""
     if span == 1:
         return 0  # whatever the size: the last window begins inside
     covered = (-(-size // stride) - 1) * stride + span
@@ -56,9 +56,10 @@ def same_padding(size: int | Size, span: int, stride: int) -> int | Size:
 
 
 def _end(size: int | Size, low: int | Size, high: int | Size, span: int, stride: int) -> int | Size:
-    """The padding at the end of a dimension, of which symbols cancel out where windows are counted.
+    """The padding at the end of a dimension, in a form whose symbols cancel out when windows are counted.
 
-    Windows that leave gaps may not reach the end of the dimension. Then as much is added as makes whole strides of all, in which no further one fits.
+    Windows with gaps may not reach the end of the dimension. Then padding is added to make the total a whole number of strides, in which no further
+    window fits.
     """
     return high if span >= stride or known([high]) else -(-size // stride) * stride - size - low
 
@@ -71,14 +72,14 @@ def halved(totals: Sequence[int | Size], *, more_at_end: bool) -> tuple[int | Si
 
 
 def image_of(b: ModelBuilder, x: Value, win: Window, value: float = 0.0) -> Value:
-    """The image that a window goes over: `x`, with `value` around it where the window is a FreeWindow."""
+    """The image that a window slides over: `x`, with `value` around it if the window is a FreeWindow."""
     return win.filled(b, x, value) if isinstance(win, FreeWindow) else x
 
 
 def with_overhang(x: Value, win: Window) -> Window:
-    """The window with as much more padding at the ends as makes room for the last windows of `ceil_mode`."""
+    """The window with additional padding at the ends for the last windows of `ceil_mode`."""
     if isinstance(win, FreeWindow):
-        return win  # as many windows fit as in whole and begun strides already
+        return win  # there are as many windows as full and partial strides already
     spatial, dims = len(win.kernel), dims_of(x)[2:]
     counts = window_sizes(dims, win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=True)
     ends = []

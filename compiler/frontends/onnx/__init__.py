@@ -1,4 +1,4 @@
-"""The ONNX front end. Names are loaded when they are first used: `frontend`, which every compilation asks, does without onnx."""
+"""The ONNX front end. Names are loaded when they are first used: `frontend`, which every compilation asks, works without onnx."""
 
 from typing import TYPE_CHECKING
 

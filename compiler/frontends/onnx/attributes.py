@@ -47,7 +47,7 @@ def _text(name: str, data: bytes) -> str:
 def resolved(node: NodeProto, given: Mapping[str, AttributeProto] | None) -> NodeProto:
     """A node whose references to attributes of the enclosing function are replaced by the values `given` in the call (None outside functions).
 
-    A reference to an attribute that the call does not give is dropped.
+    A reference to an attribute that the call does not supply is dropped.
     """
     if given is None or not any(a.ref_attr_name for a in node.attribute):
         return node

@@ -1,4 +1,4 @@
-"""Parts the nodes of strings and maps at the border of a model, which run in Python, from the rest, which is compiled."""
+"""Separates the nodes with strings and maps at the border of a model, which run in Python, from the rest, which is compiled."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -31,11 +31,11 @@ WHERE = "strings and maps are supported at the border of a model, before and beh
 
 
 def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
-    """Take the nodes at the border out of a model whose nodes are in order, in place, with those of strings that nothing uses.
+    """Remove the nodes at the border from a model whose nodes are sorted, in place, and unused nodes with strings.
 
-    None if it has no border. The model's inputs are then those of its nodes that are left, with what nodes of the border make for these; its
-    outputs, what those make that are the model's or that nodes of the border take. Raises UnsupportedError or ModelError, naming the nodes, for
-    strings and maps elsewhere.
+    None if it has no border. The model's inputs are then those of its remaining nodes, including results of border nodes for these; its outputs are
+    results that are the model's outputs or that border nodes take. Raises UnsupportedError or ModelError, naming the nodes, for strings and maps
+    elsewhere.
     """
     model = source.model
     functions = {function_key(function) for function in model.functions}
@@ -50,13 +50,13 @@ def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
 
 
 def operator_of(node: NodeProto, opsets: Mapping[str, int], functions: Iterable[FunctionKey]) -> Operator | None:
-    """What a node is in Python; None if it cannot run there."""
+    """The Python implementation of a node; None if it cannot run there."""
     domain = domain_of(node.domain)
     return None if function_key(node) in functions else find_operator(domain, node.op_type, opsets.get(domain, 0))
 
 
 def border_attributes(node: NodeProto) -> dict[str, Any]:
-    """The attributes of a node, tensors of strings among them. Raises ModelError or UnsupportedError."""
+    """The attributes of a node, including tensors of strings. Raises ModelError or UnsupportedError."""
     return {a.name: _value(a) for a in node.attribute}
 
 
@@ -69,19 +69,19 @@ def _is_text(attribute: AttributeProto) -> bool:
 
 
 def _of_strings(node: NodeProto, operator: Operator | None) -> bool:
-    """Whether a node is of strings or maps, whatever its inputs are."""
+    """Whether a node handles strings or maps, whatever its inputs are."""
     decides = operator is not None and operator.of_strings
     if not callable(decides):
         return decides
     try:
-        # Tensors of numbers, which may be large and make no node one of strings, are not read for that.
+        # Tensors of numbers, which may be large and do not make a node one of strings, are not read for that.
         return decides({a.name: _value(a) for a in node.attribute if a.type != AttributeProto.TENSOR or _is_text(a)})
     except StepwellError:  # a node that its rule will report
         return False
 
 
 def _has_any(model: ModelProto, opsets: Mapping[str, int], functions: set[FunctionKey]) -> bool:
-    """Whether there may be strings or maps outside of graphs inside nodes."""
+    """Whether there may be strings or maps outside graphs inside nodes."""
     foreign = any(input_kind(value) is not None for value in model.graph.input)
     foreign = foreign or any(tensor.data_type == TensorProto.STRING for tensor in model.graph.initializer)
     texts = ("classlabels_strings", "cats_strings", "pool_strings")
@@ -91,7 +91,7 @@ def _has_any(model: ModelProto, opsets: Mapping[str, int], functions: set[Functi
 
 
 def input_kind(value: ValueInfoProto) -> Kind | None:
-    """What an input of strings or maps is, but for its shape; None for any other."""
+    """The kind of an input of strings or maps, without its shape; None for any other."""
     kind, form = value.type, []
     if kind.WhichOneof("value") == "sequence_type" and kind.sequence_type.elem_type.WhichOneof("value") == "map_type":
         kind, form = kind.sequence_type.elem_type, [SEQUENCE]
@@ -107,7 +107,7 @@ def input_kind(value: ValueInfoProto) -> Kind | None:
 
 
 def _info(value: ValueInfoProto, symbols: Symbols) -> TensorInfo:
-    """The description of an input. Raises UnsupportedError for one of a type that is not supported."""
+    """The description of an input. Raises UnsupportedError for an unsupported type."""
     kind = input_kind(value)
     if kind is not None and is_string(kind.dtype) and not kind.form:
         return TensorInfo(value.name, _named_shape(value, symbols), STRING)
@@ -124,12 +124,12 @@ def _info(value: ValueInfoProto, symbols: Symbols) -> TensorInfo:
 
 
 def _named_shape(value: ValueInfoProto, symbols: Symbols) -> tuple[int | str | None, ...]:
-    """The shape of an input with a name for each free size, as the compiled part has it."""
+    """The shape of an input with a name for each dynamic size, as in the compiled part."""
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return UNRANKED
     sizes = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
-    named = symbols.of_input(value.name, TensorType("i1", sizes), dim_names(value))  # of what type does not matter
+    named = symbols.of_input(value.name, TensorType("i1", sizes), dim_names(value))  # the element type does not matter
     return tuple(size if isinstance(size, int) or size is None else str(size) for size in named.shape)
 
 
@@ -139,7 +139,7 @@ def _reads(node: NodeProto) -> list[str]:
 
 
 def _used(model: ModelProto, opsets: Mapping[str, int], functions: set[FunctionKey]) -> list[NodeProto]:
-    """The nodes of a model but for those that could run in Python and that nothing uses."""
+    """The nodes of a model without unused ones that could run in Python."""
     wanted, kept = {value.name for value in model.graph.output}, []
     for node in reversed(model.graph.node):
         if operator_of(node, opsets, functions) is None or any(name in wanted for name in node.output):
@@ -150,7 +150,7 @@ def _used(model: ModelProto, opsets: Mapping[str, int], functions: set[FunctionK
 
 @dataclass
 class _Parting:
-    """Sorts the nodes of a model into those before, those that are compiled, and those behind."""
+    """Sorts the nodes of a model into those before, those that are compiled, and those after."""
 
     source: Source
     opsets: Mapping[str, int]
@@ -179,11 +179,11 @@ class _Parting:
 
     @property
     def has_foreign(self) -> bool:
-        """Whether an input or an output is of strings or maps."""
+        """Whether an input or an output has strings or maps."""
         return bool(self._foreign)
 
     def walk(self, nodes: Sequence[NodeProto]) -> None:
-        """Sort the nodes. Problems are noted."""
+        """Sort the nodes. Problems are recorded."""
         for node in nodes:
             reads = _reads(node)
             if not self._lost.isdisjoint(reads):
@@ -214,7 +214,7 @@ class _Parting:
         self._lost.update(node.output)
 
     def _place(self, node: NodeProto, *, early: bool) -> None:
-        """Have a node run in Python, before or behind. Raises ModelError or UnsupportedError."""
+        """Let a node run in Python, before or after. Raises ModelError or UnsupportedError."""
         domain = domain_of(node.domain)
         names = tuple(node.input)
         made = BorderNode(
@@ -229,7 +229,7 @@ class _Parting:
         (self._early if early else self._late).update(name for name in node.output if name)
 
     def _know(self, name: str) -> None:
-        """Have a value that a node of the border reads be known: as a constant, by nodes before, or as what compiled code will make."""
+        """Make a value that a border node reads known: as a constant, by nodes before, or as a future result of compiled code."""
         if name in self._kinds:
             return
         if name in self._texts or name in self.source.initializers:
@@ -242,7 +242,7 @@ class _Parting:
             self._kinds[name] = Kind(NUMBER, UNRANKED)
 
     def part(self) -> Border:
-        """Take what runs in Python out of the model."""
+        """Remove the nodes that run in Python from the model."""
         graph, weights = self.source.model.graph, self.source.initializers
         outputs = [value.name for value in graph.output]
         for name in outputs:
@@ -283,7 +283,7 @@ def _untyped(name: str) -> ValueInfoProto:
 
 
 def _value_info(name: str, kind: Kind) -> ValueInfoProto:
-    """An input of the compiled part that a node before it makes."""
+    """An input of the compiled part that a node before it produces."""
     shape = None if kind.shape == UNRANKED else list(kind.shape)
     assert not is_string(kind.dtype)
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind.dtype), shape)

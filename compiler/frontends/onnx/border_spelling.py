@@ -1,4 +1,4 @@
-"""Spells nodes whose attributes have strings by the numbers of these and a LabelEncoder beside them, so that all but that is compiled."""
+"""Replaces string attributes of nodes by numbers and an adjacent LabelEncoder, so that everything but the encoder is compiled."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -11,14 +11,14 @@ from stepwell.frontends.onnx.validation import FunctionKey, function_key, unique
 
 ML = "ai.onnx.ml"
 CLASSIFIERS = {"TreeEnsembleClassifier": "classlabels_int64s", "LinearClassifier": "classlabels_ints", "SVMClassifier": "classlabels_ints"}
-"""By the operator, the attribute in which it has labels that are numbers."""
+"""By operator, the attribute with labels that are numbers."""
 ENCODERS = {(ML, "OneHotEncoder"): ("cats_strings", "cats_int64s"), ("", "TfIdfVectorizer"): ("pool_strings", "pool_int64s")}
-"""By the operator, the attributes in which it has strings, and in which it has numbers."""
+"""By operator, the attributes with strings, and those with numbers."""
 NONE_OF_THEM = -1
 
 
 def spell_out(model: ModelProto, opsets: Mapping[str, int], functions: Iterable[FunctionKey]) -> dict[str, int]:
-    """Rewrite a model, in place; returns the opset versions with that of a LabelEncoder.
+    """Rewrite a model, in place; returns the opset versions, with that of a LabelEncoder.
 
     rewrite: Encoder(x, strings) -> Encoder(LabelEncoder(x, strings to numbers), numbers)
     rewrite: label, scores = Classifier(x, strings) -> label = LabelEncoder(number, numbers to strings); number, scores = Classifier(x, numbers)
@@ -68,7 +68,7 @@ def _labelled(node: NodeProto, numbers: str, version: int, taken: dict[str, int]
 def _label_encoder(
     node: NodeProto, what: str, given: str, gives: str, texts: Sequence[bytes], version: int, taken: dict[str, int], *, into_strings: bool
 ) -> NodeProto:
-    """A node that turns texts into their numbers, or back."""
+    """A node that maps texts to their numbers, or back."""
     if version < 2:
         attributes: dict[str, Any] = {"classes_strings": texts, "default_int64": NONE_OF_THEM}
     elif into_strings:

@@ -1,4 +1,4 @@
-"""Branches whose values can have no common type: what follows them is computed in each branch instead."""
+"""Handles branches whose values have no common type: the code after them is computed in each branch instead."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,14 +10,14 @@ from stepwell.frontends.onnx.walking import nested_nodes, subgraphs
 
 
 class BranchesDifferError(UnsupportedError):
-    """The branches of a conditional give values that differ in more than their sizes, and only a run decides between them."""
+    """The branches of a conditional return values that differ in more than their sizes, and only the run decides between them."""
 
 
 def with_what_follows(node: NodeProto, following: Sequence[NodeProto], wanted: Iterable[str]) -> tuple[list[NodeProto], NodeProto] | None:
-    """The nodes that do not depend on the conditional `node`, in order, and the conditional with all those that do in each of its branches.
+    """The nodes that do not depend on the conditional `node`, in order, and the conditional with all dependent nodes in each of its branches.
 
-    `following` are the nodes after it in its graph, which gives the values `wanted`. None if nothing depends on it, or if a branch has a name
-    that what follows has too: there, it would mean another value.
+    `following` are the nodes after it in its graph, whose results are `wanted`. None if nothing depends on it, or if a branch has a name that the
+    following nodes have too, where it would mean another value.
     """
     made = {name for name in node.output if name}
     others, dependent = [], []

@@ -29,18 +29,18 @@ class NodeContext:
     output_types: tuple[TensorType | None, ...]
     import_graph: ImportGraph
     attempt: Attempt
-    """Calls a function, and gives what it returns, or None if it failed or some node inside was not imported: then nothing is left of it."""
+    """Calls a function and returns its result, or None if it failed or some node inside was not imported: then nothing is left of it."""
     import_branches: ImportBranches
-    """As `import_graph` for each of two graphs, at the end of its block: the values, or, of one, why it cannot be valid where the other can."""
+    """Like `import_graph` for two graphs, each at the end of its block: the values, or why one cannot be valid although the other can."""
 
     @property
     def output_count(self) -> int:
-        """How many outputs the node has, up to the last one with a name."""
+        """The number of outputs of the node, up to the last one with a name."""
         return max((i + 1 for i, name in enumerate(self.output_names) if name), default=0)
 
 
 class NotResolvedError(UnsupportedError):
-    """Something is not supported only where the run decides about branches and rounds around it."""
+    """Something is unsupported only because branches and iterations around it are decided at run time."""
 
 
 class ImportBuilder(ModelBuilder):

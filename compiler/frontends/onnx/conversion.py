@@ -49,7 +49,7 @@ from stepwell.frontends.symbols import Symbols
 from stepwell.signature import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
 
 MAX_DEPTH = 120
-_DECIDED_BY = {"If": 1, "Loop": 2}  # operators that are simple if so many of their first inputs are known
+_DECIDED_BY = {"If": 1, "Loop": 2}  # operators that are simple if this many of their first inputs are known
 
 
 class _ReportedError(StepwellError):
@@ -58,7 +58,7 @@ class _ReportedError(StepwellError):
 
 @dataclass(frozen=True)
 class _Start:
-    """A place in an import to go back to: what is noted, how many nodes there are, names, and the block with its operations so far."""
+    """A state of an import to return to: recorded problems, number of nodes, names, and the block with its operations so far."""
 
     noted: tuple[Problems, CollectedNeeds]
     nodes: int
@@ -76,7 +76,7 @@ class Conversion:
     functions: Mapping[FunctionKey, FunctionProto]
     context: ir.Context
     budget: Budget
-    declared: Mapping[str, TensorType]  # what the main graph says of the values that its nodes make
+    declared: Mapping[str, TensorType]  # the declared types of the values of nodes in the main graph
     builder_class: type[ImportBuilder] = ImportBuilder
     weights: WeightTable = field(default_factory=WeightTable)
     problems: Problems = field(default_factory=Problems)
@@ -84,9 +84,9 @@ class Conversion:
     nodes: list[str] = field(default_factory=list)
     inputs: list[tuple[str, TensorType]] = field(default_factory=list)
     outputs: list[tuple[str, TensorType]] = field(default_factory=list)
-    groups: list[OutputGroup] = field(default_factory=list)  # what the outputs form, where some are no tensors
+    groups: list[OutputGroup] = field(default_factory=list)  # the outputs formed, if some are not tensors
 
-    elements: list[tuple[Size | None, ...]] = field(default_factory=list)  # of each input, those that types and attributes have as symbols
+    elements: list[tuple[Size | None, ...]] = field(default_factory=list)  # of each input, the symbols that types and attributes use
 
     def __post_init__(self) -> None:
         inputs = [value for value in self.model.graph.input if value.name not in self.source.initializers]
@@ -101,8 +101,8 @@ class Conversion:
     def run(self) -> ir.Module:
         """Build the module.
 
-        Raises ModelError or UnsupportedError listing every node that cannot be imported, LimitError for one that costs too much, NeedsError if
-        the nodes could be imported were values or sizes of inputs known.
+        Raises ModelError or UnsupportedError listing every node that cannot be imported, LimitError for one that costs too much, NeedsError if the
+        nodes could be imported if values or sizes of inputs were known.
         """
         graph = self.model.graph
         frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph))
@@ -177,7 +177,7 @@ class Conversion:
         return results
 
     def _flat(self, graph: GraphProto, outputs: Sequence[tuple[str, AnyValue]]) -> list[tuple[str, ir.Value]]:
-        """The tensors of which the outputs consist, by name; `groups` then says what they form."""
+        """The tensors in the outputs, by name; `groups` then describes how they form the outputs."""
         declared = {output.name: structured(output.name, output.type) for output in graph.output}
         if not any(declared.values()) and all(isinstance(value, ir.Value) for _, value in outputs):
             return [(name, value) for name, value in outputs if isinstance(value, ir.Value)]
@@ -223,7 +223,7 @@ class Conversion:
         return ir.Operation.create("builtin.unrealized_conversion_cast", results=[mlir_type]).results[0]
 
     def _import_nodes(self, nodes: Sequence[NodeProto], frame: Frame, wanted: Sequence[str]) -> None:
-        """Import the nodes of a graph or of a function body, which gives the values of these names."""
+        """Import the nodes of a graph or of a function body whose results are the values with the names `wanted`."""
         waiting = deque(enumerate(nodes))
         while waiting:
             i, original = waiting.popleft()
@@ -242,7 +242,7 @@ class Conversion:
                     waiting = deque([*((places[id(later)], later) for later in moved[0]), (i, moved[1])])
 
     def _named(self, original: NodeProto, number: int, frame: Frame) -> tuple[NodeProto, int]:
-        """A node under the name by which it is known, and the number of this name; as it is in the main graph."""
+        """A node under the name by which it is known, and the index of this name; unchanged in the main graph."""
         if frame.is_main:
             return original, number
         node = NodeProto()
@@ -257,9 +257,9 @@ class Conversion:
     def _import_node(self, node: NodeProto, frame: Frame, index: int, *, is_last_try: bool = False) -> None:
         """Import one node under the current location and bind its outputs.
 
-        A failure is reported, and placeholders of the types that ONNX infers let the walk go on; inside ONNX's definition of an
-        operator it is raised, for the node that the definition stands for to be reported. Raises BranchesDifferError where that is the problem,
-        unless sizes decide which branch it is, or it is the last try.
+        A failure is reported, and placeholders of the types that ONNX infers let the walk go on; inside ONNX's definition of an operator it is
+        raised, to be reported for the node with that operator. Raises BranchesDifferError if that is the problem, unless sizes decide which branch it
+        is, or it is the last try.
         """
         self._imported += 1
         if self._imported > self.budget.limits.operations:
@@ -279,7 +279,7 @@ class Conversion:
             self._check_types(node, values, frame)
         except BranchesDifferError as error:
             origins = self._solution(error, node, frame)
-            only_sizes = origins is not None and not origins.arguments  # code for each of these has one branch
+            only_sizes = origins is not None and not origins.arguments  # code specialised for them has one branch
             if frame.owner is not None or not (is_last_try or only_sizes):
                 raise
             self._report(node, frame, error)
@@ -288,7 +288,7 @@ class Conversion:
                 text = f"ONNX defines it by {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}"
                 origins = self._solution(error, node, frame)
                 raise (type(error)(text) if origins is None else NotConstantError(text, origins=origins)) from None
-            if not (tainted and isinstance(error, NotConstantError)):  # had earlier nodes been imported, it might be constant
+            if not (tainted and isinstance(error, NotConstantError)):  # it might be constant if earlier nodes had been imported
                 self._report(node, frame, error)
             values = None
         except _ReportedError:
@@ -369,14 +369,14 @@ class Conversion:
 
     @staticmethod
     def _rules_line(node: NodeProto, frame: Frame) -> str:
-        """Where the rule of a node is defined, if that is a plugin's."""
+        """The line that defines the rule of a node, if that is a plugin's."""
         domain = domain_of(node.domain)
         rule = find_rule(domain, node.op_type, frame.opsets.get(domain, 0))
         return "" if rule is None else line_of(rule.function)
 
     @staticmethod
     def _check_infer(values: Iterable[Binding]) -> None:
-        """Raise StepwellError if a value is of an op of a plugin whose `infer` is wrong: what does not fit with it is not to blame, nor the model."""
+        """Raise StepwellError if a value comes from an op of a plugin whose `infer` is wrong: neither its users nor the model are to blame."""
         for value in values:
             made = defining_op(value) if isinstance(value, ir.Value) else None
             view = None if made is None else made.opview
@@ -424,9 +424,9 @@ class Conversion:
         return values
 
     def _import_branches(self, branches: Sequence[tuple[ir.Block, GraphProto]], node: NodeProto, frame: Frame) -> list[Any]:
-        """The values of each branch of a conditional, built at the end of its block; instead of those of one, a text, if it cannot be valid.
+        """The values of each branch of a conditional, built at the end of its block; or a text for one that cannot be valid.
 
-        What is wrong with that branch is then no problem of the model, in which the other one may be all that is ever taken.
+        Errors in that branch are then no problem of the model, in which the other one may be the only one that is ever taken.
         """
         made: list[Any] = []
         wrong: list[list[str] | None] = []
@@ -452,7 +452,7 @@ class Conversion:
         return made
 
     def _import_branch(self, graph: GraphProto, node: NodeProto, frame: Frame) -> tuple[AnyValue, ...]:
-        """The values of a branch, which is built a second time if it assumes anything of sizes that data tell: with names of their own for those."""
+        """The values of a branch. It is built a second time if it assumes anything about data-dependent sizes, with separate names for these."""
         known, start = self.builder.symbols.names, self._start()
         with assumptions() as assumed:
             values = self._import_graph(graph, (), node, frame)
@@ -465,7 +465,7 @@ class Conversion:
         return values
 
     def _wrong(self, made: Any, before: Problems) -> list[str] | None:
-        """What is wrong in a branch that was imported, or failed, since `before`; None if it may be right for all that is known."""
+        """The problems of a branch that was imported, or failed, since `before`; None if it may be valid."""
         found = {about: text for about, text in self.problems.malformed.items() if about not in before.malformed}
         others = self.problems.unsupported.keys() - before.unsupported.keys()
         if others - self.problems.provisional:
@@ -478,11 +478,11 @@ class Conversion:
         return None
 
     def _noted(self) -> tuple[Problems, CollectedNeeds]:
-        """What is noted against the model so far, and what it needs, to go back to."""
+        """The problems and needs recorded so far, to return to."""
         return deepcopy(self.problems), replace(self.needs, values=dict(self.needs.values))
 
     def _attempt(self, build: Callable[[], Any]) -> Any:
-        """What `build` returns; None, with nothing left of it, if it raises an error about the model or reports a problem of a node inside."""
+        """The result of `build`; None, with nothing left of it, if it raises an error about the model or reports a problem of a node inside."""
         start = self._start()
         with suppress(InferenceError, LimitError, ModelError, UnsupportedError, _ReportedError):
             made = build()
@@ -492,22 +492,22 @@ class Conversion:
         return None
 
     def _start(self) -> "_Start":
-        """What to go back to from here."""
+        """The current state, to return to."""
         block = ir.InsertionPoint.current.block
         return _Start(self._noted(), len(self.nodes), dict(self._names), block, len(block.operations))
 
     def _back_to(self, start: "_Start") -> None:
-        """Take down what was built and noted since then."""
+        """Remove everything that was built and recorded since then."""
         (self.problems, self.needs), self._names = start.noted, start.names
         del self.nodes[start.nodes :]
         for op in reversed(list(start.block.operations)[start.operations :]):
             self.builder.erase(op.operation)
 
     def _check_types(self, node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
-        """Raise ModelError if a value is not of the type that ONNX infers, where that is known.
+        """Raise ModelError if a value is not of the type that ONNX infers, if that is known.
 
         Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end. It counts
-        the classes of a LinearClassifier by its intercepts, which may be left out.
+        the classes of a LinearClassifier by its intercepts, which may be omitted.
         """
         given = {a.name for a in node.attribute}
         counts_too_many = node.op_type in ("MaxPool", "AveragePool", "LpPool") and frame.opsets.get(domain_of(node.domain), 0) < 22
@@ -522,7 +522,7 @@ class Conversion:
                 if same and (has_ceil or (node.op_type == "LinearClassifier" and "intercepts" not in given)):
                     frame.doubtful.add(name)
                     continue
-                # ONNX sees the body of a loop in its first round only, and takes what is declared in it on trust.
+                # ONNX sees the body of a loop only in its first iteration, and trusts the types declared in it.
                 said = self.declared.get(name) if frame.is_main else None
                 if frame.parent is not None and made.dtype == inferred.dtype:
                     said = inferred
@@ -558,7 +558,7 @@ class Conversion:
         self.problems.add(node.name, _problem(node, frame, reason), malformed=malformed, provisional=provisional)
 
     def _solution(self, error: StepwellError, node: NodeProto, frame: Frame) -> Origins | None:
-        """What of the inputs must be known for the node to be imported; None if that does not solve its problem."""
+        """The inputs that must be known for the node to be imported; None if that does not solve its problem."""
         find = self.builder.origins
         origins: Origins | None = None
         if isinstance(error, NotConstantError):
@@ -572,7 +572,7 @@ class Conversion:
         return origins or None
 
     def _deciding(self, node: NodeProto, frame: Frame) -> Origins | None:
-        """What of the inputs decides about the branches or rounds of a node; None if something else does, or it has none."""
+        """The inputs that decide about the branches or iterations of a node; None if something else does, or it has none."""
         if node.op_type not in _DECIDED_BY or domain_of(node.domain) != "":
             return None
         given = [frame.lookup(name) for name in node.input[: _DECIDED_BY[node.op_type]] if name]
@@ -581,7 +581,7 @@ class Conversion:
 
 
 def _info(name: str, value: AnyValue) -> TensorInfo:
-    """What an output is that the model declares nothing of."""
+    """The description of an output that the model does not declare."""
     if isinstance(value, ir.Value):
         return TensorInfo.of(name, type_of(value))
     is_sequence = isinstance(value, SequenceValue) or value.of_sequence

@@ -12,13 +12,13 @@ from stepwell.frontends.base import Needs
 
 @dataclass
 class CollectedNeeds(Needs):
-    """Collects what is needed, while a model is imported."""
+    """Collects the needs while a model is imported."""
 
     names: Mapping[ir.Value, str] = field(default_factory=dict)
     """The names of the inputs, by the arguments of @main."""
 
     def add(self, origins: Origins, problem: str) -> str | None:
-        """Note that a problem is solved by what `origins` says. Returns what forbids that, or None."""
+        """Record that knowing the inputs in `origins` solves a problem. Returns the reason that forbids it, or None."""
         for argument in origins.arguments:
             tensor = type_of(argument)
             if tensor.is_static and tensor.elements > KNOWN_ELEMENTS:

@@ -16,7 +16,7 @@ def message_digest(message: Any) -> bytes:
 
 def serialized(message: Any) -> bytes | None:
     """The bytes of a protocol buffer message; None above the limit of 2 GB."""
-    from google.protobuf.message import EncodeError  # the caller has loaded it, to have a message
+    from google.protobuf.message import EncodeError  # the caller has loaded it to create a message
 
     try:
         return bytes(message.SerializeToString(deterministic=True))
@@ -25,7 +25,7 @@ def serialized(message: Any) -> bytes | None:
 
 
 def _message_parts(message: Any) -> Iterator[bytes | str]:
-    """What tells a large message from others: its fields by name, those that are messages serialised one by one if they can be."""
+    """The content that distinguishes a large message: its fields by name; those that are messages are serialised one by one if possible."""
     for descriptor, value in message.ListFields():
         elements = value if hasattr(value, "extend") else [value]
         yield f"{descriptor.name} {len(elements)}"

@@ -20,7 +20,7 @@ class Unavailable:
     problem: str = ""
 
 
-Binding = AnyValue | Unavailable | None  # None: an optional input that was left out
+Binding = AnyValue | Unavailable | None  # None: an omitted optional input
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Frame:
     opsets: Mapping[str, int]
     parent: "Frame | None" = None  # the graph around a graph inside a node; a function body has none
     values: dict[str, Binding] = field(default_factory=dict)
-    types: Mapping[str, TensorType] = field(default_factory=dict)  # what ONNX infers
+    types: Mapping[str, TensorType] = field(default_factory=dict)  # inferred by ONNX
     prefix: str = ""  # of node names
     owner: tuple[str, int] | None = None  # name and index that all nodes take: those of the node that this body defines
     attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body
@@ -56,7 +56,7 @@ class Frame:
         return name in self.values or (self.parent is not None and self.parent.has(name))
 
     def inferred(self, name: str) -> TensorType | None:
-        """The type that ONNX infers for the value of that name; None where ONNX may get it wrong."""
+        """The type that ONNX infers for the value of that name; None if ONNX may be wrong."""
         return None if name in self.doubtful else self.types.get(name)
 
     def is_tainted(self, name: str) -> bool:

@@ -19,14 +19,14 @@ class OnnxFrontEnd(FrontEnd):
     accepted = "a path, bytes or an onnx.ModelProto"
 
     def accepts(self, source: object) -> bool:
-        """Paths and bytes of any kind: what others accept, they are asked for first, and the error for damaged models is the importer's."""
+        """Accepts paths and bytes of any kind: other front ends are asked first, and the importer reports damaged models."""
         return isinstance(source, (Path, bytes, bytearray, memoryview)) or _is_message(source)
 
     def digest(self, source: object) -> bytes | None:
         return message_digest(source) if _is_message(source) else super().digest(source)
 
     def portable(self, source: object) -> str | bytes | None:
-        """Messages of more than 2 GB have no bytes."""
+        """Messages of more than 2 GB cannot be serialised."""
         return serialized(source) if _is_message(source) else super().portable(source)
 
     def load(self, source: object, context: "ir.Context", options: ImportOptions) -> ImportedModel:

@@ -1,4 +1,4 @@
-"""Sizes inside a branch: what is assumed there of sizes that data tell is checked where the branch is taken, and says nothing of other runs."""
+"""Data-dependent sizes inside a branch: assumptions there are checked when the branch is taken, and do not affect other runs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,19 +15,19 @@ from stepwell.frontends.symbols import Symbols
 
 
 def guarded(assumed: Iterable[Assumption], known: frozenset[str], symbols: Symbols) -> list[str]:
-    """The symbols of `known` whose numbers data tell and of which something is assumed.
+    """The data-dependent symbols of `known` about which something is assumed.
 
-    Not those of inputs: they are known before a run, which gets code of its own for sizes that do not fit.
+    Symbols of inputs are excluded: they are known before a run, which gets specialised code for sizes that do not fit.
     """
     names = {name for assumption in assumed if known.issuperset(assumption.symbols) for name in assumption.symbols}
     return sorted(name for name in names if symbols.origins(name) is None)
 
 
 def with_own_sizes(b: ImportBuilder, graph: GraphProto, frame: Frame, names: Sequence[str]) -> Frame:
-    """The frame for a branch, built at the current insertion point, in which these symbols have other names, that it alone knows.
+    """The frame for a branch, built at the current insertion point, in which these symbols have other names, local to the branch.
 
-    The values that it reads of the graph around it are of those sizes there. Their numbers are taken, and what is assumed of them is checked,
-    where the branch begins.
+    Values that it reads from the surrounding graph have these sizes there. Where the branch begins, their numbers are read, and the assumptions about
+    them are checked.
     """
     own = {name: b.symbols.fresh(name) for name in names}
     b.bind_sizes(b.sizes(values=tuple(map(symbol, names))), sizes=tuple(own.values()))

@@ -40,8 +40,11 @@ from stepwell.signature import UNRANKED, Shape, TensorInfo
 
 @dataclass(kw_only=True)
 class OnnxModel(ImportedModel):
-    """A model imported from ONNX, with what its file says about itself. `nodes` has the nodes of the main graph in order, then those of functions
-    and of graphs inside nodes; `content` is None for a ModelProto; `files` are those with external data."""
+    """A model imported from ONNX, with information from its file.
+
+    `nodes` has the nodes of the main graph in order, then those of functions and of graphs inside nodes; `content` is None for a ModelProto; `files`
+    are those with external data.
+    """
 
     opsets: dict[str, int]
     """The version of each domain; "" is ONNX's own domain."""
@@ -63,13 +66,14 @@ def import_model(
 ) -> OnnxModel:
     """Import an ONNX model (a path, bytes or a ModelProto) into `context`.
 
-    `shapes` fixes free dimensions of inputs (the model's, and those of the compiled part that its border makes) by name, and says
-    what sequences and optionals consist of: each is then as many inputs that are tensors (see `fix_structure`). `constants` turns inputs
-    into constants (for axes, sizes and the like, which must be known). Unless `same_names`, free dimensions of one name may have different
-    sizes; unless `same_data_sizes`, each of the sizes that data tell may be 1 where they are broadcast.
-    Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
-    listing every unsupported node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model
-    would cost more than `limits` allow. A departure from the standard whose meaning is clear is accepted with a ModelWarning.
+    `shapes` fixes dynamic dimensions of inputs (the model's, and those of the compiled part that its border produces) by name, and gives the
+    structure of sequences and optionals: each then becomes several tensor inputs (see `fix_structure`). `constants` turns inputs into constants (for
+    axes, sizes and the like, which must be known). Unless `same_names`, dynamic dimensions with one name may have different sizes; unless
+    `same_data_sizes`, each data-dependent size may be 1 if it broadcasts.
+
+    Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError listing every unsupported
+    node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model would cost more than `limits` allow.
+    Deviations from the standard whose meaning is clear are accepted with a ModelWarning.
     """
     budget = Budget(limits or Limits())
     with foreign_errors("the model cannot be read"):
@@ -123,7 +127,7 @@ def _import(
         raise
     if inferred.objection:
         read.notices.add("inference", f"ONNX's inference of types fails, Stepwell's own holds: {inferred.objection}")
-    read.initializers.clear()  # what is not used need not stay in memory
+    read.initializers.clear()  # unused ones need not stay in memory
     return OnnxModel(
         module=module, weights=conversion.weights, inputs=conversion.inputs, outputs=conversion.outputs, nodes=conversion.nodes,
         content=read.content, files=read.external.files, budget=budget, warnings=tuple(read.notices.texts()), groups=tuple(conversion.groups),
@@ -133,7 +137,7 @@ def _import(
 
 
 def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInfo], border: Border | None) -> None:
-    """Raise NeedsError for inputs that are sequences or optionals, unless something of the model is of a type that is not supported."""
+    """Raise NeedsError for inputs that are sequences or optionals, unless part of the model has an unsupported type."""
     values = [value for value in graph.input if value.name not in read.initializers]
     symbols = Symbols(name for value in values for name in filter(None, dim_names(value)))
     inputs = []
@@ -151,6 +155,6 @@ def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInf
 
 
 def _describe(error: NeedsError, read: Source, border: Border | None) -> None:
-    """Say what the model that an error is about was read from."""
+    """Add the origin of the model to an error about it."""
     error.content, error.files, error.unread = read.content, read.external.files, read.external.unread()
     error.warnings, error.border = tuple(read.notices.texts()), border

@@ -1,4 +1,4 @@
-"""The types of a model's values by ONNX's inference, as far as it gets: what a model declares wrongly is left out, and named in a warning."""
+"""The types of a model's values by ONNX's inference, as far as it gets: wrong declarations are left out, and named in a warning."""
 
 import re
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from stepwell.frontends.onnx.validation import foreign_errors, foreign_text
 from stepwell.frontends.onnx.walking import inner_graphs
 
 LONG_VECTOR = 4096
-ABOUT_ELEMENT_TYPES = ("TypeInferenceError", "inconsistent type", "unsupported type")  # what ONNX's inference says of these
-_CONSEQUENCE = re.compile(r"\[TypeInferenceError\] Input \d+ expected to have type but instead is null")  # of a node, behind one that failed
+ABOUT_ELEMENT_TYPES = ("TypeInferenceError", "inconsistent type", "unsupported type")  # ONNX's inference reports these
+_CONSEQUENCE = re.compile(r"\[TypeInferenceError\] Input \d+ expected to have type but instead is null")  # of a node behind one that failed
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """A model whose values have types, as far as ONNX infers them. `objection` is what ONNX has against the model, if it could not finish."""
+    """A model whose values have types, as far as ONNX infers them. `objection` is ONNX's error about the model, if it could not finish."""
 
     model: ModelProto
     objection: str = ""
@@ -32,9 +32,9 @@ class Inferred:
 def infer(model: ModelProto, notices: Notices) -> Inferred:
     """The model with the types of its values inferred.
 
-    Where what it declares of values inside the graph and of outputs contradicts what ONNX infers, the declaration is left out. Where ONNX's
-    inference fails by itself, there are no types: the import's own inference goes on, and decides. Raises ModelError if ONNX's checker finds a
-    fault, or an element type that an operator does not take.
+    Declarations of values inside the graph and of outputs that contradict ONNX's inference are left out. If ONNX's inference itself fails, there are
+    no types: the import's own inference decides. Raises ModelError if ONNX's checker finds a fault, or an element type that an operator does not
+    accept.
     """
     for value in model.graph.output:
         if not value.HasField("type"):
@@ -58,14 +58,14 @@ def infer(model: ModelProto, notices: Notices) -> Inferred:
 
 
 def _about_a_body(text: str) -> bool:
-    """Whether ONNX objects to its own definition of an operator by others: that of MeanVarianceNormalization adds an f32 to whatever it gets."""
+    """Whether ONNX rejects its own definition of an operator: that of MeanVarianceNormalization adds an f32 to operands of any type."""
     operators = re.findall(r"\(op_type:(\w+)", text)
     return len(operators) > 1 and operators[0] in {schema.name for schema in onnx.defs.get_function_ops()}
 
 
 @contextmanager
 def _typed_outputs(model: ModelProto) -> Iterator[None]:
-    """Have every output have some type and shape, inside the block: ONNX's checker insists on it, and nobody else does."""
+    """Inside the block, every output has some type and shape: ONNX's checker insists on it, although nothing needs it."""
     before = [deepcopy(value) for value in model.graph.output]
     for value in model.graph.output:
         if value.type.WhichOneof("value") in (None, "tensor_type") and not value.type.tensor_type.HasField("shape"):
@@ -82,8 +82,8 @@ def _typed_outputs(model: ModelProto) -> Iterator[None]:
 def _strictly(model: ModelProto) -> ModelProto:
     """The model with types. Raises ONNX's InferenceError if these do not fit together.
 
-    Propagation of data (through arithmetic on shapes) is a second round, where the first leaves something open. It takes every vector
-    for a shape, element by element, so it is left out where there are long ones: constants are propagated by ourselves anyway.
+    Data propagation (through arithmetic on shapes) is a second pass, run if the first leaves something open. It takes every vector for a shape,
+    element by element, so it is skipped if there are long ones: we propagate constants ourselves anyway.
     """
     inferred = shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     types = {v.name: onnx_tensor_type(v.type) for v in _declared(inferred.graph)} | {v.name: onnx_tensor_type(v.type) for v in inferred.graph.input}
@@ -96,19 +96,19 @@ def _strictly(model: ModelProto) -> ModelProto:
 
 
 def _declared(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    """What a graph says of the values that its nodes make."""
+    """The declarations of a graph for the values that its nodes produce."""
     yield from graph.value_info
     yield from graph.output
 
 
 def declared_types(graph: GraphProto) -> dict[str, TensorType]:
-    """The types that a graph declares for the values that its nodes make, as far as they are ours."""
+    """The types that a graph declares for the values that its nodes produce, as far as we support them."""
     types = {value.name: onnx_tensor_type(value.type) for value in _declared(graph)}
     return {name: tensor for name, tensor in types.items() if tensor is not None}
 
 
 def _strip(model: ModelProto) -> None:
-    """Take out what a model declares of values, in place, but for its inputs and the element types of outputs."""
+    """Remove a model's declarations of values, in place, except for its inputs and the element types of outputs."""
     inner = inner_graphs(model)
     for function in model.functions:
         del function.value_info[:]
@@ -127,7 +127,7 @@ def _forget_shape(value: ValueInfoProto) -> None:
 
 
 def _with_fitting(model: ModelProto, bare: ModelProto, found: ModelProto, objection: str, notices: Notices) -> ModelProto:
-    """What is inferred of `bare`, which declares nothing, with those declarations of `model` put back that `found` does not contradict."""
+    """The types inferred for `bare`, which declares nothing, plus those declarations of `model` that `found` does not contradict."""
     types = declared_types(found.graph)
     again = deepcopy(bare)
     kept = {}
@@ -153,5 +153,5 @@ def _with_fitting(model: ModelProto, bare: ModelProto, found: ModelProto, object
 
 
 def contradiction(name: str, said: TensorType, is_: TensorType) -> str:
-    """How a value differs from what the model declares."""
+    """The difference of a value from the model's declaration, as text."""
     return f"'{name}' is {is_}, but declared as {said}, which is left out of account"

@@ -1,4 +1,4 @@
-"""The topological order of the nodes of a graph, and which names nodes read."""
+"""The topological order of the nodes of a graph, and the names that nodes read."""
 
 import heapq
 from collections.abc import Collection, Iterator, Sequence
@@ -8,15 +8,15 @@ from onnx import GraphProto, NodeProto
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.onnx.walking import subgraphs
 
-SHOWN = 8  # nodes of a circle that are named
+SHOWN = 8  # the largest number of named nodes of a cycle
 
 
 def sorted_nodes(nodes: Sequence[NodeProto], given: Collection[str] = ()) -> tuple[list[int], tuple[NodeProto, str] | None]:
-    """The indices of nodes in topological order, of all such orders the one nearest to theirs; and, if they are in none, the first of them that
-    comes too early with the name that it reads.
+    """The indices of nodes in the topological order that is closest to the given order.
 
-    A node depends on what the graphs inside it read from outside. Names that are `given`, or that no node makes, come from elsewhere. The algorithm
-    is Kahn's (1962), with the ready nodes in a heap by their place: O((n + names) log n). Raises ModelError, naming nodes, for a circle.
+    Also returns, if they are not sorted, the first node that comes too early, with the name that it reads. A node depends on the outside values of
+    graphs inside it. Names that are `given`, or that no node produces, come from elsewhere. The algorithm is Kahn's (1962), with the ready nodes in a
+    heap by their position: O((n + names) log n). Raises ModelError, naming nodes, for a cycle.
     """
     maker: dict[str, int] = {}
     for i, node in enumerate(nodes):
@@ -52,7 +52,7 @@ def sorted_nodes(nodes: Sequence[NodeProto], given: Collection[str] = ()) -> tup
 
 
 def names_read(node: NodeProto) -> Iterator[str]:
-    """The names that a node reads, itself or in graphs inside it, those that these graphs define left out."""
+    """The names that a node reads, itself or in graphs inside it, without those that these graphs define."""
     yield from (name for name in node.input if name)
     waiting: list[tuple[GraphProto, frozenset[str]]] = [(graph, frozenset()) for graph in subgraphs(node)]
     while waiting:
@@ -66,11 +66,11 @@ def names_read(node: NodeProto) -> Iterator[str]:
 
 
 def _circle(nodes: Sequence[NodeProto], maker: dict[str, int], missing: Sequence[int]) -> str:
-    """The nodes of one circle among those that still miss something, from one to the one that reads its result, and back to the first."""
+    """The nodes of one cycle among those with missing operands, from one to the one that reads its result, and back to the first."""
     start = next(i for i, count in enumerate(missing) if count)
     seen: dict[int, int] = {}
     path: list[int] = []
-    while start not in seen:  # back from user to maker: what is missing has a maker that misses something itself
+    while start not in seen:  # back from user to producer: a missing value has a producer with a missing operand itself
         seen[start] = len(path)
         path.append(start)
         start = next(m for m in (maker.get(name) for name in names_read(nodes[start])) if m is not None and missing[m])

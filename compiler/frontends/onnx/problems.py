@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.names import printable
 
-SHOWN = 40  # problems spelled out in one message
+SHOWN = 40  # the largest number of problems in one message
 NOTICES_SHOWN = 3  # of one kind
 
 
 def node_problem(op: str, domain: str, name: str, opset: int, reason: str) -> str:
-    """One line about a node that cannot be imported; `reason` should say what is supported."""
+    """One line about a node that cannot be imported; `reason` should name the supported cases."""
     return f'{f"{domain}." if domain else ""}{op} "{name}" (opset {opset}): {printable(reason)}'
 
 
@@ -22,7 +22,7 @@ class Problems:
     unsupported: dict[str, str] = field(default_factory=dict)
     malformed: dict[str, str] = field(default_factory=dict)
     provisional: set[str] = field(default_factory=set)
-    """The subjects whose problem may be one only because of what is not known of others."""
+    """The subjects whose problem may only follow from unknown properties of others."""
 
     def add(self, about: str, text: str, *, malformed: bool = False, provisional: bool = False) -> None:
         if about not in self.unsupported and about not in self.malformed:
@@ -45,7 +45,7 @@ class Problems:
 
 @dataclass
 class Notices:
-    """Collects what was accepted although the standard has it otherwise, by kind: a model with one of a kind often has a thousand."""
+    """Collects accepted deviations from the standard, by kind: a model with one of a kind often has a thousand."""
 
     found: dict[str, list[str]] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Notices:
         self.found.setdefault(kind, []).append(text)
 
     def texts(self) -> Iterator[str]:
-        """A line for each kind, with the first few of it."""
+        """A line for each kind, with its first few instances."""
         for texts in self.found.values():
             more = len(texts) - NOTICES_SHOWN
             yield "; ".join(texts[:NOTICES_SHOWN]) + (f"; and {more} more like this" if more > 0 else "")

@@ -19,14 +19,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Rule:
-    """How nodes of one operator are imported from opset `since` on, until a rule with a newer `since` takes over."""
+    """How nodes of one operator are imported from opset `since` on, until a rule with a newer `since` replaces it."""
 
     name: str
     domain: str
     since: int
     function: Callable[..., Any]
 
-    # What the function's signature says of the operator, read when the rule is first applied: most are not in one process.
+    # The properties from the function's signature, read when the rule is first applied: most are never applied in one process.
 
     @cached_property
     def _parameters(self) -> list[inspect.Parameter]:
@@ -67,13 +67,13 @@ class Rule:
 
     @cached_property
     def kinds(self) -> tuple[tuple[type, ...], ...]:
-        """For each of the inputs, and last for those that follow, what it may be."""
+        """The possible kinds of each input, and last of those in the variadic part."""
         return tuple(_kinds_of(p.annotation) for p in self._parameters if p.kind is not p.KEYWORD_ONLY)
 
     def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the node's outputs, in order.
 
-        Raises UnsupportedError if the node has inputs or attributes that the rule knows nothing of.
+        Raises UnsupportedError if the node has inputs or attributes that the rule does not know.
         """
         present = list(inputs)
         while present and present[-1] is None:
@@ -105,11 +105,12 @@ _rules: dict[tuple[str, str], list[Rule]] = {}
 def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False) -> Callable[[Function], Function]:
     """Register the decorated function as the rule for operator `name` from opset version `since` of `domain` on.
 
-    The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values`
-    for any number; `SequenceValue` and `Nothing` where one may be a sequence, or an optional that holds nothing) and its attributes by
-    keyword (a default for an optional one), and returns the node's outputs: one value or a tuple, which may leave out outputs at the end
-    that are not supported, and have an Unavailable with the reason for others. It raises UnsupportedError or ModelError about its node.
-    `replace` takes the place of a rule that is there. Raises StepwellError if there is one and `replace` is not set.
+    The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values` for any number;
+    `SequenceValue` and `Nothing` if one may be a sequence, or an empty optional) and its attributes by keyword (a default for an optional one), and
+    returns the node's outputs: one value or a tuple, which may omit unsupported outputs at the end, and have an Unavailable with the reason for
+    others. It raises UnsupportedError or ModelError about its node.
+
+    `replace` allows replacing an existing rule. Raises StepwellError if there is one and `replace` is not set.
     """
 
     def register(function: Function) -> Function:
@@ -131,7 +132,7 @@ _KINDS: dict[type, str] = {ir.Value: "a tensor", SequenceValue: "a sequence", No
 
 
 def _kinds_of(annotation: Any) -> tuple[type, ...]:
-    """What an input may be, by the annotation of its parameter: a tensor unless that says otherwise."""
+    """The possible kinds of an input, by the annotation of its parameter: a tensor unless it says otherwise."""
     said = get_args(annotation) or (annotation,)
     return tuple(kind for kind in _KINDS if kind in said) or (ir.Value,)
 

@@ -1,4 +1,4 @@
-"""Puts right, with a warning, what a model's file has against the standard where its meaning is clear all the same."""
+"""Accepts, with a warning, deviations from the standard whose meaning is clear."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -15,15 +15,15 @@ from stepwell.frontends.onnx.walking import inner_graphs, nested_nodes
 
 IMPLIED_OPSET = 1  # of a model older than imports of opsets
 NO_NAME = re.compile(r"\s*(\?+|\*|-\d+|none|null|nan|dynamic|unknown|unk__\d+)?\s*", re.IGNORECASE)
-"""What exporters write for a free dimension that they have no name for."""
-OPSETS_AHEAD = 100  # of the newest that is known; one further ahead is damage
+"""The names that exporters write for a dynamic dimension without a name."""
+OPSETS_AHEAD = 100  # beyond the newest known opset; one further ahead is damage
 FIRST_WITH_OPSETS = 3  # the IR version
 
 
 def repair(model: ModelProto, notices: Notices) -> None:
-    """Make a model one that ONNX's checker takes, in place, as far as there is one way to read it; the rest is left for the checker.
+    """Make a model acceptable to ONNX's checker, in place, as far as there is one way to read it; the checker reports the rest.
 
-    Functions that nothing calls are dropped without a word. Raises ModelError for nodes that depend on each other in a circle.
+    Functions without calls are dropped silently. Raises ModelError for nodes that depend on each other in a cycle.
     """
     _drop_unused_functions(model)
     _free_negative_sizes(model, notices)
@@ -35,7 +35,7 @@ def repair(model: ModelProto, notices: Notices) -> None:
             notices.add("unnamed graph", "a graph has no name")
     bodies: list[tuple[str, GraphProto | FunctionProto]] = [(f"graph '{g.name}'", g) for g in _graphs(model)]
     bodies = [*((f"function '{f.name}'", f) for f in model.functions), *bodies]
-    for what, body in reversed(bodies):  # from the inside: sorting copies nodes with the graphs in them
+    for what, body in reversed(bodies):  # innermost first: sorting copies nodes with the graphs in them
         _sort(what, body, notices)
 
 
@@ -45,9 +45,9 @@ def _graphs(model: ModelProto) -> list[GraphProto]:
 
 
 def _drop_unused_functions(model: ModelProto) -> None:
-    """Leave only the functions that the main graph calls, directly or not."""
+    """Keep only the functions that the main graph calls, directly or not."""
     functions = {function_key(function): function for function in model.functions}
-    if len(functions) != len(model.functions):  # two of one name: whoever reads them will say so
+    if len(functions) != len(model.functions):  # two with one name: the reader will report them
         return
     used: set[tuple[str, str, str]] = set()
     waiting: list[Iterable[NodeProto]] = [model.graph.node]
@@ -64,7 +64,7 @@ def _drop_unused_functions(model: ModelProto) -> None:
 
 
 def free_names(model: ModelProto, chosen: Callable[[str], bool]) -> None:
-    """Take the names of free dimensions that are `chosen` away, wherever a type is declared: each is a size of its own then."""
+    """Remove the `chosen` names of dynamic dimensions, wherever a type is declared: each then has its own size."""
     for graph in _graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             if value.type.WhichOneof("value") != "tensor_type":
@@ -75,7 +75,7 @@ def free_names(model: ModelProto, chosen: Callable[[str], bool]) -> None:
 
 
 def _free_negative_sizes(model: ModelProto, notices: Notices) -> None:
-    """Take a negative size for a free one, wherever a type is declared."""
+    """Take a negative size for a dynamic one, wherever a type is declared."""
     for graph in _graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             if value.type.WhichOneof("value") != "tensor_type":
@@ -87,7 +87,7 @@ def _free_negative_sizes(model: ModelProto, notices: Notices) -> None:
 
 
 def _date(model: ModelProto, notices: Notices) -> None:
-    """Give a model the opset that its age implies, and read one that is newer than all that is known as the newest."""
+    """Give a model the opset that its age implies, and read one newer than all known ones as the newest."""
     if model.ir_version and model.ir_version < FIRST_WITH_OPSETS:
         if not model.opset_import:  # as the standard says
             model.opset_import.add(domain="", version=IMPLIED_OPSET)
@@ -108,7 +108,7 @@ def _date(model: ModelProto, notices: Notices) -> None:
 
 
 def _sort(what: str, body: GraphProto | FunctionProto, notices: Notices) -> None:
-    """Put the nodes of a graph or function in topological order; those that are in order stay so."""
+    """Sort the nodes of a graph or function topologically; sorted ones keep their order."""
     given = body.input if isinstance(body, FunctionProto) else [value.name for value in (*body.input, *body.initializer)]
     order, early = sorted_nodes(body.node, frozenset(given))
     if early is None:

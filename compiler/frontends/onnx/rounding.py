@@ -1,4 +1,4 @@
-"""Operators that are imported as several ops round narrow floats once, at the end."""
+"""Rounds narrow floats only once, at the end, in operators that are imported as several ops."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def rounded_once(rule: Function) -> Function:
-    """A rule that computes f16 and bf16 in f32 and rounds its results to the narrow type, each once (see `computed_wide`).
+    """A rule that computes f16 and bf16 in f32 and rounds its results to the narrow type, once each (see `computed_wide`).
 
     A result in f32 is not rounded if ONNX infers that the output is f32.
     """
@@ -32,6 +32,6 @@ def rounded_once(rule: Function) -> Function:
 
 
 def narrowed(b: ImportBuilder, results: Sequence[Any], narrow: str, types: Sequence[TensorType | None]) -> tuple[Any, ...]:
-    """The results, those in f32 rounded to what ONNX infers (`types`, None where it infers nothing) or else to the narrow type."""
+    """The results, those in f32 rounded to the type that ONNX infers (`types`, None without an inferred type) or else to the narrow type."""
     inferred = [*types, *[None] * (len(results) - len(types))]
     return tuple(rounding.narrowed(b, value, narrow if kind is None else kind.dtype) for value, kind in zip(results, inferred, strict=False))

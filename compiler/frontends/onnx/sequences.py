@@ -1,4 +1,4 @@
-"""Sequences and optionals while a model is imported: they disappear where their length, and whether they hold something, is known."""
+"""Sequences and optionals during import: they disappear if their length, or whether they have a value, is known."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from stepwell.signature import LIST
 
 
 class SequenceValue(ABC):
-    """A sequence of tensors of one element type, each of a shape of its own."""
+    """A sequence of tensors of one element type, each with its own shape."""
 
     dtype: str
     held: str
@@ -30,7 +30,7 @@ class SequenceValue(ABC):
 
     @abstractmethod
     def with_parts(self, parts: Iterator[Value]) -> "SequenceValue":
-        """A sequence of the same form, of the next of these tensors."""
+        """A sequence of the same form, made of the next of these tensors."""
 
     @abstractmethod
     def length(self, b: ImportBuilder) -> Value:
@@ -38,7 +38,7 @@ class SequenceValue(ABC):
 
     @abstractmethod
     def at(self, b: ImportBuilder, position: Value) -> Value:
-        """The element at a position, from the end if negative. Raises ModelError if there is none; the run checks what only it tells."""
+        """The element at a position, from the end if negative. Raises ModelError if there is none; if unknown, the run checks it."""
 
     @abstractmethod
     def inserted(self, b: ImportBuilder, x: Value, position: Value | None) -> "SequenceValue":
@@ -55,7 +55,7 @@ class SequenceValue(ABC):
 
 @dataclass(frozen=True)
 class ListValue(SequenceValue):
-    """A sequence of known length: each element is a value of its own."""
+    """A sequence of known length: each element is a separate value."""
 
     dtype: str
     elements: tuple[Value, ...] = ()
@@ -70,7 +70,7 @@ class ListValue(SequenceValue):
 
     @staticmethod
     def of(elements: Sequence[Value]) -> "ListValue":
-        """The sequence of these elements, one at least. Raises ModelError if their element types differ."""
+        """The sequence of these elements, of which there is at least one. Raises ModelError if their element types differ."""
         found = ListValue(type_of(elements[0]).dtype, tuple(elements))
         for x in elements:
             found.check_type(x)
@@ -106,7 +106,7 @@ class ListValue(SequenceValue):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether the elements are all of one type."""
+        """Whether the elements have the same type."""
         return len(set(map(type_of, self.elements))) <= 1
 
     def concatenated(self, b: ImportBuilder, axis: int, *, new_axis: bool) -> Value:
@@ -128,7 +128,7 @@ class ListValue(SequenceValue):
 
 @dataclass(frozen=True)
 class Nothing:
-    """An optional that holds nothing, of those that may hold a tensor of that element type, or a sequence of such."""
+    """An empty optional that might hold a tensor of that element type, or a sequence of such."""
 
     dtype: str
     of_sequence: bool = False
@@ -147,7 +147,7 @@ def described(value: AnyValue) -> str:
 
 
 def tensors(values: Sequence[AnyValue], what: str) -> list[Value]:
-    """The values, which are to be tensors. Raises ModelError, naming them as `what`, if one is none."""
+    """The values, which must be tensors. Raises ModelError, naming them as `what`, if one is not."""
     wrong = next((value for value in values if not isinstance(value, ir.Value)), None)
     if wrong is not None:
         raise ModelError(f"{what} must be tensors, got {described(wrong)}")

@@ -1,4 +1,4 @@
-"""Fixes free dimensions and values of a model's inputs before its shapes are inferred."""
+"""Fixes dynamic dimensions and values of a model's inputs before its shapes are inferred."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -15,10 +15,10 @@ from stepwell.frontends.onnx.tensors import onnx_tensor_type
 
 
 def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], weights: Iterable[str], notices: Notices) -> None:
-    """Set the free dimensions of inputs, in place; a symbolic dimension gets the same size everywhere.
+    """Set the dynamic dimensions of inputs, in place; a symbolic dimension gets the same size everywhere.
 
-    A size of 0 that is given another one counts as free: so some exporters write it. None leaves a dimension free. Raises InputError, naming
-    the input, if it is unknown, of another rank, or if a size conflicts.
+    A size of 0 that is given another one counts as dynamic, because some exporters write it so. None leaves a dimension dynamic. Raises InputError,
+    naming the input, if it is unknown, has another rank, or if a size conflicts.
     """
     known_weights = set(weights)
     inputs = {value.name: value for value in model.graph.input if value.name not in known_weights}
@@ -64,7 +64,7 @@ def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tupl
 
 
 def fix_values(source: Source, constants: Mapping[str, np.ndarray]) -> None:
-    """Make inputs constants, in place, by input name. Raises InputError, naming the input, if there is no such input or the array does not fit it."""
+    """Make inputs constants, in place, by input name. Raises InputError, naming the input, if it does not exist or the array does not fit it."""
     inputs = {value.name: value for value in source.model.graph.input if value.name not in source.initializers}
     for name, array in constants.items():
         if name not in inputs:

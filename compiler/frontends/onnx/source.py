@@ -20,31 +20,31 @@ from stepwell.frontends.onnx.text import escape_names, has_odd_names
 from stepwell.frontends.onnx.walking import attribute_tensors, nested_nodes, subgraphs
 from stepwell.frontends.onnx.wire import cut_tensors
 
-FIRST_WITH_FREE_INITIALIZERS = 4  # the IR version from which on initializers need not be graph inputs
-LARGE_BYTES = 4096  # initializers of this size or more are taken out of the model before it is checked
+FIRST_WITH_FREE_INITIALIZERS = 4  # the first IR version whose initializers need not be graph inputs
+LARGE_BYTES = 4096  # initializers of at least this size are removed from the model before it is checked
 
 
 @dataclass
 class Source:
     """A model without its large initializers (they are graph inputs of `model`), and how to get the array of any initializer that is read.
 
-    Initializers that nothing reads are dropped, and their data is never looked at. `initializers` has a function for each of the others, which
-    raises ModelError or UnsupportedError if its data is damaged or of a foreign type.
+    Unused initializers are dropped, and their data is never accessed. `initializers` has a function for each of the others, which raises ModelError
+    or UnsupportedError if its data is damaged or has a foreign type.
     """
 
     model: ModelProto
     initializers: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
     external: ExternalData = field(default_factory=lambda: ExternalData(None))
     content: memoryview | None = None
-    """What the model was read from, which nothing changes; None for a ModelProto."""
+    """The immutable content from which the model was read; None for a ModelProto."""
     notices: Notices = field(default_factory=Notices)
-    """What the file has against the standard, and how it was taken."""
+    """Deviations of the file from the standard, and their interpretation."""
 
 
 def read_source(source: object) -> Source:
     """Read a model. Raises ModelError if it is not an ONNX model or its data is missing or damaged, InputError for another kind of source.
 
-    Files, and buffers other than `bytes`, are copied to memory: to write to them later does not change a model that was read.
+    Files, and buffers other than `bytes`, are copied to memory: writing to them later does not change a model that was read.
     """
     if isinstance(source, ModelProto):
         return _split(source, [], ExternalData(None))
@@ -71,7 +71,7 @@ def _parse(data: memoryview, external: ExternalData, what: str) -> Source:
 
 
 def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], external: ExternalData) -> Source:
-    """Take the large and the external initializers out of the main graph, without changing the caller's `model`."""
+    """Remove the large and the external initializers from the main graph, without changing the caller's `model`."""
     headers = [header for header, _ in cut]
     if has_odd_names((model, *headers)):
         callers, model = model, ModelProto()
@@ -115,7 +115,7 @@ def _names_read(model: ModelProto) -> set[str]:
 
 
 def _drop_unread(model: ModelProto, unread: set[str], read: set[str]) -> None:
-    """Take out, in place, the initializers of graphs inside nodes that are not among the names `read`, and the declarations of the main graph's."""
+    """Remove, in place, unused initializers (not in `read`) of graphs inside nodes, and the declarations of the main graph's."""
     for node in nested_nodes(model.graph.node):
         for graph in subgraphs(node):
             declared = {value.name for value in graph.input}
@@ -131,7 +131,7 @@ def _drop_unread(model: ModelProto, unread: set[str], read: set[str]) -> None:
 
 
 def _add(source: Source, tensor: TensorProto, load: Callable[[], np.ndarray]) -> bool:
-    """Note how to get an initializer; false for one that is there already. Raises ModelError if that is another one."""
+    """Record how to get an initializer; False for one that exists already. Raises ModelError if that one differs."""
     first = source.initializers.setdefault(tensor.name, load)
     if first is load:
         return True
@@ -152,9 +152,9 @@ def _held_inside(tensor: TensorProto, external: ExternalData) -> TensorProto:
 
 
 def _declare_as_inputs(source: Source, large: Iterable[TensorProto]) -> None:
-    """Have each large tensor be a graph input of the tensor's type, as far as the checker and shape inference are concerned.
+    """Make each large tensor a graph input of the tensor's type for the checker and shape inference.
 
-    In a model of an IR version below 4 every initializer has to be one, so the small ones become one as well.
+    In a model of an IR version below 4 every initializer must be one, so the small ones become inputs as well.
     """
     model = source.model
     inputs = {value.name: value for value in model.graph.input}

@@ -1,4 +1,4 @@
-"""Broadcasts of sizes that only data tell: where they are not taken to be equal, each may turn out to be 1, and is stretched to the other."""
+"""Broadcasts of data-dependent sizes: if they are not assumed to be equal, each may turn out to be 1, and is stretched to the other."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,19 +16,19 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 
 
 class StretchingBuilder(ImportBuilder):
-    """An `ImportBuilder` that makes operands of element-wise ops and products as large as each other along dimensions whose sizes data tell.
+    """An `ImportBuilder` that makes operands of element-wise ops and products equally large along dimensions with data-dependent sizes.
 
-    An op's own broadcast takes two such sizes to be equal. Here the operand of which the size is 1 in a run is read again and again, by a gather.
+    An op's own broadcast assumes two such sizes to be equal. Here the operand whose size is 1 at run time is read repeatedly, by a gather.
     """
 
     def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
-        """As `ImportBuilder.create`, of operands that are stretched where they must."""
+        """Like `ImportBuilder.create`, with operands stretched if necessary."""
         if all(isinstance(v, Value) for v in operands) and len(operands) > 1 and (cls is MatmulOp or cls.has_trait(Elementwise)):
             operands = self._stretched(operands, 2 if cls is MatmulOp else 0)
         return super().create(cls, operands, attributes, result_types)
 
     def _stretched(self, operands: Sequence[Value], last: int) -> list[Value]:
-        """The operands, as large as each other along dimensions of which data tell a size; of these the `last` ones are left alone."""
+        """The operands, equally large along dimensions with data-dependent sizes; the `last` ones are left unchanged."""
         made = list(operands)
         for place in range(last + 1, max(type_of(v).rank for v in made) + 1):
             found = {i: dims_of(v)[-place] for i, v in enumerate(made) if type_of(v).rank >= place and dims_of(v)[-place] != 1}
@@ -42,7 +42,7 @@ class StretchingBuilder(ImportBuilder):
         return made
 
     def _joined(self, sizes: Sequence[int | Size]) -> int | Size:
-        """What sizes are that are equal or 1; the run ends with an error if they are not."""
+        """The common size of sizes that are equal or 1; the run ends with an error if they are not."""
         numbers = [size for size in sizes if isinstance(size, int)]
         if numbers:
             for size in sizes:
@@ -66,7 +66,7 @@ class StretchingBuilder(ImportBuilder):
         return chosen
 
     def _repeated(self, x: Value, axis: int, size: int | Size, target: int | Size) -> Value:
-        """`x` with `target` elements along an axis of which it has as many, or 1."""
+        """`x` with `target` elements along an axis where it has that many, or 1."""
         own = self._vector(size)
         step = self.select(self.equal(own, self.scalar(1, like=own)), self.scalar(0, like=own), self.scalar(1, like=own))
         repeated: Value = self.gather(x, self.mul(counting(self, target), step), axis=axis)

@@ -1,4 +1,4 @@
-"""Inputs of a model that are sequences or optionals: for the number of their elements they become inputs that are tensors."""
+"""Inputs of a model that are sequences or optionals: for a given number of elements they become tensor inputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from stepwell.signature import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, 
 
 
 def structured(name: str, kind: TypeProto) -> TensorInfo | None:
-    """What a sequence or an optional is, by the name of the value; None for a tensor, and for what is not supported (strings, maps)."""
+    """The description of a sequence or an optional, by the name of the value; None for a tensor, and for unsupported types (strings, maps)."""
     form: list[str] = []
     for word, field in ((OPTIONAL, "optional_type"), (SEQUENCE, "sequence_type")):
         if kind.WhichOneof("value") == field:
@@ -22,12 +22,12 @@ def structured(name: str, kind: TypeProto) -> TensorInfo | None:
     tensor = kind.tensor_type
     if not form or kind.WhichOneof("value") != "tensor_type" or tensor.elem_type not in DTYPES:
         return None
-    sizes = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)  # elements may differ where sizes have a name
+    sizes = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)  # elements may differ in sizes that have a name
     return TensorInfo(name, sizes if tensor.HasField("shape") else UNRANKED, to_numpy(DTYPES[tensor.elem_type]), tuple(form))
 
 
 def declared_info(value: ValueInfoProto, tensor: TensorType | None) -> TensorInfo | None:
-    """What an input or output is, of type `tensor` if that is known; None if the model does not even declare an element type."""
+    """The description of an input or output, with the type `tensor` if it is known; None if the model does not even declare an element type."""
     info = structured(value.name, value.type)
     if info is not None:
         return info
@@ -38,10 +38,10 @@ def declared_info(value: ValueInfoProto, tensor: TensorType | None) -> TensorInf
 
 
 def fix_structure(model: ModelProto, shapes: Mapping[str, Shape]) -> tuple[dict[str, Sequence[int | None]], list[TensorInfo]]:
-    """Make tensors of the inputs that are sequences or optionals, in place, as many as `shapes` says, and a node that makes the input of them.
+    """Replace inputs that are sequences or optionals by tensors, in place, as many as in `shapes`, and a node that builds the input from them.
 
-    Returns the shapes of inputs that are tensors then, and the inputs that it was not said of. Raises InputError, naming the input, if a
-    shape is of another kind than the input.
+    Returns the shapes of inputs that are tensors then, and the inputs without an entry. Raises InputError, naming the input, if a shape is of another
+    kind than the input.
     """
     nodes, open_ones = [], []
     inputs: list[ValueInfoProto] = []
@@ -75,7 +75,7 @@ def fix_structure(model: ModelProto, shapes: Mapping[str, Shape]) -> tuple[dict[
 
 
 def _parts(info: TensorInfo, shape: Shape) -> list[Sequence[int | None]]:
-    """The shapes of the tensors of which an input consists."""
+    """The shapes of the tensors in an input."""
     if shape is None and OPTIONAL in info.form:
         return []
     is_list = shape is not None and all(isinstance(entry, (tuple, list)) for entry in shape)
@@ -85,14 +85,14 @@ def _parts(info: TensorInfo, shape: Shape) -> list[Sequence[int | None]]:
 
 
 def _plain(name: str, shape: Any) -> Sequence[int | None]:
-    """The shape of a tensor. Raises InputError for that of a list, or of nothing."""
+    """The shape of a tensor. Raises InputError for a list, or for None."""
     if shape is None or any(isinstance(size, (tuple, list)) for size in shape):
         raise InputError(f"input '{name}': expected the shape of a tensor, got {shape}")
     return list(shape)
 
 
 def _element(kind: TypeProto) -> TypeProto:
-    """The type of the tensors in an input, each of which has sizes of its own."""
+    """The type of the tensors in an input, each of which has its own sizes."""
     while kind.WhichOneof("value") != "tensor_type":
         kind = (kind.optional_type if kind.WhichOneof("value") == "optional_type" else kind.sequence_type).elem_type
     made = TypeProto()
@@ -103,7 +103,7 @@ def _element(kind: TypeProto) -> TypeProto:
 
 
 def _made_of(value: ValueInfoProto, info: TensorInfo, names: list[str], *, is_there: bool, taken: dict[str, int]) -> list[NodeProto]:
-    """The nodes that make an input of the tensors of which it consists."""
+    """The nodes that build an input from its tensors."""
 
     def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> NodeProto:
         return helper.make_node(operator, inputs, [output], name=unique_name(f"{value.name}/{operator}", taken), **attributes)

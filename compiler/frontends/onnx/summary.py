@@ -13,7 +13,7 @@ from stepwell.frontends.onnx.walking import every_node
 
 
 def summary(source: object) -> Summary:
-    """Title, signature as declared, and the operators, those inside nodes and in the model's own functions included. Raises ModelError."""
+    """Title, declared signature, and the operators, including those inside nodes and in the model's own functions. Raises ModelError."""
     read = read_source(source)
     model = read.model
     opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import)

@@ -1,4 +1,4 @@
-"""TensorProto to numpy without copies, external data included, and ONNX element types to ours."""
+"""Converts TensorProto to numpy without copies, including external data, and ONNX element types to ours."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ DTYPES: dict[int, str] = {
     TensorProto.INT4: "i4", TensorProto.UINT4: "ui4", TensorProto.INT2: "i2", TensorProto.UINT2: "ui2",
 }  # fmt: skip
 PACKED: dict[int, int] = {TensorProto.FLOAT4E2M1: 2, TensorProto.INT4: 2, TensorProto.UINT4: 2, TensorProto.INT2: 4, TensorProto.UINT2: 4}
-"""How many elements of a type share a byte in a model's file, the first in its lowest bits."""
+"""The number of elements of a type that share a byte in a model's file, the first one in its lowest bits."""
 MAX_TENSOR_BYTES = 1 << 34  # no weight of a model may be larger
 SUPPORTED_DTYPES = "bool, 2- to 64-bit integers, float4e2m1, float8 of all kinds, float16, bfloat16, float, double"
 
@@ -70,7 +70,7 @@ def checked_size(name: str, dtype: str, dims: Any) -> int:
 
 
 def data_bytes(tensor: TensorProto) -> int:
-    """The number of bytes that a tensor takes in memory; 0 if its type or shape makes no sense, which reading it will report."""
+    """The number of bytes of a tensor in memory; 0 if its type or shape is invalid, which reading it will report."""
     if tensor.data_type not in DTYPES or any(dim < 0 for dim in tensor.dims):
         return 0
     return int(np.prod([to_numpy(DTYPES[tensor.data_type]).itemsize, *tensor.dims], dtype=object))
@@ -93,12 +93,12 @@ def view_raw(name: str, elem_type: int, dims: Any, raw: Any) -> np.ndarray:
 
 
 def packed_size(elem_type: int, size: int) -> int:
-    """The bytes that a tensor takes in a file, which takes `size` in memory."""
+    """The bytes of a tensor in a file, if it takes `size` in memory."""
     return -(-size // PACKED.get(elem_type, 1))
 
 
 def unpacked(packed: np.ndarray, share: int, count: int) -> np.ndarray:
-    """`count` elements, a byte each, of which `share` are in each byte of `packed`."""
+    """`count` elements, one per byte, from `packed`, which has `share` in each byte."""
     bits = 8 // share
     parts = [(packed >> np.uint8(bits * i)) & np.uint8((1 << bits) - 1) for i in range(share)]
     return np.stack(parts, axis=-1).reshape(-1)[:count].copy()
@@ -117,7 +117,7 @@ def tensor_array(tensor: TensorProto) -> np.ndarray:
 
 
 def string_array(tensor: TensorProto) -> np.ndarray:
-    """The array, of Python's strings, of a TensorProto of strings. Raises ModelError, naming the tensor, if its data is damaged."""
+    """The array of Python strings in a TensorProto of strings. Raises ModelError, naming the tensor, if its data is damaged."""
     if any(dim < 0 for dim in tensor.dims) or int(np.prod(tensor.dims, dtype=object)) != len(tensor.string_data):
         raise ModelError(f"tensor '{tensor.name}' (string, shape {list(tensor.dims)}) has {len(tensor.string_data)} elements")
     out = np.empty(len(tensor.string_data), STRING)
@@ -134,17 +134,17 @@ class ExternalData:
 
     folder: Path | None
     files: dict[Path, memoryview] = field(default_factory=dict)
-    """The content of the files read so far, by their paths as the model has them: what is a link now may lead elsewhere later."""
+    """The content of the files read so far, by their paths in the model: links may lead elsewhere later."""
     tensors: list[TensorProto] = field(default_factory=list)
-    """Those that may be read."""
+    """The files that may be read."""
     _contents: dict[Path, memoryview] = field(default_factory=dict)
-    """By the paths that links lead to, so that each file is read once."""
+    """By the resolved paths, so that each file is read once."""
 
     def unread(self) -> list[Path]:
-        """The files that tensors lie in and that were not read."""
+        """The files that contain tensors and were not read."""
         found = set()
         for tensor in self.tensors:
-            with contextlib.suppress(ModelError):  # reading it will tell
+            with contextlib.suppress(ModelError):  # reading it will report the error
                 found.add(self._place(tensor.name, {e.key: e.value for e in tensor.external_data}.get("location", ""))[0])
         return sorted(found - self.files.keys())
 
@@ -185,7 +185,7 @@ class ExternalData:
         return self.files[place]
 
     def _place(self, name: str, location: str) -> tuple[Path, Path]:
-        """The path of a file as the model has it, and that to which links lead. Raises ModelError unless both lie inside the folder."""
+        """The path of a file in the model, and its resolved path. Raises ModelError unless both lie inside the folder."""
         if self.folder is None:
             raise ModelError(f"tensor '{name}' lies in the external file '{location}': import the model by its path, so that the file can be found")
         if not location or "\0" in location or os.path.isabs(location):
@@ -197,6 +197,6 @@ class ExternalData:
             raise ModelError(f"tensor '{name}': its external data '{location}' cannot be resolved") from None
         if not path.is_relative_to(folder):
             raise ModelError(f"tensor '{name}': its external data '{location}' lies outside the model's folder")
-        if ".." in Path(location).parts:  # what it means depends on links
+        if ".." in Path(location).parts:  # its meaning depends on links
             raise ModelError(f"tensor '{name}': the location of external data must be a path without '..', got {location!r}")
         return self.folder / location, path

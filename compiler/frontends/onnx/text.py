@@ -29,7 +29,7 @@ def has_odd_names(messages: Iterable[Any]) -> bool:
 
 
 def escape_names(messages: Iterable[Any]) -> None:
-    """Have all names in the messages be printable, in place, where equal names stay equal and different ones different."""
+    """Make all names in the messages printable, in place; equal names stay equal and different ones different."""
     found = [(message, field, texts) for whole in messages for message, field, texts, names in _texts(whole) if names]
     plain = plain_names({text for _, _, texts in found for text in texts})
     for message, field, texts in found:
@@ -43,7 +43,7 @@ def escape_names(messages: Iterable[Any]) -> None:
 
 
 def _texts(message: Any) -> Iterator[tuple[Any, str, list[Any], bool]]:
-    """The fields of text in a message and the messages inside it: whose, its name, its texts, and whether they are names."""
+    """The text fields of a message and of the messages inside it: message, field name, texts, and whether they are names."""
     waiting = [(message, True)]
     while waiting:
         current, names = waiting.pop()

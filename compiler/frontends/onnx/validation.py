@@ -15,7 +15,7 @@ from stepwell.frontends.onnx.problems import Notices, Problems, node_problem
 from stepwell.frontends.onnx.registry import find_rule, missing_rule
 from stepwell.frontends.onnx.walking import every_node, nested_nodes
 
-OLDEST_OPSET = 1  # below 7, only operators that have rules of that age
+OLDEST_OPSET = 1  # below 7, only operators with rules of that age
 LONGEST_TEXT = 4000  # shown of another library's message
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
@@ -23,17 +23,17 @@ FunctionKey = tuple[str, str, str]  # domain, name, overload
 
 @contextmanager
 def foreign_errors(what: str) -> Iterator[None]:
-    """Turn any exception of the libraries that read the model, raised inside the block, into a ModelError."""
+    """Convert any exception of the libraries that read the model, raised inside the block, to a ModelError."""
     try:
         yield
     except StepwellError:
         raise
-    except Exception as error:  # onnx raises its own classes, protobuf's, and whatever pybind makes of a C++ exception
+    except Exception as error:  # onnx raises its own classes, protobuf's, and pybind's translation of C++ exceptions
         raise ModelError(f"{what}: {foreign_text(error)}") from None
 
 
 def foreign_text(error: Exception) -> str:
-    """What another library's error says, on one line, shortened: it repeats what the model says."""
+    """Another library's error message on one line, shortened, because it repeats parts of the model."""
     text = printable(" ".join(str(error).replace("==> Context:", "in:").split()))
     if len(text) > LONGEST_TEXT:
         text = f"{text[: LONGEST_TEXT // 2]} … {text[-LONGEST_TEXT // 2 :]}"
@@ -85,19 +85,19 @@ def unify_domains(model: ModelProto) -> None:
 
 
 RUNTIMES_OWN = ("LayerNormalization", "SimplifiedLayerNormalization")
-"""Operators that ONNX Runtime's optimiser writes as if they were ONNX's, in opsets in which ONNX has none of that name."""
+"""Operators that ONNX Runtime's optimiser writes as ONNX's, in opsets in which ONNX has none of that name."""
 
 
 WITHDRAWN = "ai.onnx.withdrawn"
-"""The domain of operators in versions that ONNX has withdrawn since, which exporters wrote all the same: ONNX's checker refuses them in its own."""
+"""The domain of operators in versions that ONNX has withdrawn, which exporters wrote all the same: ONNX's checker refuses them in its own domain."""
 WITHDRAWN_OPERATORS = ("GroupNormalization",)
 
 
 def adopt_operators(model: ModelProto) -> None:
     """Move nodes that ONNX's checker would refuse to domains that it does not know, in place.
 
-    `RUNTIMES_OWN` go to com.microsoft where the model's opset of ai.onnx does not have them, `WITHDRAWN_OPERATORS` to a domain of our own where that
-    opset has them in a withdrawn version.
+    `RUNTIMES_OWN` go to com.microsoft if the model's opset of ai.onnx does not have them, `WITHDRAWN_OPERATORS` to a domain of our own if that opset
+    has them in a withdrawn version.
     """
     bodies = [(model.opset_import, model.graph.node), *((f.opset_import, f.node) for f in model.functions)]
     for imports, nodes in bodies:

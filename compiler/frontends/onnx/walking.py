@@ -1,4 +1,4 @@
-"""Walks over the nodes, graphs and tensors of a model, those inside nodes and in its own functions included."""
+"""Walks over the nodes, graphs and tensors of a model, including those inside nodes and in its own functions."""
 
 from collections.abc import Iterable, Iterator
 

@@ -12,7 +12,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a message: where it starts (its tag), and where its value starts and ends."""
+    """One field of a message: the start of its tag, and the start and end of its value."""
 
     number: int
     kind: int
@@ -23,7 +23,7 @@ class Field:
 
 @dataclass(frozen=True)
 class CutTensor:
-    """An initializer whose `raw_data` was cut out: the rest of the TensorProto, and where the data lies in the file."""
+    """An initializer whose `raw_data` was cut out: the rest of the TensorProto, and the offsets of the data in the file."""
 
     header: bytes
     start: int
@@ -33,7 +33,7 @@ class CutTensor:
 def cut_tensors(data: memoryview, least: int) -> tuple[bytes, list[CutTensor]]:
     """A serialised model without its initializers of at least `least` bytes of raw data, and those initializers.
 
-    Everything else is kept as it was. Raises ModelError if `data` is not a sequence of protocol buffer fields.
+    Everything else is unchanged. Raises ModelError if `data` is not a sequence of protocol buffer fields.
     """
     top = list(fields(data, 0, len(data)))
     graphs = [f for f in top if f.number == MODEL_GRAPH and f.kind == BYTES]
@@ -63,7 +63,7 @@ def _cut(data: memoryview, tensor: Field, least: int) -> CutTensor | None:
 
 
 def fields(data: memoryview, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message that lies between two offsets. Raises ModelError if it is damaged or truncated."""
+    """The fields of the message between two offsets. Raises ModelError if it is damaged or truncated."""
     position = start
     while position < end:
         tag, value = _read_varint(data, position, end)

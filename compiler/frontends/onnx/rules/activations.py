@@ -35,7 +35,7 @@ def selu(b: ImportBuilder, x: Value, *, alpha: float = 1.6732632423543772, gamma
 @onnx_rule("Celu", since=12)
 @rounded_once
 def celu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
-    """`max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)`: the first term is `x` for `x >= 0`, the second takes over below 0."""
+    """`max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)`: the first term is `x` for `x >= 0`, the second one applies below 0."""
     if alpha == 1.0:
         return b.elu(x, alpha=1.0)
     scale = b.scalar(abs(alpha), like=x)
@@ -87,7 +87,7 @@ def thresholded_relu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value
 @onnx_rule("Shrink", since=9)
 @rounded_once
 def shrink(b: ImportBuilder, x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Value:
-    """`x` moved by `bias` toward 0 where `|x| > lambd`, else 0. Integers are computed in f64 and truncated at the end."""
+    """`x` moved by `bias` toward 0 if `|x| > lambd`, else 0. Integers are computed in f64 and truncated at the end."""
     dtype = type_of(x).dtype
     wide = b.convert(x, dtype if is_float(dtype) else "f64")
     amount, zero = b.scalar(bias, like=wide), b.scalar(0, like=wide)
@@ -114,4 +114,4 @@ def dropout(b: ImportBuilder, x: Value, *, ratio: float = 0.5) -> tuple[Value, .
     if b.node.output_count < 2:
         return (x,)
     mask = truth(b, x)
-    return x, b.convert(mask, type_of(x).dtype) if b.node.opset < 10 else mask  # the mask was of x's type before it was boolean
+    return x, b.convert(mask, type_of(x).dtype) if b.node.opset < 10 else mask  # the mask had the type of x before it was boolean

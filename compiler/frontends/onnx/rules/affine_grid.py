@@ -1,4 +1,4 @@
-"""The rule for AffineGrid: where an affine transformation takes the positions of an image."""
+"""The rule for AffineGrid: the images of an image's positions under an affine transformation."""
 
 import math
 
@@ -30,9 +30,9 @@ def affine_grid(b: ImportBuilder, theta: Value, size: Value, *, align_corners: i
 
 
 def positions(b: ImportBuilder, spatial: tuple[int | Size, ...], aligned: bool, like: Value) -> Value:
-    """The positions of an image from -1 to 1, (their number, coordinates and a 1), in the element type of `like`.
+    """The positions of an image from -1 to 1, (number of positions, coordinates and a 1), in the element type of `like`.
 
-    -1 and 1 are the edges of the image, or, if it is `aligned`, the middles of the first and last elements; one element alone is at -1 then.
+    -1 and 1 are the edges of the image, or, if it is `aligned`, the middles of the first and last elements; a single element is then at -1.
     """
     rank = len(spatial)
     if known(spatial):

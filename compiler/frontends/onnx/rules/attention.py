@@ -1,4 +1,4 @@
-"""Rules for attention: two products with a mask and a softmax between them, in f32 or wider, which `fuse-attention` makes one kernel of."""
+"""Rules for attention: two products with a mask and a softmax in between, in f32 or wider, which `fuse-attention` turns into one kernel."""
 
 
 
@@ -47,9 +47,9 @@ def attention(
     softcap: float = 0.0,
     softmax_precision: int | None = None,
 ) -> tuple[Value | None, ...]:
-    """Y, the present keys and values, and the scores as `qk_matmul_output_mode` asks for them.
+    """Y, the present keys and values, and the scores as `qk_matmul_output_mode` requests them.
 
-    f16 and bf16 are computed in f32 from the inputs to the result, as in one kernel; no value between is rounded.
+    f16 and bf16 are computed in f32 from the inputs to the result, as in one kernel; no intermediate value is rounded.
     """
     if (past_key is None) != (past_value is None):
         raise ModelError("past_key and past_value must be given together")
@@ -98,7 +98,7 @@ def attention(
 
 
 def softmax_in(b: ImportBuilder, scores: Value, precision: int | None, narrow: str) -> Value:
-    """The softmax of rows, in another element type if `precision` asks for one; that of the inputs themselves is computed as all of it is."""
+    """The softmax of rows, in another element type if `precision` requests one; that of the inputs is computed in the wide type."""
     axis, dtype = type_of(scores).rank - 1, type_of(scores).dtype
     asked = narrow if precision is None else our_dtype(precision)
     if not is_float(asked):

@@ -1,4 +1,4 @@
-"""Sequences whose length only the run tells: a row of numbers for each element, which says where it lies (dialects/flow/boxes.py)."""
+"""Sequences of dynamic length: a row of numbers for each element, which holds its address and sizes (dialects/flow/boxes.py)."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from stepwell.signature import BOXES
 
 @dataclass(frozen=True)
 class ElementKind:
-    """What is known of all elements of a sequence: their element type, and the sizes that they share, None for others."""
+    """The common properties of all elements of a sequence: their element type, and the sizes that they share, None for others."""
 
     dtype: str
     shape: tuple[Dim, ...] | None = None
@@ -27,11 +27,11 @@ class ElementKind:
 
     @staticmethod
     def of(b: ImportBuilder, x: TensorType) -> "ElementKind":
-        """That of one tensor. Symbols which become known while the model runs are others for each element."""
+        """The kind of one tensor. Symbols that become known while the model runs differ between elements."""
         return ElementKind(x.dtype, tuple(size if b.symbols.are_of_inputs([size]) else None for size in x.shape))
 
     def joined(self, other: "ElementKind") -> "ElementKind":
-        """That of the elements of both. Raises ModelError for another element type, NotResolvedError for another rank."""
+        """The kind of the elements of both. Raises ModelError for another element type, NotResolvedError for another rank."""
         if self.dtype != other.dtype:
             raise ModelError(f"the elements of a sequence must have one type: expected {self.dtype}, got {other.dtype}")
         if self.shape is None or other.shape is None:
@@ -93,7 +93,7 @@ class BoxedSequence(SequenceValue):
         def rounds(number: Value, going_on: Value, known: Value) -> tuple[Value, ...]:
             return going_on, known, self._opened(b, b.at_round(self.rows, number, axis=0, backwards=False), sizes)
 
-        _, joined = _looped(b, self.length(b), [first], rounds)  # carrying one tells the sizes of what each round collects
+        _, joined = _looped(b, self.length(b), [first], rounds)  # carrying one determines the sizes that each iteration collects
         joined = b.transposed(joined, [*range(1, axis + 1), 0, *range(axis + 1, rank + 1)])
         if new_axis:
             return joined
@@ -101,7 +101,7 @@ class BoxedSequence(SequenceValue):
         return b.with_shape(joined, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
     def element(self, b: ImportBuilder, number: Value) -> Value:
-        """The element of a number that is known to be within the sequence."""
+        """The element at an index that is known to be within the sequence."""
         return self._opened(b, b.at_round(self.rows, number, axis=0, backwards=False), self._sizes(b))
 
     @property
@@ -112,7 +112,7 @@ class BoxedSequence(SequenceValue):
         return b.slice(self.rows, starts=(start, 0), sizes=(size, -1), steps=(1, 1))
 
     def _bound(self, b: ImportBuilder, position: Value, last: int | Size) -> tuple[Size, Size]:
-        """A position, counted from the front, and how far it is from `last`, as symbols: the run checks both, before they are used."""
+        """A position, counted from the front, and its distance from `last`, as symbols: the run checks both before they are used."""
         count = b.with_shape(b.sizes(values=(self._count,)), ())
         position = b.convert(b.with_shape(position, ()), "i64")
         place = b.select(b.less(position, b.scalar(0, like=position)), b.add(position, count), position)
@@ -122,7 +122,7 @@ class BoxedSequence(SequenceValue):
         return symbol, behind
 
     def _sizes(self, b: ImportBuilder) -> tuple[int | Size, ...]:
-        """The sizes of an element, those that differ as new symbols. Raises NotResolvedError if nothing says how many there are."""
+        """The sizes of an element, with new symbols for those that differ. Raises NotResolvedError if the rank is unknown."""
         shape = self.kind.shape
         if shape is None:
             said = b.node.output_types[0] if b.node.output_types else None
@@ -138,7 +138,7 @@ class BoxedSequence(SequenceValue):
         return opened(b, b.with_shape(row, (BOX_ELEMENTS,)), self.dtype, sizes)
 
     def _grown(self, b: ImportBuilder, first: Value, axis: int) -> Value:
-        """The elements joined one by one, since each has a size of its own along the axis."""
+        """The elements joined one by one, since each has its own size along the axis."""
         others = [size for i, size in enumerate(dims_of(first)) if i != axis]
 
         def rounds(number: Value, going_on: Value, joined: Value) -> tuple[Value, ...]:
@@ -157,7 +157,7 @@ def dims_of_type(tensor: TensorType) -> tuple[int | Size, ...]:
 
 
 def kind_of(b: ImportBuilder, sequence: SequenceValue) -> ElementKind:
-    """What is known of all elements."""
+    """The common properties of all elements."""
     if isinstance(sequence, BoxedSequence):
         return sequence.kind
     kind = ElementKind(sequence.dtype)
@@ -167,7 +167,7 @@ def kind_of(b: ImportBuilder, sequence: SequenceValue) -> ElementKind:
 
 
 def in_boxes(b: ImportBuilder, sequence: SequenceValue, kind: ElementKind) -> BoxedSequence:
-    """The sequence as rows of boxes, of which this much is said."""
+    """The sequence as rows of boxes, with these properties."""
     if isinstance(sequence, BoxedSequence):
         return replace(sequence, kind=kind)
     elements = sequence.elements if isinstance(sequence, ListValue) else ()
@@ -176,7 +176,7 @@ def in_boxes(b: ImportBuilder, sequence: SequenceValue, kind: ElementKind) -> Bo
 
 
 def boxed_by(b: ImportBuilder, count: Value, make: Callable[[Value], Sequence[Value]], outputs: int = 1) -> list[BoxedSequence]:
-    """Sequences of `count` elements each: what `make` makes of each number from 0."""
+    """Sequences of `count` elements each: the results of `make` for each index from 0."""
     kinds: list[ElementKind] = []
 
     def rounds(number: Value, going_on: Value, *rows: Value) -> tuple[Value, ...]:

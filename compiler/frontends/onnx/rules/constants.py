@@ -117,7 +117,7 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
 
 
 def symbolic_count(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> int | Size | None:
-    """How many numbers a range of symbols has; None if it is not one of these, or steps by no known number."""
+    """The number of elements of a range with symbols; None if it is not such a range, or its step is unknown."""
     found = [b.symbolic_scalar(uncast(v), "an input") for v in (start, limit, delta)]
     first, last, step = found
     if first is None or last is None or not isinstance(step, int) or step == 0:
@@ -131,7 +131,7 @@ def symbolic_count(b: ImportBuilder, start: Value, limit: Value, delta: Value) -
 
 
 def uncast(value: Value) -> Value:
-    """The whole numbers that floats were made of, or what the value is itself."""
+    """The integers from which floats were cast, or else the value itself."""
     op = defining_op(value)
     while op is not None and op.name == "graph.reshape":
         op = defining_op(op.operands[0])

@@ -25,10 +25,13 @@ from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.frontends.onnx.walking import nested_nodes
 
 FEW_ROUNDS, FEW_NODES = 16, 1024
-"""Up to how many rounds, or how many nodes in all of them, a loop of known length is written out. A thousand nodes compile in a few seconds, and save
-what a round takes to begin; a loop that is written out also computes sizes and indices of each round at compile time."""
+"""The largest trip count, and the largest number of nodes over all iterations, for which a loop of known length is unrolled.
+
+A thousand nodes compile in a few seconds, and unrolling saves the start of an iteration; an unrolled loop also computes sizes and indices of each
+iteration at compile time.
+"""
 MATRIX_PRODUCTS, FEW_PRODUCTS = frozenset({"MatMul", "Gemm"}), 4
-"""Operators that multiply matrices, and up to how many rounds a loop of known length with one of them is written out."""
+"""Operators that multiply matrices, and the largest trip count for which a loop of known length with one of them is unrolled."""
 _NOT_CARRIED = "the condition of a loop's body, and what it collects,"
 
 
@@ -37,8 +40,8 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     known = b.constant_value(condition)
     if known is not None:
         return b.node.import_graph(then_branch if b.known_scalar(condition, "the condition") else else_branch, ())
-    # The branches determine the result types, so they are first built in an op without results. The op is in the module, because the
-    # bindings crash if a detached op outlives the owner of its operands.
+    # The branches determine the result types, so they are first built in an op without results. The op is in the module, because the bindings crash
+    # if a detached op outlives the owner of its operands.
     holder = ir.Operation.create("graph.if", operands=[condition], results=[], regions=2)
     types: list[list[TensorType]] = []
     graphs = zip(holder.regions, (then_branch, else_branch), strict=True)
@@ -113,7 +116,7 @@ def loop(
 
 
 def bounds(b: ImportBuilder, trip_count: Value | None, condition: Value | None) -> tuple[Value, Value]:
-    """How many rounds a loop has at most, and whether there is a first one, as scalars."""
+    """The largest trip count of a loop, and whether there is a first iteration, as scalars."""
     limit = b.literal(np.array(ENDLESS)) if trip_count is None else b.with_shape(trip_count, ())
     return limit, b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
 
@@ -121,7 +124,10 @@ def bounds(b: ImportBuilder, trip_count: Value | None, condition: Value | None) 
 def of_known_rounds(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
-    """As `rolled_loop`. Raises UnsupportedError where not all rounds come, or what is carried changes sizes: such a loop is better written out."""
+    """Like `rolled_loop`.
+
+    Raises UnsupportedError if not all iterations run, or carried values change sizes: such a loop should rather be unrolled.
+    """
     results, made = rolled_loop(b, limit, condition, initial, body)
     inner = made.regions[0].blocks[0]
     goes = list(inner.operations)[-1].operation.operands[0]
@@ -133,10 +139,10 @@ def of_known_rounds(
 
 
 def is_long(rounds: int, body: GraphProto) -> bool:
-    """Whether so many rounds of a body had better stay a loop, where that is possible.
+    """Whether a body with that trip count should stay a loop, if possible.
 
-    Rounds that multiply matrices take long beside what it takes to begin one. As a loop, such a body may become a recurrent layer
-    (`use-recurrences`), or what it multiplies one product (`hoist-from-loops`).
+    Iterations that multiply matrices take long compared with their start. As a loop, such a body may become a recurrent layer (`use-recurrences`), or
+    its products may become one product (`hoist-from-loops`).
     """
     nodes = list(nested_nodes(body.node))
     if any(node.op_type in MATRIX_PRODUCTS for node in nodes):
@@ -145,7 +151,7 @@ def is_long(rounds: int, body: GraphProto) -> bool:
 
 
 def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[AnyValue], body: GraphProto) -> tuple[AnyValue, ...] | None:
-    """Import all rounds in sequence, or return None if only the run time can tell whether there is another round."""
+    """Import all iterations in sequence, or return None if only the run time can decide whether there is another iteration."""
     carried: tuple[AnyValue, ...] = tuple(initial)
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(initial) - 1)]
     for i in range(count):
@@ -164,7 +170,7 @@ def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[AnyValue], bod
 
 
 def as_declared(b: ImportBuilder, scalars: Sequence[Value], body: GraphProto) -> list[Value]:
-    """Round number and condition with the shapes that the body declares: some models declare vectors of one element."""
+    """Iteration number and condition with the shapes that the body declares: some models declare vectors of one element."""
     declared = [onnx_tensor_type(value.type) for value in body.input]
     return [b.with_shape(v, (1,)) if t is not None and t.rank == 1 else v for v, t in zip(scalars, declared, strict=False)]
 
@@ -184,8 +190,8 @@ def rolled_loop(
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
     """The results of a graph.loop with the body as its region, and the op.
 
-    Of a sequence whose length stays the same each element is carried by itself, others in boxes: the body is built until what is known of
-    their elements holds in every round. Where the first round makes values of other types, it is written out before the loop of the others.
+    The elements of a sequence of constant length are carried separately, other sequences in boxes: the body is built repeatedly until the properties
+    of their elements hold in every iteration. If the first iteration produces values of other types, it is peeled off in front of the loop.
     """
     try:
         return rolled_from(b, 0, limit, condition, initial, body)
@@ -199,7 +205,7 @@ def rolled_loop(
 def behind_first_round(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
-    """As `rolled_loop`, for a loop whose values are of other types before the first round than behind it: the run must have that round."""
+    """Like `rolled_loop`, for a loop whose first iteration changes the types of carried values: the run must execute that iteration."""
     any_rounds = b.and_(b.less(b.scalar(0, like=limit), limit), condition)
     what = ", ".join(str(type_of(value)) for value in initial if isinstance(value, ir.Value))
     b.require(any_rounds, value=True, problem=f"no round of the loop takes place, for whose results ({what}) no code is made", result_types=[])
@@ -216,7 +222,7 @@ def behind_first_round(
 def rolled_from(
     b: ImportBuilder, first: int, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
-    """As `rolled_loop`, of the rounds from `first` on."""
+    """Like `rolled_loop`, for the iterations from `first` on."""
     forms = [first_form(b, value, body, i) for i, value in enumerate(initial)]
     while True:
         start = formed(b, initial, forms)
@@ -227,7 +233,7 @@ def rolled_from(
 
 
 class _OtherFormsError(Exception):
-    """The body of a loop was built for carried values in other forms than it must be."""
+    """The body of a loop was built for carried values in other forms than necessary."""
 
     def __init__(self, forms: list[Form]) -> None:
         super().__init__()
@@ -237,7 +243,7 @@ class _OtherFormsError(Exception):
 def _rolled(
     b: ImportBuilder, first: int, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
-    """As `rolled_from`, for carried values in their forms. Raises _OtherFormsError if the body gives them others."""
+    """Like `rolled_from`, for carried values in their forms. Raises _OtherFormsError if the body returns them in others."""
     taken: list[Form] = [value.kind if isinstance(value, BoxedSequence) else None for value in initial]
 
     def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
@@ -259,7 +265,7 @@ def _rolled(
 
 
 def by_parts(node: NodeContext, values: Sequence[AnyValue]) -> NodeContext:
-    """A node as if its first outputs were the tensors that these values consist of."""
+    """A node whose first outputs are replaced by the tensors in these values."""
     names: list[str] = []
     types: list[TensorType | None] = []
     for value, name, kind in zip(values, node.output_names, node.output_types, strict=False):
@@ -348,7 +354,7 @@ def rolled_scan(
 def scan_of_batches(
     b: ImportBuilder, lengths: Value | None = None, *inputs: Value, body: GraphProto, num_scan_inputs: int, directions: Sequence[int] = ()
 ) -> tuple[Value, ...]:
-    """A scan of its own for each batch (dimension 0) along dimension 1; what a shorter sequence leaves of an output is 0."""
+    """A separate scan for each batch (dimension 0) along dimension 1; outputs beyond the end of a shorter sequence are 0."""
     states = len(inputs) - num_scan_inputs
     if not inputs or not 0 <= states < len(inputs) or any(type_of(v).rank < (1 if i < states else 2) for i, v in enumerate(inputs)):
         raise ModelError(f"num_scan_inputs {num_scan_inputs} does not fit the inputs {', '.join(str(type_of(v)) for v in inputs)}")
@@ -369,7 +375,7 @@ def scan_of_batches(
 
 
 def padded_at_end(b: ImportBuilder, x: Value, size: int) -> Value:
-    """`x` with zeros behind the last element of dimension 0, so that it has that size."""
+    """`x` padded with zeros at the end of dimension 0, to that size."""
     tensor = type_of(x)
     missing = size - (tensor.shape[0] or 0)
     none = (0,) * tensor.rank

@@ -32,7 +32,7 @@ def filter_window(
 
 
 def with_channels(b: ImportBuilder, x: Value, channels: int) -> Value:
-    """`x` with as many channels as filters say, where its own number is free: it is assumed to be that."""
+    """`x` with the number of channels that the filters have, if its own is dynamic: they are assumed to be equal."""
     shape = dims_of(x)
     if isinstance(shape[1], int) or not holds(shape[1], "==", channels):
         return x
@@ -119,7 +119,7 @@ def conv_transpose(
         whole = [size * stride for size, stride in zip(sizes, win.strides, strict=True)]
         wanted: Sequence[int | Size] = output_shape[-spatial:] if output_shape else whole
         differences = [win.strides[i] * (size - 1) + extra[i] + win.spans[i] - wanted[i] for i, size in enumerate(sizes)]
-        totals = known_sizes(differences)  # of SAME they do not depend on the sizes
+        totals = known_sizes(differences)  # for SAME they do not depend on the sizes
         if output_shape:
             extra = [e + max(-total, 0) for e, total in zip(extra, totals, strict=True)]  # requested output beyond the windows is zero
         edges = tuple(known_sizes(halved([max(total, 0) for total in totals], more_at_end=auto_pad == "SAME_UPPER")))
@@ -142,7 +142,7 @@ def windows_added_up(b: ImportBuilder, x: Value, w: Value, win: Window, group: i
     each, taps, places = inputs // group, math.prod(win.kernel), math.prod(sizes)
     left = b.transposed(b.with_shape(w, (group, each, filters * taps)), (0, 2, 1))
     columns = b.matmul(left, b.with_shape(x, (n, group, each, places)))
-    # The stride determines the number of windows; what lies beyond the last one is added separately.
+    # The stride determines the number of windows; output beyond the last one is added separately.
     reached = [min(e, stride - 1) for e, stride in zip(extra, win.strides, strict=True)]
     edges = [win.pads[i] + win.pads[spatial + i] for i in range(spatial)]
     image = [stride * (size - 1) + win.spans[i] + reached[i] - edges[i] for i, (size, stride) in enumerate(zip(sizes, win.strides, strict=True))]
@@ -169,7 +169,7 @@ def deform_conv(
     group: int = 1,
     offset_group: int = 1,
 ) -> Value:
-    """J. Dai et al., "Deformable convolutional networks", 2017; the mask is of their second version: elements between pixels, then a product."""
+    """J. Dai et al., "Deformable convolutional networks", 2017; the mask is from their second version: interpolated elements, then a product."""
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, "NOTSET")
     (n, depth, *spatial), filters, rank = dims_of(x), static_dims(w, "the weights"), len(win.kernel)
     ends = zip(spatial, win.pads[:rank], win.pads[rank:], win.spans, win.strides, strict=True)
@@ -198,7 +198,7 @@ def deform_conv(
 def grid(
     b: ImportBuilder, sizes: Sequence[int | Size], starts: Sequence[int], steps: Sequence[int], shape: Sequence[int | Size], like: Value
 ) -> Value:
-    """The coordinates of a grid of so many points along each dimension, one after the other, in a shape and the element type of `like`."""
+    """The coordinates of a grid with `sizes` points along each dimension, one after the other, in a shape and the element type of `like`."""
     if known(sizes):
         along = [np.arange(size) * step + start for size, start, step in zip(known_sizes(sizes), starts, steps, strict=True)]
         return b.scalars(np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(known_sizes(shape)), like=like)

@@ -1,4 +1,4 @@
-"""How many rounds a loop has whose condition compares a counter with a bound that no round changes, as exporters write `while i < n`."""
+"""Determines the trip count of loops that compare a counter with an invariant bound, as exporters write `while i < n`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 
 UNREACHED = np.iinfo(np.int32).max
-"""A trip count from which on it does not bound a loop whose rounds sizes of inputs count: no dimension is as long."""
-_SAME = ("graph.reshape", "graph.cast")  # ops that hand a whole number on: a cast between integers is asked for in `_plain`
+"""The smallest trip count that does not bound a loop whose iterations are counted by sizes of inputs: no dimension is that long."""
+_SAME = ("graph.reshape", "graph.cast")  # ops that pass an integer on unchanged; `_plain` checks that a cast is between integers
 _FLIPPED = {"graph.greater": "graph.less", "graph.greater_equal": "graph.less_equal"}
 
 
 @dataclass(frozen=True)
 class _Counter:
-    """A number that goes up by one in each round: `start + offset` in the first one; no `start` stands for 0."""
+    """A number that is incremented in each iteration: `start + offset` in the first one; a missing `start` means 0."""
 
     start: Value | None
     offset: int
@@ -28,7 +28,7 @@ class _Counter:
 
 @dataclass(frozen=True)
 class _Bound:
-    """What goes on as long as `counter < bound + slack`."""
+    """The condition `counter < bound + slack` for another iteration."""
 
     counter: _Counter
     bound: Value
@@ -38,11 +38,11 @@ class _Bound:
 def counted(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], block: ir.Block, made: Sequence[Value]
 ) -> tuple[Value, Value] | None:
-    """Trip count and first condition of the same loop without the condition of its body; None if anything but counters decides about that.
+    """Trip count and first condition of the same loop without the condition of its body; None if anything but counters decides it.
 
-    `block` is the body, and `made` what it yields. The body goes on after round r as long as `start + offset + r < bound` for each of its
-    comparisons: so there are `1 + max(0, bound - start - offset)` rounds at most if there is a first one. Where the first condition makes the
-    same comparisons of the numbers before the first round, there are `max(0, bound - start)`. Numbers that are sizes stay sizes.
+    `block` is the body, and `made` its results. The body continues after iteration r as long as `start + offset + r < bound` for each of its
+    comparisons: so there are at most `1 + max(0, bound - start - offset)` iterations if there is a first one. If the first condition makes the same
+    comparisons of the numbers before the first iteration, there are `max(0, bound - start)`. Numbers that are sizes stay sizes.
     """
     found = _Body(b, block, initial, made)
     bounds = found.bounds(made[0])
@@ -77,19 +77,19 @@ def counted(
 
 
 def _size(b: ImportBuilder, value: Value) -> "int | Size | None":
-    """The whole number that a scalar holds, perhaps in symbols of sizes; None if it is not known."""
+    """The integer in a scalar, perhaps in symbols of sizes; None if it is not known."""
     found = b.symbolic_scalar(value, "the bound of a loop")
     return None if found is None or isinstance(found, bool) else found
 
 
 class _Body:
-    """The body of a loop being asked what it counts."""
+    """The body of a loop, with queries about its counters."""
 
     def __init__(self, b: ImportBuilder, block: ir.Block, initial: Sequence[Value], made: Sequence[Value]) -> None:
         self.b, self.block, self.initial, self.made = b, block, initial, made
 
     def bounds(self, goes: Value) -> list[_Bound] | None:
-        """The comparisons of counters that all have to hold for another round; None if something else decides, too."""
+        """The comparisons of counters that must all hold for another iteration; None if anything else matters, too."""
         return self._all_of(goes, self._bound)
 
     def _all_of(self, goes: Value, bound: Callable[[ir.Operation], _Bound | None]) -> list[_Bound] | None:
@@ -110,7 +110,7 @@ class _Body:
         return found
 
     def _plain(self, value: Value) -> Value:
-        """A scalar, behind what hands it on as it is."""
+        """A scalar behind ops that pass it on unchanged."""
         while (op := defining_op(value)) is not None and op.name in _SAME:
             source = op.operands[0]
             if op.name == "graph.cast" and (type_of(source).dtype, type_of(value).dtype) != ("i32", "i64"):
@@ -119,7 +119,7 @@ class _Body:
         return value
 
     def _sides(self, op: ir.Operation) -> tuple[Value, Value, int] | None:
-        """What is compared, the smaller side first, and 1 if the sides may be equal."""
+        """The compared values, the smaller side first, and 1 if the sides may be equal."""
         name = _FLIPPED.get(op.name, op.name)
         if name not in ("graph.less", "graph.less_equal") or type_of(op.operands[0]).dtype not in ("i32", "i64"):
             return None
@@ -136,7 +136,7 @@ class _Body:
         return _Bound(counter, bound, sides[2])
 
     def _is_outside(self, value: Value) -> bool:
-        """Whether a value is defined around the loop."""
+        """Whether a value is defined outside the loop."""
         op = defining_op(value)
         own = value.owner if op is None else op.block
         return own != self.block
@@ -152,7 +152,7 @@ class _Body:
         return None
 
     def _offset(self, value: Value) -> tuple[Value, int]:
-        """A value as another one and a number that is added to it."""
+        """A value as another one plus a number."""
         offset = 0
         while True:
             value = self._plain(value)
@@ -169,7 +169,7 @@ class _Body:
             value, offset = sides[0], offset + (amount if op.name == "graph.add" else -amount)
 
     def are_first(self, condition: Value, bounds: Sequence[_Bound]) -> bool:
-        """Whether a condition before the loop makes the comparisons of `bounds` of the numbers before the first round."""
+        """Whether a condition before the loop makes the comparisons of `bounds` on the numbers before the first iteration."""
         if any(one.counter.offset != 1 for one in bounds):
             return False
         asked = self._all_of(condition, lambda op: self._asked(op, bounds))
@@ -178,7 +178,7 @@ class _Body:
         return all(self._holds_first(one) for one in bounds if not any(self._are_same(one, other) for other in asked))
 
     def _are_same(self, one: _Bound, other: _Bound) -> bool:
-        """Whether two comparisons are certainly the same before the first round."""
+        """Whether two comparisons are certainly the same before the first iteration."""
         starts = self._same(one.counter.start, other.counter.start)
         return starts and one.slack == other.slack and self._same(one.bound, other.bound)
 
@@ -188,7 +188,7 @@ class _Body:
         return before is not None and bound is not None and before < int(bound.reshape(())) + one.slack
 
     def _asked(self, op: ir.Operation, bounds: Sequence[_Bound]) -> _Bound | None:
-        """The comparison of a round that an op makes before the first one."""
+        """The comparison of an iteration that an op makes before the first one."""
         sides = self._sides(op)
         if sides is None:
             return None
@@ -196,7 +196,7 @@ class _Body:
         return next((one for one in bounds if one.slack == slack and self._same(left, one.counter.start) and self._same(right, one.bound)), None)
 
     def _same(self, left: Value | None, right: Value | None) -> bool:
-        """Whether two scalars are certainly the same number; none stands for 0."""
+        """Whether two scalars are certainly the same number; None means 0."""
         if left is not None and right is not None and self._plain(left) == self._plain(right):
             return True
         one, other = (0 if value is None else _size(self.b, value) for value in (left, right))

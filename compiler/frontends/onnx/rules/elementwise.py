@@ -78,7 +78,7 @@ for _make, _table in ((unary, UNARY), (binary, BINARY), (variadic, VARIADIC)):
 
 @onnx_rule("Erf", since=9)
 def erf(b: ImportBuilder, x: Value) -> Value:
-    """Integers take it in f64 and are truncated at the end."""
+    """Integers are computed in f64 and truncated at the end."""
     dtype = type_of(x).dtype
     return b.convert(b.erf(b.convert(x, dtype if is_float(dtype) else "f64")), dtype)
 
@@ -152,9 +152,9 @@ def cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
 
 
 def wrapping(b: ImportBuilder, x: Value, dtype: str, saturate: bool = True, round_mode: str = "up") -> Value:
-    """`x` as elements of type `dtype`. Integers wrap where they are out of range: ONNX leaves floats there open, ONNX Runtime wraps them.
+    """`x` as elements of type `dtype`. Integers wrap if out of range; for floats, ONNX leaves that undefined, and ONNX Runtime wraps them.
 
-    `saturate` and `round_mode` speak of 8-bit floats only.
+    `saturate` and `round_mode` concern only 8-bit floats.
     """
     if type_of(x).dtype == dtype:
         return x
@@ -196,7 +196,7 @@ def is_exact(number: Any) -> bool:
 
 @onnx_rule("BitCast", since=26)
 def bit_cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
-    """A boolean is a byte that is 0 or 1; of a byte that is another it keeps only that it is not 0."""
+    """A boolean is a byte that is 0 or 1; for any other byte it keeps only whether it is not 0."""
     have, want = type_of(x).dtype, our_dtype(to)
     bits = [8 if dtype == BOOL else dtype_info(dtype).bits for dtype in (have, want)]
     if bits[0] != bits[1]:

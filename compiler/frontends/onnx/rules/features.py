@@ -1,4 +1,4 @@
-"""Rules for what prepares features: scaling, filling in, encoding, selecting and joining of columns."""
+"""Rules for preparing features: scaling, imputing, encoding, selecting and joining columns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.reductions import reduce_sum, sum_of_absolutes
 from stepwell.frontends.onnx.rules.scores import ML
 
-LEAST_NORM = 1e-30  # what a row is divided by at least, so that a row of zeros stays one
+LEAST_NORM = 1e-30  # the smallest divisor of a row, so that a row of zeros stays zero
 
 
 def per_feature(b: ImportBuilder, x: Value, numbers: Sequence[Any], what: str, dtype: str) -> Value:
@@ -40,7 +40,7 @@ def scaler(b: ImportBuilder, x: Value, *, offset: Sequence[float] = (), scale: S
 
 @onnx_rule("Normalizer", since=1, domain=ML)
 def normalizer(b: ImportBuilder, x: Value, *, norm: str = "MAX") -> Value:
-    """Each row divided by its norm. By MAX that is the greatest magnitude, as in ONNX's reference and in scikit-learn before 1.0."""
+    """Each row divided by its norm. MAX is the largest magnitude, as in ONNX's reference and in scikit-learn before 1.0."""
     rank = type_of(x).rank
     if rank not in (1, 2):
         raise ModelError(f"its input must have rank 1 or 2, got {type_of(x)}")
@@ -100,7 +100,7 @@ def array_feature_extractor(b: ImportBuilder, x: Value, indices: Value) -> Value
 
 @onnx_rule("FeatureVectorizer", since=1, domain=ML)
 def feature_vectorizer(b: ImportBuilder, *inputs: Value, inputdimensions: Sequence[int] = ()) -> Value:
-    """The inputs side by side as f32, each cut or filled up with zeros to its number of columns; a vector is one column."""
+    """The inputs side by side as f32, each cut or padded with zeros to its number of columns; a vector is one column."""
     if not inputs or len(inputdimensions) != len(inputs):
         raise ModelError(f"inputdimensions must have an entry for each of {len(inputs)} inputs, got {len(inputdimensions)}")
     parts = []
@@ -116,7 +116,7 @@ def feature_vectorizer(b: ImportBuilder, *inputs: Value, inputdimensions: Sequen
 
 
 def place_among(b: ImportBuilder, x: Value, keys: np.ndarray) -> Value:
-    """For each element of `x` the place of the last key that is equal to it (NaN is equal to NaN), -1 where there is none; i64."""
+    """For each element of `x`, the index of the last equal key (NaN equals NaN), -1 if there is none; i64."""
     kind = type_of(x)
     column = with_new_axes(b, x, [kind.rank])
     known = b.literal(keys)
@@ -129,7 +129,7 @@ def place_among(b: ImportBuilder, x: Value, keys: np.ndarray) -> Value:
 
 @onnx_rule("OneHotEncoder", since=1, domain=ML)
 def one_hot_encoder(b: ImportBuilder, x: Value, *, cats_int64s: Sequence[int] = (), cats_strings: Sequence[str] = (), zeros: int = 1) -> Value:
-    """Without `zeros` an unknown category is an index out of range, which is an error of the run."""
+    """Without `zeros`, an unknown category is an index out of range, which is an error at run time."""
     if cats_strings:
         raise UnsupportedError("categories that are strings are not supported; supported: cats_int64s")
     if not cats_int64s:

@@ -1,4 +1,4 @@
-"""The rule for com.microsoft's GroupQueryAttention, which keeps keys and values in a cache of its own."""
+"""The rule for com.microsoft's GroupQueryAttention, which keeps keys and values in its own cache."""
 
 import numpy as np
 
@@ -55,10 +55,10 @@ def group_query_attention(
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
 ) -> tuple[Value, Value, Value]:
-    """Attention to the keys and values of a cache, to which the new ones are added first; heads of queries share those of keys.
+    """Attention to the keys and values of a cache, to which the new ones are added first; query heads share those of keys.
 
-    `seqlens_k` counts for each sequence the tokens of the past and the new ones, less one. Without a past, all tokens are new, and sequences
-    that are shorter are padded at the end: what comes out for their padding has no meaning, and so its length does not matter.
+    `seqlens_k` is, for each sequence, the number of past and new tokens, minus one. Without a past, all tokens are new, and shorter sequences are
+    padded at the end: the results for their padding are meaningless, so its length does not matter.
     """
     refuse(k_scale=k_scale, v_scale=v_scale, kv_cache_bit_width=kv_cache_bit_width, qk_output=qk_output, sliding_window_cache=sliding_window_cache)
     if (k_quant_type, v_quant_type) != ("NONE", "NONE"):
@@ -78,8 +78,8 @@ def group_query_attention(
     batch, _, queries, _ = dims_of(q)
     if type_of(seqlens_k).rank not in (1, 2) or not same_sizes(dims_of(seqlens_k), (batch, 1)[: type_of(seqlens_k).rank]):
         raise ModelError(f"seqlens_k must be {sizes_text((batch,))}, got {type_of(seqlens_k)}")
-    before = None  # how many tokens of each sequence the past holds: (batch, 1)
-    if past_key is not None:  # a first prompt that is padded would give less than none
+    before = None  # the number of past tokens of each sequence: (batch, 1)
+    if past_key is not None:  # a padded first prompt would give a negative number
         last = b.with_shape(b.convert(seqlens_k, "i64"), (batch, 1))
         before = b.relu(b.add(last, size_scalar(b, 1 - queries, last)))
     first = b.literal(np.zeros((1, 1), np.int64)) if before is None else before
@@ -109,7 +109,7 @@ def group_query_attention(
 
 
 def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | None, heads: int, shared: int) -> list[Value]:
-    """Queries, keys and values by head, of three tensors or of one that holds them side by side."""
+    """Queries, keys and values by head, from three tensors or from one that holds them side by side."""
     hidden = dims_of(query)[-1]
     if key is None or value is None:
         check_heads(heads + 2 * shared, hidden)
@@ -132,7 +132,7 @@ def normalised_heads(b: ImportBuilder, x: Value, weight: Value, epsilon: float) 
 
 
 def cache_size(b: ImportBuilder, past: Value, total: Value) -> int | Size:
-    """How many tokens the cache holds afterwards: what the model declares, or the past's size or the total length, whichever is more."""
+    """The number of tokens in the cache afterwards: the declared one, or the larger one of the past's size and the total length."""
     declared = b.node.output_types[1] if len(b.node.output_types) > 1 else None
     if declared is not None and declared.rank == 4 and isinstance(size := declared.shape[2], int):
         return size

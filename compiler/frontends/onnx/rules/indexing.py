@@ -50,7 +50,7 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
 
 
 def of_known_length(b: ImportBuilder, bounds: Value, axes: Value | None) -> Value:
-    """Bounds of a slice as a list of as many as there are axes, which the run checks where it is the one that computes how many they are."""
+    """Bounds of a slice as a list with one entry per axis; if their number is computed at run time, the run checks it."""
     count = None if axes is None else type_of(axes).shape[0]
     if not isinstance(count, int) or isinstance(type_of(bounds).shape[0], int):
         return bounds
@@ -60,7 +60,7 @@ def of_known_length(b: ImportBuilder, bounds: Value, axes: Value | None) -> Valu
 
 
 def sizes_after_slice(b: ImportBuilder, x: Value, count: int, axes: Value | None, declared: TensorType | None) -> list[Dim]:
-    """The sizes of a slice between `count` bounds that the run computes: those declared, and those of `x` along axes that it does not touch."""
+    """The sizes of a slice with `count` bounds computed at run time: the declared ones, and those of `x` along other axes."""
     shape = type_of(x).shape
     where = range(count) if axes is None else b.constant_value(axes)
     sliced = range(len(shape)) if where is None else normalized_axes([int(axis) for axis in where], len(shape))
@@ -87,7 +87,7 @@ def gather_nd(b: ImportBuilder, x: Value, indices: Value, *, batch_dims: int = 0
 
 
 def with_depth(b: ImportBuilder, indices: Value, depth: int) -> Value:
-    """Index vectors of that length, which ranks say where the last dimension of the indices does not; it is assumed to be that."""
+    """Index vectors of that length, which follows from ranks if the last dimension of the indices does not state it; it is then assumed."""
     shape = dims_of(indices)
     return indices if not shape or isinstance(shape[-1], int) else b.with_shape(indices, (*shape[:-1], depth))
 

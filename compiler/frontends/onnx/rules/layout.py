@@ -47,7 +47,7 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
             if axis >= len(have):
                 raise ModelError(f"shape {list(wanted)} keeps dimension {axis}, but its input is {type_of(x)}")
             sizes.append(have[axis])
-        elif not allowzero and isinstance(size, Size) and not has_elements(size, have[axis] if axis < len(have) else 1):  # 0 keeps that of `x`
+        elif not allowzero and isinstance(size, Size) and not has_elements(size, have[axis] if axis < len(have) else 1):  # 0 keeps the size of `x`
             raise ModelError(f"shape {list(wanted)} has a size of 0")
         else:
             sizes.append(size)
@@ -55,7 +55,7 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
 
 
 def reshaped_sizes(b: ImportBuilder, x: Value, shape: Value, allowzero: int) -> list[Dim] | None:
-    """The sizes of a reshape to a shape that the run computes, as far as it is known; None where its length is not."""
+    """The sizes of a reshape to a shape computed at run time, as far as they are known; None if its length is unknown."""
     have, wanted = dims_of(x), b.partial_sizes(shape)
     if wanted is None:
         return None
@@ -137,7 +137,7 @@ def expand(b: ImportBuilder, x: Value, shape: Value) -> Value:
 
 
 def expanded_sizes(b: ImportBuilder, x: Value, shape: Value) -> list[Dim] | None:
-    """The sizes of an expansion to a shape that the run computes, as far as it is known: two that are broadcast are equal, or one is 1."""
+    """The sizes of an expansion to a shape computed at run time, as far as they are known: two broadcast sizes are equal, or one is 1."""
     have, wanted = dims_of(x), b.partial_sizes(shape)
     if wanted is None:
         return None
@@ -160,7 +160,7 @@ def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequ
         chunk = -(-size // parts)
         if isinstance(size, int):
             split = [min(chunk, max(size - i * chunk, 0)) for i in range(parts)]
-        else:  # the last part has what is left: sizes of which there is nothing left get code of their own
+        else:  # the last part has the remainder; sizes without a remainder get specialised code
             split = [*[chunk] * (parts - 1), size - (parts - 1) * chunk]
             holds(split[-1], ">=", 0)
     split = parts_that_fit(split, x, axis)
@@ -207,7 +207,7 @@ def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: 
 
 
 def padded(b: ImportBuilder, x: Value, pads: Sequence[int | Size], crops: Sequence[int | Size], *, mode: str, value: float = 0.0) -> Value:
-    """`x` without the `crops`, and with `pads` around what is left: numbers from 0, those in front of each dimension and those behind."""
+    """`x` without the `crops`, and padded with `pads`: nonnegative numbers, first those before each dimension, then those after it."""
     rank = type_of(x).rank
     if len(pads) != 2 * rank:
         raise ModelError(f"pads must have {2 * rank} entries for a tensor of rank {rank}, got {list(pads)}")
@@ -231,7 +231,7 @@ def padded(b: ImportBuilder, x: Value, pads: Sequence[int | Size], crops: Sequen
 
 
 def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | Size, value: float) -> Value:
-    """`x` with as many elements of that value before and behind it along an axis."""
+    """`x` with `low` and `high` elements of that value before and behind it along an axis."""
 
     def filled(count: int | Size) -> Value:
         return b.expand(b.scalar(value, like=x), shape=tuple(count if i == axis else size for i, size in enumerate(dims_of(x))))
@@ -240,7 +240,7 @@ def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | 
 
 
 def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int | Size, mode: str) -> Value:
-    """Where along a dimension each element of the padded one comes from, of which not all sizes are known before it runs."""
+    """The source index of each element of a padded dimension, if some of the sizes are known only at run time."""
     has_elements(size, low + high)  # there is something to copy
     here = counting(b, size + low + high)
     here, length = b.sub(here, size_scalar(b, low, here)), size_scalar(b, size, here)
@@ -282,7 +282,7 @@ def pad_axes(
 
 
 def pads_and_crops(b: ImportBuilder, pads: Value) -> tuple[Sequence[int | Size], Sequence[int | Size]]:
-    """How much is added and how much taken away, of which one is 0: pads below 0 crop."""
+    """The amounts to add and to remove, one of which is 0: negative pads crop."""
     amounts = b.constant_value(pads)
     found = listed(amounts, "pads") if amounts is not None else b.known_sizes(pads, "pads")
     if found is not None:
@@ -341,7 +341,7 @@ def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1)
 
 
 def diagonal(b: ImportBuilder, k: Value | None, rows: int | Size, columns: int | Size) -> Value:
-    """The number of a diagonal as an i64 scalar; one beyond the matrix as one that is, so that adding a row to it cannot overflow."""
+    """The index of a diagonal as an i64 scalar; one beyond the matrix is clamped, so that adding a row index cannot overflow."""
     below, above = (n if isinstance(n, int) else FARTHEST for n in (rows, columns))
     if k is not None and b.constant_value(k) is None:
         return b.clamp(b.convert(b.with_shape(k, ()), "i64"), min=float(-below), max=float(above))

@@ -21,7 +21,7 @@ KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
 def in_floats(b: ImportBuilder, x: Value) -> Value:
-    """Samples as rows of floats: f64 stays, all else becomes f32."""
+    """Samples as rows of floats: f64 stays, everything else becomes f32."""
     return b.convert(matrix_rows(b, x), "f64" if type_of(x).dtype == "f64" else "f32")
 
 
@@ -31,7 +31,7 @@ def constant(b: ImportBuilder, array: np.ndarray, like: Value) -> Value:
 
 
 def linear(b: ImportBuilder, x: Value, coefficients: Sequence[float], intercepts: Sequence[float], outputs: int | None) -> Value:
-    """`x w + intercepts` with the coefficients of one output after the other; `outputs` None for as many as there are."""
+    """`x w + intercepts` with the coefficients of one output after the other; with `outputs` None, their number follows from the coefficients."""
     features, count = feature_count(x), len(coefficients)
     wanted = count // max(features, 1) if outputs is None else outputs
     if not wanted or count != wanted * features:
@@ -69,7 +69,7 @@ def linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple[Value | Unavailable, Value]:
-    """Scores of the classes and the class with the greatest; one row of coefficients for two classes gives `[-s, s]`."""
+    """Scores of the classes and the class with the largest one; one row of coefficients for two classes gives `[-s, s]`."""
     labels = labels_of(classlabels_ints, classlabels_strings)
     scores = linear(b, in_floats(b, x), coefficients, intercepts, None)
     outputs = type_of(scores).shape[1]
@@ -106,7 +106,7 @@ class Kernel:
 
     def values(self, b: ImportBuilder, x: Value, vectors: np.ndarray) -> Value:
         """The kernel of each sample (samples, features) with each vector (vectors, features): (samples, vectors)."""
-        if self.kind == "RBF":  # from differences, since squares that are expanded would cancel
+        if self.kind == "RBF":  # from differences, since expanded squares would cancel
             apart = b.sub(with_new_axes(b, x, [1]), constant(b, vectors[np.newaxis], x))
             square = reduce_sum(b, b.mul(apart, apart), (2,), False)
             return b.exp(b.mul(square, b.scalar(-self.gamma, like=x)))
@@ -167,7 +167,7 @@ def svm_classifier(
     support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> tuple[Value | Unavailable, Value]:
-    """One decision for each pair of classes, whose votes give the label, as in LIBSVM (Chang and Lin, 2011); else one linear score a class."""
+    """One decision for each pair of classes, whose votes give the label, as in LIBSVM (Chang and Lin, 2011); else one linear score per class."""
     labels = labels_of(classlabels_ints, classlabels_strings)
     rows, kernel = in_floats(b, x), Kernel.of(kernel_type, kernel_params)
     if not sum(vectors_per_class):
@@ -189,7 +189,7 @@ def svm_classifier(
     scores = decisions
     if prob_a:
         scores = probabilities(b, decisions, prob_a, prob_b, labels.count)
-    elif labels.count == 2 and post_transform != "PROBIT":  # a score for each class, and that of the first has the sign turned, as in runtimes
+    elif labels.count == 2 and post_transform != "PROBIT":  # a score for each class; that of the first one is negated, as in other runtimes
         scores = joined_columns(b, b.neg(decisions), decisions)
     return labels.pick(b, arg_max(b, votes)), b.convert(transformed(b, scores, post_transform), "f32")
 
@@ -198,7 +198,7 @@ def linear_machine(
     b: ImportBuilder, rows: Value, labels: Labels, coefficients: Sequence[float], rho: Sequence[float], transform: str
 ) -> tuple[Value | Unavailable, Value]:
     """The model without support vectors: a row of coefficients for each class."""
-    if labels.count < 2 or (labels.count == 2 and min(coefficients, default=0) >= 0):  # runtimes label these in another way
+    if labels.count < 2 or (labels.count == 2 and min(coefficients, default=0) >= 0):  # other runtimes label these differently
         raise UnsupportedError(
             f"a linear machine of {labels.count} classes{' without negative coefficients' * (labels.count == 2)} is not supported; supported: "
             "three or more classes, or two with a negative coefficient (LinearClassifier serves any number)"
@@ -234,7 +234,7 @@ def probabilities(b: ImportBuilder, decisions: Value, slopes: Sequence[float], o
 
 
 def votes_of(b: ImportBuilder, decisions: Value, pairs: Sequence[tuple[int, int]], classes: int) -> Value:
-    """How many pairs each class wins: the first of a pair where its decision is positive."""
+    """The number of pairs that each class wins: the first of a pair if its decision is positive."""
     wins, losses = np.zeros((len(pairs), classes)), np.zeros((len(pairs), classes))
     for p, (i, j) in enumerate(pairs):
         wins[p, i] = losses[p, j] = 1

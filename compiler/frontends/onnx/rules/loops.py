@@ -1,4 +1,4 @@
-"""Builds graph.loop: a body is built until the types of what it carries are those of every round."""
+"""Builds graph.loop: a body is rebuilt until the types of its carried values hold in every iteration."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -16,15 +16,15 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.rules.counted_loops import counted
 
 ENDLESS = np.iinfo(np.int64).max
-"""The trip count of a loop that has none."""
+"""The trip count of a loop without one."""
 
 
 class TypeChangesError(UnsupportedError):
-    """A round of a loop gives a carried value another element type or rank than it took."""
+    """An iteration of a loop returns a carried value with another element type or rank than it took."""
 
 
 def none_of(b: ImportBuilder, part: TensorType) -> Value:
-    """Values of a type, none of them, along a new first dimension."""
+    """An empty tensor of values of a type along a new first dimension."""
     one = b.convert(b.literal(np.zeros((1,) * (1 + part.rank), np.float32)), part.dtype)
     return slice_axis(b, b.expand(one, shape=(1, *part.shape)), 0, 0, 0)
 
@@ -33,23 +33,23 @@ def loop_of(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]],
     growing: Collection[int] = (),
 ) -> tuple[tuple[Value, ...], ir.Operation]:  # fmt: skip
-    """The results of a graph.loop, and the op. `rounds` builds the body: of round, condition and carried values what the op's body yields.
+    """The results of a graph.loop, and the op. `rounds` builds the body: maps iteration number, condition and carried values to the body's results.
 
-    The carried values of the numbers in `growing` may have another size in dimension 0 in each round, as the body is told from the start.
+    The carried values with indices in `growing` may have another size in dimension 0 in each iteration, as the body is told from the start.
     """
     own = [type_of(v) for v in initial]
     open_ = [kind.with_shape((None, *kind.shape[1:])) if i in growing else kind for i, kind in enumerate(own)]
     types = [b.symbols.completed("carried", kind) for kind in open_]
     holder, made = _body(b, limit, condition, initial, types, rounds)
     names = [*b.node.output_names, *[""] * len(own)]
-    # A size that changes is another symbol in each round; which one it is after the last, only the run tells. What changes may make others
-    # change, so the body is built until none does.
+    # A changing size has another symbol in each iteration; only the run knows its value after the last one. A change may cause further changes, so
+    # the body is rebuilt until there are none.
     while (after := _wider(own, types, made)) != types:
         b.erase(holder)
         types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, after, strict=False)]
         holder, made = _body(b, limit, condition, initial, types, rounds)
     bounds = counted(b, limit, condition, initial, holder.regions[0].blocks[0], made)
-    if bounds is not None:  # all rounds of the loop with this trip count come
+    if bounds is not None:  # all iterations of the loop with this trip count run
         limit, condition = bounds
         body = holder.regions[0].blocks[0]
         made[0] = body.arguments[1]
@@ -80,7 +80,7 @@ def appended(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]],
     parts: Sequence[TensorType], growing: Collection[int],
 ) -> tuple[tuple[Value, ...], ir.Operation]:  # fmt: skip
-    """As `loop_of`, for a loop that collects `parts`: it carries what it has collected, since nothing says how much memory that will take."""
+    """Like `loop_of`, for a loop that collects `parts`: it carries the collected values, since their total size is unknown."""
 
     def longer(number: Value, going_on: Value, *state: Value) -> tuple[Value, ...]:
         goes, *results = rounds(number, going_on, *state[: len(initial)])
@@ -99,9 +99,9 @@ def is_endless(b: ImportBuilder, limit: Value) -> bool:
 def _body(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], types: Sequence[TensorType], rounds: Callable[..., tuple[Value, ...]]
 ) -> tuple[ir.Operation, list[Value]]:
-    """An op that holds the body of a loop that carries these types, and what the body yields.
+    """An op with the body of a loop that carries these types, and the body's results.
 
-    The op has no results yet, since the body tells their types. It is in the module, as in the rule for If.
+    The op has no results yet, since the body determines their types. It is in the module, as in the rule for If.
     """
     holder = ir.Operation.create("graph.loop", operands=[limit, condition, *initial], results=[], regions=1)
     arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
@@ -117,7 +117,7 @@ def _body(
 
 
 def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Operation, going_on: Value) -> int | Size | None:
-    """How many rounds there are, if that is known: a number, or a size that shapes of inputs give."""
+    """The trip count, if it is known: a number, or a size that follows from shapes of inputs."""
     first = b.constant_value(condition)
     goes = np.array(True) if going_on == holder.regions[0].blocks[0].arguments[1] else b.constant_value(going_on)
     if first is None or goes is None or not goes.all() or is_endless(b, limit):
@@ -129,9 +129,9 @@ def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Op
 
 
 def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequence[Value]) -> list[TensorType]:
-    """`types`, of carried values that are of the types `own` at first, without the sizes that a round changes.
+    """`types` of carried values with initial types `own`, without the sizes that an iteration changes.
 
-    A size that is another one in `types` than in `own` is a symbol that covers any. Raises TypeChangesError where more than sizes change.
+    A size that differs between `types` and `own` is a symbol that covers any size. Raises TypeChangesError if more than sizes change.
     """
     after = [type_of(v) for v in made[1 : len(types) + 1]]
     if any((kind.dtype, kind.rank) != (new.dtype, new.rank) for kind, new in zip(types, after, strict=True)):
@@ -144,12 +144,12 @@ def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequenc
 
 
 def _after_loop(kind: TensorType, before: TensorType) -> TensorType:
-    """The type of a carried value after a loop: nothing is known of sizes that are others in the body than before."""
+    """The type of a carried value after a loop: sizes that differ between the body and the initial value are unknown."""
     return kind.with_shape([size if size == first else None for size, first in zip(kind.shape, before.shape, strict=True)])
 
 
 def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[TensorType]:
-    """Types that cover both lists: dynamic where sizes differ. Raises UnsupportedError where anything else differs."""
+    """Types that cover both lists: dynamic where sizes differ. Raises UnsupportedError if anything else differs."""
     if len(first) != len(second) or any(a.dtype != b.dtype or a.rank != b.rank for a, b in zip(first, second, strict=True)):
         shown = [", ".join(map(str, types)) for types in (first, second)]
         raise UnsupportedError(

@@ -15,12 +15,12 @@ from stepwell.frontends.onnx.rules.contractions import gemm, matmul
 from stepwell.frontends.onnx.rules.convolutions import conv
 
 MICROSOFT = "com.microsoft"
-# What an `activation` takes: its name, and how many parameters it has at most.
+# The possible values of `activation`: names, and the largest number of parameters.
 ACTIVATIONS = {"Relu": 0, "Sigmoid": 0, "Tanh": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}
 
 
 def activated(b: ImportBuilder, x: Value, activation: str, parameters: Sequence[float]) -> Value:
-    """`x` after an activation that an operator was fused with; none if the name is empty.
+    """`x` after an activation fused with an operator; unchanged if the name is empty.
 
     Raises UnsupportedError for one that ONNX Runtime does not fuse, ModelError for a wrong number of parameters.
     """

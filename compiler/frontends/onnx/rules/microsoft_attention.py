@@ -1,4 +1,4 @@
-"""Rules for com.microsoft's attention of several heads and its rotary embedding: everything ends in graph.attention."""
+"""Rules for com.microsoft's multi-head attention and its rotary embedding, all based on graph.attention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
 
 @dataclass(frozen=True)
 class Masks:
-    """What Attention and MultiHeadAttention forbid: keys by a mask, and with `unidirectional` those after a query."""
+    """The masks of Attention and MultiHeadAttention: a mask of keys, and with `unidirectional` one of keys after a query."""
 
     mask: Value | None
     unidirectional: bool
     filter_value: float
 
     def added(self, b: ImportBuilder, batch: int | Size, queries: int | Size, keys: int | Size, dtype: str) -> Value | None:
-        """What is added to the scores (batch, heads, queries, keys), broadcast; None for nothing."""
+        """The term to add to the scores (batch, heads, queries, keys), broadcast; None for no term."""
         zero, masked = b.literal(np.zeros((), to_numpy(dtype))), None
         if self.mask is not None:
             kept = self._kept(b, self.mask, batch, queries, keys)
@@ -39,7 +39,7 @@ class Masks:
 
     @staticmethod
     def _kept(b: ImportBuilder, mask: Value, batch: int | Size, queries: int | Size, keys: int | Size) -> Value:
-        """Which keys a mask keeps, to broadcast over heads: it gives lengths, lengths and starts, or a flag for each key."""
+        """The keys that a mask keeps, shaped to broadcast over heads: the mask has lengths, lengths and starts, or a flag for each key."""
         shape = dims_of(mask)
         both = shape == (2 * batch,)
         if both or same_sizes(shape, (batch,)):
@@ -56,7 +56,7 @@ class Masks:
 
 
 def refuse(**given: object) -> None:
-    """Raise UnsupportedError for the first of the inputs or attributes that is there (not None, not 0)."""
+    """Raise UnsupportedError for the first of the inputs or attributes that is present (neither None nor 0)."""
     for name, value in given.items():
         if value is not None and not (isinstance(value, int) and value == 0):
             shown = f"{name}={value}" if isinstance(value, int) else f"the input {name}"
@@ -74,7 +74,7 @@ def with_bias(b: ImportBuilder, parts: Sequence[Value], bias: Value | None) -> l
 
 
 def queries_keys_values(b: ImportBuilder, x: Value, weights: Value, bias: Value | None, sizes: Sequence[int]) -> list[Value]:
-    """Query, key and value (batch, sequence, hidden) of one product with the weights of all three."""
+    """Query, key and value (batch, sequence, hidden) from one product with the weights of all three."""
     return with_bias(b, split_axis(b, b.matmul(x, weights), 2, sizes), bias)
 
 
@@ -109,7 +109,7 @@ def attention(
 
 
 def divided(x: Value, weights: Value, heads: int, given: Sequence[int] = ()) -> list[int]:
-    """The columns of queries, keys and values in one matrix of weights for `x`: those given, or a third each.
+    """The columns of queries, keys and values in one matrix of weights for `x`: the given ones, or a third each.
 
     Raises ModelError if they do not fit.
     """
@@ -126,7 +126,7 @@ def divided(x: Value, weights: Value, heads: int, given: Sequence[int] = ()) -> 
 def attended(
     b: ImportBuilder, projected: Sequence[Value], heads: int, mask: Masks, past: Value | None, attention_bias: Value | None, scale: float
 ) -> tuple[Value, ...]:
-    """Attention of queries, keys and values (batch, sequence, hidden), these two behind those of before, which are given as they are then, too."""
+    """Attention of queries, keys and values (batch, sequence, hidden), with keys and values appended to the past; also returns these."""
     batch, queries, _ = dims_of(projected[0])
     q, k, v = (heads_apart(b, part, heads) for part in projected)
     present: tuple[Value, ...] = ()
@@ -160,7 +160,7 @@ def multi_head_attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> tuple[Value, ...]:
-    """Queries, keys and values apart, or packed in one or two tensors, or keys and values by head as another node left them."""
+    """Queries, keys and values are separate, packed in one or two tensors, or (keys and values) already by head from another node."""
     refuse(past_sequence_length=past_sequence_length, cache_indirection=cache_indirection)
     if (past_key is None) != (past_value is None):
         raise ModelError("past_key and past_value must be given together")

@@ -1,4 +1,4 @@
-"""Rules for com.microsoft's products with weights of few bits."""
+"""Rules for com.microsoft's products with low-bit weights."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def matmul_n_bits(
     block_size: int,
     weight_prepacked: int = 0,
 ) -> Value:
-    """`x w^T + bias`, the weights (N, K) being `(number - zero point) * scale` with a scale and a zero point for each block along K.
+    """`x w^T + bias`, where the weights (N, K) are `(number - zero point) * scale` with a scale and a zero point for each block along K.
 
     Any `accuracy_level` is met: it says how much precision of `x` may be given up, and none is.
     """
@@ -64,7 +64,7 @@ def matmul_n_bits(
 
 
 def shaped(b: ImportBuilder, x: Value, shape: tuple[int, ...], what: str) -> Value:
-    """`x` in a shape that it has, or has as many elements as. Raises ModelError otherwise."""
+    """`x` in a shape that it has, or whose number of elements it has. Raises ModelError otherwise."""
     have = static_dims(x, what)
     if have != shape and (len(have) != 1 or have[0] != np.prod(shape)):
         raise ModelError(f"{what} must be {list(shape)}, or a vector of as many elements; got {type_of(x)}")
@@ -72,7 +72,7 @@ def shaped(b: ImportBuilder, x: Value, shape: tuple[int, ...], what: str) -> Val
 
 
 def unpacked(b: ImportBuilder, x: Value, bits: int) -> Value:
-    """The numbers of `bits` bits that the bytes of the last dimension hold, those of the low bits first."""
+    """The numbers of `bits` bits in the bytes of the last dimension, the low bits first."""
     if type_of(x).dtype != "ui8":
         raise ModelError(f"packed numbers must be bytes (uint8), got {type_of(x)}")
     if bits == 8:

@@ -1,4 +1,4 @@
-"""Rules for layer normalisations of com.microsoft, alone and with the sums and embeddings that they are fused with."""
+"""Rules for layer normalisations of com.microsoft, alone and fused with sums and embeddings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from stepwell.frontends.onnx.tensors import our_dtype
 def normalised_rows(
     b: ImportBuilder, x: Value, gamma: Value, beta: Value | None, epsilon: float, dtype: str, *, simplified: bool = False
 ) -> tuple[Value, Value | None, Value]:
-    """`x`, of the type that it is summed in, normalised along its last dimension, as `dtype`; the mean and the inverse deviation.
+    """`x`, in the type of its sums, normalised along its last dimension, as `dtype`; also the mean and the inverse deviation.
 
-    `simplified` leaves the mean in: the root of the mean square takes the place of the deviation (Zhang and Sennrich, 2019).
+    `simplified` does not subtract the mean: the root of the mean square replaces the deviation (Zhang and Sennrich, 2019).
     """
     axes = (type_of(x).rank - 1,)
     mean, var = (None, reduce_mean(b, b.mul(x, x), axes, True)) if simplified else moments(b, x, axes)
@@ -91,7 +91,7 @@ def embed_layer_normalization(
     epsilon: float = 1e-12,
     mask_index_type: int = 0,
 ) -> tuple[Value, ...]:
-    """The sum of the embeddings of words, positions and segments, normalised; how many tokens the mask keeps; the sum itself."""
+    """The sum of the embeddings of words, positions and segments, normalised; the number of tokens that the mask keeps; the sum itself."""
     if word_embedding is None or position_embedding is None or gamma is None or beta is None:
         raise ModelError("word_embedding, position_embedding, gamma and beta must all be given")
     dtype = type_of(word_embedding).dtype
@@ -111,7 +111,7 @@ class Table:
 
     rows: Value
     read: Callable[[Value], Value]
-    """Makes of some rows what is summed."""
+    """Maps rows to the terms of the sum."""
 
 
 def embedded(
@@ -125,7 +125,7 @@ def embedded(
     position_ids: Value | None,
     mask_index_type: int,
 ) -> tuple[Value, Value]:
-    """The sums of the embeddings of words, positions and segments; how many tokens of each sequence the mask keeps."""
+    """The sums of the embeddings of words, positions and segments; the number of tokens of each sequence that the mask keeps."""
     kind = type_of(input_ids)
     if kind.rank != 2:
         raise ModelError(f"input_ids must be (batch, sequence), got {kind}")

@@ -1,6 +1,6 @@
 """Rules for the quantised operators of ONNX Runtime's domain com.microsoft, which its quantisation tools write into models.
 
-What is linear is computed on integers, the rest in f32. ONNX Runtime rounds some of these at other places: results may lie one step apart.
+Linear operators are computed on integers, the rest in f32. ONNX Runtime rounds some of these at other points: results may differ by one step.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,12 +40,12 @@ def zero_or(b: ImportBuilder, zero_point: Value | None, like: Value) -> Value:
 
 
 def real(b: ImportBuilder, x: Value, scale: Value | None, zero_point: Value | None) -> Value:
-    """The numbers in f32 that `x` stands for, with one scale and one zero point for all."""
+    """The numbers in f32 that `x` represents, with one scale and one zero point for all."""
     return dequantized(b, x, number(b, scale, "a scale"), zero_or(b, zero_point, x))
 
 
 def stored(b: ImportBuilder, x: Value, scale: Value | None, zero_point: Value | None, like: Value) -> Value:
-    """Numbers in f32 quantised with one scale and one zero point: of its element type, or of that of `like` where there is none."""
+    """Numbers in f32 quantised with one scale and one zero point: in its element type, or in that of `like` if there is none."""
     zero = zero_or(b, zero_point, like)
     return quantized(b, x, number(b, scale, "the scale of the result"), zero, type_of(zero).dtype)
 
@@ -88,7 +88,7 @@ def qlinear_mul(
 
 
 def pointwise(function: Callable[..., Value]) -> Callable[..., Value]:
-    """The rule of an operator that applies `function` to the numbers that its operand stands for."""
+    """The rule of an operator that applies `function` to the numbers that its operand represents."""
 
     def rule(
         b: ImportBuilder,
@@ -169,7 +169,7 @@ def qlinear_concat(b: ImportBuilder, scale: Value, zero_point: Value, *inputs: V
 def qlinear_global_average_pool(
     b: ImportBuilder, x: Value, x_scale: Value, x_zero_point: Value, scale: Value, zero_point: Value, *, channels_last: int = 0
 ) -> Value:
-    """The sum is one of integers; its scale is that of a mean."""
+    """The sum is over integers; the division for the mean goes into the scale."""
     rank = type_of(x).rank
     if rank < 3:
         raise ModelError(f"its input must have a batch, channels and at least one spatial dimension, got {type_of(x)}")
@@ -284,7 +284,7 @@ def qgemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Value:
-    """`alpha * (A' * B' + C)`, in f32 without a scale for the result; the bias is in units of what the products are."""
+    """`alpha * (A' * B' + C)`, in f32 without a scale for the result; the bias is in units of the products."""
     if type_of(lhs).rank != 2 or type_of(rhs).rank != 2:
         raise ModelError(f"its operands must have rank 2, got {type_of(lhs)} and {type_of(rhs)}")
     if (scale is None) != (zero_point is None):

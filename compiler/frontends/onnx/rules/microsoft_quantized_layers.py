@@ -81,9 +81,9 @@ class QuantizedLayer(ImportedLayer):
         super().__init__(b, x, *turned, 4, direction, 0, hidden_size)
 
     def parameters(self, name: str, weights: Value, scale: Value | None, zero_point: Value | None) -> tuple[Value, Value | None]:
-        """The scale and the zero point of weights as (directions, gates * hidden); no zero point where it is 0.
+        """The scale and the zero point of weights as (directions, gates * hidden); no zero point if it is 0.
 
-        They are given so, or as one number for each direction.
+        They are given in this form, or as one number for each direction.
         """
         b, columns, dtype = self.b, (self.directions, self.gates * self.hidden), type_of(weights).dtype
         if scale is None or zero_point is None:
@@ -101,7 +101,7 @@ class QuantizedLayer(ImportedLayer):
         return dynamic_quantize_matmul(self.b, rows, weights, scale, zero_point)
 
     def numbers(self, zero_point: Value | None) -> tuple[Value, Value]:
-        """The recurrent weights without a zero point, as `graph.quantized_lstm` takes them, and the sums of their columns."""
+        """The recurrent weights without a zero point, in the form for `graph.quantized_lstm`, and the sums of their columns."""
         b, weights = self.b, self.weights()
         shape = (self.directions, self.gates, 1, self.hidden, self.hidden)
         if zero_point is None and type_of(weights).dtype == "ui8":
@@ -133,7 +133,7 @@ def qattention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> tuple[Value, ...]:
-    """Only the product that makes queries, keys and values is of integers."""
+    """Only the product that computes queries, keys and values uses integers."""
     refuse(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     sizes = divided(x, weights, num_heads)
     zero_point = None if x_zero_point is None else number(b, x_zero_point, "the zero point of the input")
@@ -166,7 +166,7 @@ def qembed_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> tuple[Value, ...]:
-    """Rows become floats when they have been looked up."""
+    """Rows are converted to floats after the lookup."""
     if words is None or positions is None or gamma is None or beta is None:
         raise ModelError("the embeddings of words and positions, gamma and beta must all be given")
 

@@ -65,7 +65,7 @@ def batch_normalization(
 
 
 def batch_norm(b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float) -> Value:
-    """`x` normalised by the statistics of its channels, dimension 1; what has one dimension has one channel."""
+    """`x` normalised by the statistics of its channels, dimension 1; a tensor with one dimension has one channel."""
     if type_of(x).rank != 1:
         return b.batch_norm(x, scale, bias, mean, var, epsilon=epsilon)
     (size,) = dims_of(x)
@@ -166,7 +166,7 @@ def lp_normalization(b: ImportBuilder, x: Value, *, axis: int = -1, p: int = 2) 
     else:
         raise UnsupportedError(f"p={p} is not supported; supported: 1, 2")
     zero = b.scalar(0, like=x)
-    return b.select(b.equal(norm, zero), zero, b.div(x, norm))  # a vector of zeros stays one
+    return b.select(b.equal(norm, zero), zero, b.div(x, norm))  # a vector of zeros stays zero
 
 
 @onnx_rule("LRN", since=1)

@@ -1,4 +1,4 @@
-"""Rules for operators as they were up to opset 5: most of them only have one attribute more, a hint about memory."""
+"""Rules for operators as they were up to opset 5: most of them only have one additional attribute, a hint about memory."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ SINCE_6 = (
 
 
 def with_consumed_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that also takes `consumed_inputs`, which says whose memory a result may take: where values lie is ours to decide."""
+    """A rule that also takes `consumed_inputs`, which says whose memory a result may reuse: we plan memory ourselves."""
 
     @functools.wraps(function)
     def rule(b: ImportBuilder, *inputs: Value | None, consumed_inputs: Sequence[int] = (), **attributes: Any) -> Any:

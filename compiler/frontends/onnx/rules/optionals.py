@@ -1,4 +1,4 @@
-"""Rules for optionals. Whether one holds something is known where the graph is imported: nothing is left of it."""
+"""Rules for optionals. Whether one has a value is known at import, so nothing is left of it."""
 
 import numpy as np
 from onnx import TypeProto
@@ -21,7 +21,7 @@ def optional(b: ImportBuilder, x: Value | SequenceValue | None = None, *, type: 
 
 
 def nothing_of(kind: TypeProto) -> Nothing:
-    """The optional that holds nothing of what might be of this type. Raises ModelError for one that is no tensor nor sequence of such."""
+    """The empty optional of this type. Raises ModelError for one that is neither a tensor nor a sequence of tensors."""
     is_sequence = kind.WhichOneof("value") == "sequence_type"
     tensor = kind.sequence_type.elem_type if is_sequence else kind
     if tensor.WhichOneof("value") != "tensor_type":

@@ -1,7 +1,7 @@
-"""Rules for linear quantisation: QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear; what quantised operators share.
+"""Rules for linear quantisation: QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear; helpers shared by quantised operators.
 
-Quotients and products are computed in f32 (a quotient in the precision that the node asks for) and rounded to even before the zero point is
-added, as the operators' texts say. ONNX's evaluator adds the zero point first in QLinearConv and QLinearMatMul: half-way cases differ.
+Quotients and products are computed in f32 (a quotient in the precision that the node requests) and rounded to even before the zero point is added, as
+in the operators' texts. ONNX's evaluator adds the zero point first in QLinearConv and QLinearMatMul: half-way cases differ.
 """
 
 import numpy as np
@@ -67,7 +67,7 @@ def dequantize_linear(
 
 @onnx_rule("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(b: ImportBuilder, x: Value) -> tuple[Value, ...]:
-    """The range of `x`, made to include 0, becomes that of ui8. Where it is 0 alone, the scale is 1 (as ONNX Runtime has it; any would do)."""
+    """The range of `x`, extended to include 0, becomes that of ui8. If it is only 0, the scale is 1 (as in ONNX Runtime; any would do)."""
     zero = b.scalar(0, like=x)
     axes = tuple(range(type_of(x).rank))
     low, high = b.minimum(b.reduce_min(x, axes=axes, keepdims=False), zero), b.maximum(b.reduce_max(x, axes=axes, keepdims=False), zero)
@@ -82,10 +82,10 @@ def dynamic_quantize_linear(b: ImportBuilder, x: Value) -> tuple[Value, ...]:
 def quantized(
     b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None, dtype: str, precision: str | None = None, saturate: bool = True
 ) -> Value:
-    """`saturate(round(x / scale) + zero_point)` in type `dtype`; NaN becomes 0. `precision` is that of the quotient, f32 unless told.
+    """`saturate(round(x / scale) + zero_point)` in type `dtype`; NaN becomes 0. `precision` is that of the quotient, f32 by default.
 
-    This is the op `quantize` where all floats are f32; else it is spelled out. Integers are divided in f64, which rounds no quotient of two i32
-    onto another side of one half. Small floats round the sum only, and keep NaN; without `saturate` what is beyond them becomes infinity or NaN.
+    This is the op `quantize` if all floats are f32; else it is composed of several ops. Integers are divided in f64, which rounds no quotient of two
+    i32 across one half. Small floats round only the sum, and keep NaN; without `saturate` values beyond their range become infinity or NaN.
     """
     scale, zero_point = number(b, scale), None if zero_point is None else number(b, zero_point)
     divided = "f32" if precision is None else precision if is_float(precision) else "f64"
@@ -108,7 +108,7 @@ def saturated(b: ImportBuilder, whole: Value, zero_point: Value | None, dtype: s
 
 
 def dequantized(b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
-    """`(x - zero_point) * scale` in f32, where the difference is exact: the op `dequantize`, but for small floats."""
+    """`(x - zero_point) * scale` in f32, where the difference is exact: the op `dequantize`, except for small floats."""
     stored, factor = number(b, x), b.convert(number(b, scale), "f32")
     dtype = type_of(stored).dtype
     zero = None if zero_point is None or is_zero(b, zero_point) else number(b, zero_point)
@@ -136,9 +136,9 @@ def is_zero(b: ImportBuilder, value: Value) -> bool:
 def aligned(
     b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int
 ) -> tuple[Value, Value, Value | None]:
-    """`x` (with an axis of blocks perhaps), its scale and its zero point such that they broadcast to the shape of `x`.
+    """`x` (perhaps with an axis of blocks), its scale and its zero point in forms that broadcast to the shape of `x`.
 
-    Raises ModelError if they do not fit, UnsupportedError for blocks that cannot be told from the types.
+    Raises ModelError if they do not fit, UnsupportedError for blocks that cannot be determined from the types.
     """
     if zero_point is not None and not fit(type_of(scale), type_of(zero_point)):
         raise ModelError(f"the scale {type_of(scale)} and the zero point {type_of(zero_point)} must have one shape")
@@ -177,9 +177,9 @@ def along(b: ImportBuilder, parameter: Value, x: Value, axis: int) -> Value:
 
 
 def blocked(b: ImportBuilder, x: Value, parameters: list[Value], axis: int, size: int) -> tuple[Value, list[Value]]:
-    """`x` and one number for each block of `size` along an axis, such that they broadcast.
+    """`x` and one number for each block of `size` along an axis, in forms that broadcast.
 
-    Whole blocks get an axis of their own; if a part of one is left over, each number is repeated instead.
+    Full blocks get a separate axis; if there is a partial block, each number is repeated instead.
     """
     shape = dims_of(x)
     length = static_dim(x, axis, "to divide into blocks")

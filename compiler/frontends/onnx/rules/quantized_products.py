@@ -68,14 +68,14 @@ def qlinear_conv(
 
 
 def sides(b: ImportBuilder, lhs: Value, lhs_scale: Value, rhs: Value, rhs_scale: Value, product: Value) -> list[Value]:
-    """The scales of a matrix product's operands, such that they broadcast to it: one for each row of the left, each column of the right."""
+    """The scales of a matrix product's operands in forms that broadcast to it: one for each row of the left, each column of the right."""
     row = None if type_of(lhs).rank == 1 else -2 if type_of(rhs).rank > 1 else -1
     column = None if type_of(rhs).rank == 1 else -1
     return [beside(b, lhs_scale, product, "the scale of the rows", row), beside(b, rhs_scale, product, "the scale of the columns", column)]
 
 
 def beside(b: ImportBuilder, parameter: Value, total: Value, what: str, axis: int | None) -> Value:
-    """A scale or zero point such that it broadcasts to `total`: one number, one for each index of `axis`, or of the rank of `total`.
+    """A scale or zero point in a form that broadcasts to `total`: one number, one for each index of `axis`, or of the rank of `total`.
 
     Raises ModelError, naming it as `what`, if it is none of these.
     """
@@ -85,12 +85,12 @@ def beside(b: ImportBuilder, parameter: Value, total: Value, what: str, axis: in
     if axis is not None and kind.rank == 1 and -rank <= axis < rank and holds(type_of(total).shape[axis], "==", kind.shape[0]):
         return b.reshape(parameter, shape=tuple(-1 if i == axis % rank else 1 for i in range(rank)))
     if axis is not None and 1 < kind.rank == rank:
-        return parameter  # whether it fits is for the product to say
+        return parameter  # the product reports whether it fits
     raise ModelError(f"{what} must be one number{'' if axis is None else ', or one for each of them'}; got {kind} for {type_of(total)}")
 
 
 def requantized(b: ImportBuilder, total: Value, scales: Sequence[Value], scale: Value, zero_point: Value) -> Value:
-    """Sums of products in i32, in units of the product of `scales`, in units of `scale`: of the type of the zero point."""
+    """Sums of products in i32, converted from units of the product of `scales` to units of `scale`, in the type of the zero point."""
     factor = b.div(multiplied(b, scales), b.convert(beside(b, scale, total, "the scale of the result", None), "f32"))
     zero = beside(b, zero_point, total, "the zero point of the result", None)
     made = saturated(b, b.round(b.mul(b.convert(total, "f32"), factor)), zero, type_of(zero_point).dtype)

@@ -1,7 +1,7 @@
 """Rules for random values: numbers of our own generator, the same ones in each run of a model.
 
-The attribute `seed` chooses them; nodes without one have numbers of their own. They follow the distribution that ONNX names, and are not
-those of any other runtime.
+The attribute `seed` chooses them; each node without one has its own numbers. They follow the distribution that ONNX names, but differ from those of
+any other runtime.
 """
 
 import math
@@ -23,7 +23,7 @@ from stepwell.frontends.onnx.tensors import our_dtype
 
 
 def stream(b: ImportBuilder, seed: float | None) -> int:
-    """The seed of the generator for the node at hand: from its attribute (of which each number is another seed), else from its name."""
+    """The seed of the generator for the current node: from its attribute (each value of which is another seed), else from its name."""
     if seed is None:
         return zlib.crc32(f"{ir.Location.current}/{b.node.output_names}".encode())
     return seed if isinstance(seed, int) else int(np.float64(seed).view(np.int64))
@@ -101,13 +101,13 @@ def bernoulli(b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: flo
 
 @onnx_rule("Multinomial", since=7)
 def multinomial(b: ImportBuilder, x: Value, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Value:
-    """Each sample is how many of the running sums of the probabilities a uniform number is not below."""
+    """Each sample is the number of running sums of the probabilities that a uniform number is not below."""
     dims = dims_of(x)
     if len(dims) != 2 or not holds(dims[1], ">=", 1) or sample_size < 1:
         raise ModelError(f"its input must be (batch, classes) and sample_size 1 or more, got {type_of(x)} and {sample_size}")
     wide = b.convert(x, "f64")
     sums = b.cumsum(b.softmax(wide, axis=1), axis=1, exclusive=False, reverse=False)
-    inner = b.with_shape(slice_axis(b, sums, 1, 0, dims[1] - 1), (dims[0], 1, dims[1] - 1))  # the last class takes what is left
+    inner = b.with_shape(slice_axis(b, sums, 1, 0, dims[1] - 1), (dims[0], 1, dims[1] - 1))  # the last class takes the rest
     drawn = uniform(b, stream(b, seed), (dims[0], sample_size, 1), "f64")
     passed = b.convert(b.greater_equal(drawn, inner), "i64")
     return b.convert(b.reduce_sum(passed, axes=(2,), keepdims=False), our_dtype(dtype))
@@ -117,7 +117,7 @@ def multinomial(b: ImportBuilder, x: Value, *, dtype: int = 6, sample_size: int 
 def dropout_with_inputs(
     b: ImportBuilder, x: Value, ratio: Value | None = None, training_mode: Value | None = None, *, seed: int | None = None
 ) -> tuple[Value, ...]:
-    """Outside of training `x` itself; in training each element is dropped with the probability `ratio`, and the others grow by what is dropped."""
+    """Without training, `x` itself; in training each element is dropped with the probability `ratio`, and the others are scaled up to compensate."""
     known = None if training_mode is None else b.constant_value(training_mode)
     never = training_mode is None or (known is not None and not b.known_scalar(training_mode, "the training mode"))
     constant_rate = None if ratio is None else b.constant_value(ratio)

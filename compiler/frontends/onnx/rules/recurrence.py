@@ -12,8 +12,8 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 
-# By the operator's name of an activation function (in any case): the dialect's, and the numbers that it takes if the node has none, which are those
-# of the operator of that name. There is no operator Affine or ScaledTanh; ONNX Runtime takes zeros, so that nothing is left of the data.
+# Maps the operator's name of an activation function (case-insensitive) to the dialect's, with default parameters, which are those of the operator of
+# that name. There is no operator Affine or ScaledTanh; ONNX Runtime uses zeros, so that nothing is left of the data.
 FUNCTIONS: dict[str, tuple[str, tuple[float | None, ...]]] = {
     "Affine": ("affine", (None, None)),
     "Elu": ("elu", (1.0,)),
@@ -33,7 +33,10 @@ class ImportedLayer(Layer):
     """A recurrent layer with ONNX's names of activation functions."""
 
     def functions(self, names: Sequence[str], each: int, alphas: Sequence[float], betas: Sequence[float]) -> dict[str, list[float] | list[str]]:
-        """The attributes that name the activation functions of all directions. They take from `alphas` and `betas` in order, those that need one."""
+        """The attributes with the activation functions of all directions.
+
+        The functions that need parameters take them from `alphas` and `betas` in order.
+        """
         count = each * self.directions
         if len(names) != count:
             raise ModelError(f"activations must name {count} functions, {each} for each direction; got {', '.join(names)}")
@@ -50,7 +53,7 @@ class ImportedLayer(Layer):
 
     @staticmethod
     def _numbers(attribute: str, place: int, names: Sequence[str], given: Sequence[float]) -> list[float]:
-        """For each activation function its first or second number: of those given in order, else its default one; 0 if it takes none."""
+        """For each activation function, its first or second parameter: from those given in order, else its default; 0 if it takes none."""
         takers = [name for name in names if len(FUNCTIONS[name][1]) > place]
         if len(given) > len(takers):
             raise ModelError(f"{attribute} has {len(given)} numbers, but of its activations ({', '.join(names)}) {len(takers)} take one")

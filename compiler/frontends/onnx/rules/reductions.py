@@ -62,14 +62,14 @@ def log_of_sum(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool
 
 
 def log_of_sum_of_powers(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
-    """`log(sum(exp(x)))`, computed on `x` minus its maximum (where that is finite), so that `exp` does not overflow."""
+    """`log(sum(exp(x)))`, computed on `x` minus its maximum (if that is finite), so that `exp` does not overflow."""
     greatest = b.reduce_max(x, axes=axes, keepdims=True)
     shift = b.select(b.is_inf(greatest, detect_negative=True, detect_positive=True), b.scalar(0, like=x), greatest)
     total = b.log(reduce_sum(b, b.exp(b.sub(x, shift)), axes, keepdims))
     return b.add(total, shift if keepdims else b.reduce_max(shift, axes=axes, keepdims=False))
 
 
-REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, the opset since which axes are an input, meaning
+REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, the first opset in which axes are an input, meaning
     ("ReduceSum", 13, reduce_sum), ("ReduceProd", 18, plain("reduce_prod")),
     ("ReduceMax", 18, plain("reduce_max")), ("ReduceMin", 18, plain("reduce_min")),
     ("ReduceMean", 18, rounded_once(reduce_mean)), ("ReduceL1", 18, sum_of_absolutes), ("ReduceL2", 18, rounded_once(in_floats(euclidean_norm))),

@@ -30,7 +30,7 @@ def supported(name: str, value: str, choices: Sequence[str]) -> str:
 def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
     """Resampling before opset 11, which had no choice of coordinates.
 
-    The specification did not define the nearest element. As in ONNX Runtime, round up where a dimension shrinks, down elsewhere.
+    The specification did not define the nearest element. As in ONNX Runtime, it is rounded up if a dimension shrinks, and otherwise down.
     """
     rank = type_of(x).rank
     if len(scales) != rank:
@@ -40,7 +40,7 @@ def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Va
 
 
 def in_two_steps(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
-    """`x` made smaller along some dimensions, then larger along others."""
+    """`x` shrunk along some dimensions, then enlarged along others."""
     for rounding, factors in (("ceil", [min(s, 1.0) for s in scales]), ("floor", [max(s, 1.0) for s in scales])):
         dims = dims_of(x)
         sizes = [scaled(d, s) for d, s in zip(dims, factors, strict=True)]
@@ -69,7 +69,7 @@ def single(mode: str) -> str:
 
 
 def scales_of(b: ImportBuilder, scales: Value) -> np.ndarray | list[Value]:
-    """The scales, as scalars that are computed where the run tells them. Raises NotConstantError where few numbers of inputs say them."""
+    """The scales, as scalars if they are computed at run time. Raises NotConstantError if they follow from few input numbers."""
     found = b.constant_value(scales)
     if found is not None:
         return found
@@ -99,7 +99,7 @@ def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: str = "
 
 
 def in_two_steps_when_run(b: ImportBuilder, x: Value, scales: Sequence[Value], mode: str) -> Value:
-    """As `in_two_steps`, by scales that the run tells."""
+    """Like `in_two_steps`, by scales that are known only at run time."""
     for rounding, limit in (("ceil", b.minimum), ("floor", b.maximum)):
         limited = [limit(n, b.scalar(1, like=n)) for n in scales]
         x = resampled_when_run(b, x, range(len(scales)), limited, Method(mode, "asymmetric", rounding), [WHOLE] * len(scales))
@@ -149,7 +149,7 @@ def resize(
     if any(plan is not None and not known([have, plan.want]) for have, plan in zip(old, plans, strict=True)):
         by_axis = dict(zip(chosen, plans, strict=True))
         return resampled(b, x, [by_axis.get(axis) for axis in range(rank)], method)
-    fixed = [i for i, axis in enumerate(chosen) if isinstance(dims[axis], int)]  # the others stay as they are
+    fixed = [i for i, axis in enumerate(chosen) if isinstance(dims[axis], int)]  # the others stay unchanged
     numbers = known_sizes(asked[i] for i in fixed)
     if wanted:
         factors, numbers = fitted(known_sizes(dims[chosen[i]] for i in fixed), numbers, keep_aspect_ratio_policy)
@@ -176,18 +176,18 @@ def resize(
 
 
 def wanted_sizes(b: ImportBuilder, sizes: Value) -> Sequence[int | Size]:
-    """The sizes that are asked for: numbers, or what comes from sizes of inputs."""
+    """The requested sizes: numbers, or expressions of sizes of inputs."""
     found = b.known_sizes(sizes, "sizes")
     return b.bound_sizes(sizes, "sizes") if found is None else found
 
 
 def is_free(dims: Sequence[int | Size], wanted: Sequence[int | Size]) -> bool:
-    """Whether a dimension that changes has a size, or is to have one, that is known only at run time."""
+    """Whether a changing dimension has a dynamic size, before or after."""
     return any(have != want and not known([have, want]) for have, want in zip(dims, wanted, strict=True))
 
 
 def bounds_of(b: ImportBuilder, roi: Value | None, axes: int) -> list[tuple[float, float]]:
-    """Where the region of interest begins and ends along each axis; all of it unless told."""
+    """The beginning and end of the region of interest along each axis; by default everything."""
     region = [] if roi is None else [float(r) for r in b.known(roi, "roi").reshape(-1)]
     return list(zip(region[:axes], region[axes:], strict=True)) if len(region) == 2 * axes else [WHOLE] * axes
 
@@ -200,7 +200,7 @@ def planned(
     bounds: Sequence[tuple[float, float]],
     policy: str,
 ) -> list[Resampling | None]:
-    """How each dimension is resampled by scales, or to sizes if there are none; None for one that stays as it is, or where all is known."""
+    """How each dimension is resampled by scales, or to sizes if there are none; None for one that stays unchanged, or if everything is static."""
     if known([*dims, *asked]):
         return [None] * len(dims)
     if policy == "stretch":

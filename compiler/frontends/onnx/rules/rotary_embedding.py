@@ -1,4 +1,4 @@
-"""Rules for rotary embeddings: tables of angles, by position, turn pairs of elements of each head."""
+"""Rules for rotary embeddings: tables of angles, by position, rotate pairs of elements of each head."""
 
 from stepwell.dialects.core.sizes import holds, size_text, sizes_text
 from stepwell.dialects.core.types import type_of
@@ -26,7 +26,7 @@ def rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
 ) -> Value:
-    """Tables by position, or by batch and token where no positions are given."""
+    """The tables are by position, or by batch and token if no positions are given."""
     rank = type_of(x).rank
     if rank not in (3, 4) or (rank == 3 and not num_heads):
         raise ModelError(f"X must be (batch, heads, sequence, size), or (batch, sequence, hidden) with num_heads, got {type_of(x)}")

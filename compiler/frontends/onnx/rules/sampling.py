@@ -1,4 +1,4 @@
-"""Rules that take images apart or sample them at computed places: GridSample, RoiAlign, MaxRoiPool and Col2Im."""
+"""Rules that split images or sample them at computed positions: GridSample, RoiAlign, MaxRoiPool and Col2Im."""
 
 import functools
 import itertools
@@ -43,7 +43,7 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
     if mode == "linear" and type_of(x).dtype in FLOATS:
         return between(b, x, grid, padding_mode, bool(align_corners))
     along = [slice_axis(b, grid, len(places) - 1, spatial - 1 - i, 1) for i in range(spatial)]  # a grid lists dimensions from last to first
-    last = b.transposed(x, (0, *range(2, len(dims)), 1))  # channels last: an index names all channels of an element
+    last = b.transposed(x, (0, *range(2, len(dims)), 1))  # channels last: an index selects all channels of an element
     axes = [taps(b, where, size, mode, padding_mode, bool(align_corners)) for where, size in zip(along, dims[2:], strict=True)]
     total: Value | None = None
     for chosen in itertools.product(*axes):
@@ -106,7 +106,7 @@ def roi_align(
 
 @onnx_rule("MaxRoiPool", since=1)
 def max_roi_pool(b: ImportBuilder, x: Value, rois: Value, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Value:
-    """Fast R-CNN's pooling: corners are rounded to pixels, those of a region's end are in it, and a region has one pixel at least."""
+    """Fast R-CNN's pooling: corners are rounded to pixels, the end of a region is inclusive, and a region has at least one pixel."""
     if len(pooled_shape) != 2 or min(pooled_shape) < 1:
         raise ModelError(f"pooled_shape must be 2 numbers from 1 on, got {list(pooled_shape)}")
     images = dims_of(x)

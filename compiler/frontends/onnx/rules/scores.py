@@ -1,4 +1,4 @@
-"""What the classifiers and regressors of ai.onnx.ml have in common: scores, their transforms, and labels."""
+"""Helpers shared by the classifiers and regressors of ai.onnx.ml: scores, their transforms, and labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 @dataclass(frozen=True)
 class Labels:
-    """The classes of a classifier: how many there are, and their numbers if they have any."""
+    """The classes of a classifier: their number, and their labels if these are numbers."""
 
     count: int
     numbers: tuple[int, ...] | None

@@ -1,4 +1,4 @@
-"""Rules for operators that choose elements by their values: Unique and NonMaxSuppression."""
+"""Rules for operators that select elements by value: Unique and NonMaxSuppression."""
 
 from typing import cast as typed
 
@@ -17,7 +17,7 @@ def unique(b: ImportBuilder, x: Value, *, axis: int | None = None, sorted: int =
     if axis is None:
         x, axis = b.reshape(x, shape=(-1,)), 0
     axis = normalized_axis(axis, type_of(x).rank)
-    if type_of(x).shape[axis] == 1:  # a single slice is different from all others
+    if type_of(x).shape[axis] == 1:  # a single slice is distinct
         return x, *(b.literal(np.array([number])) for number in (0, 0, 1))
     types = typed(tuple[TensorType, ...], UniqueOp.infer(type_of(x), axis=axis, sorted=bool(sorted)))
     count = types[1].shape[0]

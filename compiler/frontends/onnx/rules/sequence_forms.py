@@ -1,4 +1,4 @@
-"""Sequences and optionals where branches of a conditional meet, and from round to round of a loop: as the tensors of which they consist."""
+"""The forms of sequences and optionals at the end of branches, and between iterations of a loop: as the tensors in them."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -13,11 +13,11 @@ from stepwell.frontends.onnx.rules.boxed_sequences import ElementKind, in_boxes,
 from stepwell.frontends.onnx.sequences import AnyValue, ListValue, Nothing, SequenceValue, described
 
 Form: TypeAlias = "ElementKind | None"
-"""What is known of the elements of a sequence in boxes; None of a value that stays as it is."""
+"""The properties of the elements of a sequence in boxes; None for a value that stays unchanged."""
 
 
 def parts_of(values: Iterable[AnyValue]) -> list[Value]:
-    """The tensors that values consist of, in order."""
+    """The tensors in values, in order."""
     found: list[Value] = []
     for value in values:
         if isinstance(value, SequenceValue):
@@ -28,7 +28,7 @@ def parts_of(values: Iterable[AnyValue]) -> list[Value]:
 
 
 def regrouped(like: Sequence[AnyValue], parts: Iterable[Value]) -> tuple[AnyValue, ...]:
-    """Values of the same forms as those in `like`, of other tensors: the reverse of `parts_of`."""
+    """Values with the same forms as those in `like`, made of other tensors: the inverse of `parts_of`."""
     rest = iter(parts)
     made: list[AnyValue] = []
     for value in like:
@@ -40,7 +40,7 @@ def regrouped(like: Sequence[AnyValue], parts: Iterable[Value]) -> tuple[AnyValu
 
 
 def met(b: ImportBuilder, one: AnyValue, other: AnyValue, what: str) -> Form:
-    """The form in which either of two values may come. Raises UnsupportedError, which says what gives them, if there is none."""
+    """The form that fits either of two values. Raises UnsupportedError, naming their origin as `what`, if there is none."""
     if isinstance(one, ListValue) and isinstance(other, ListValue) and len(one.elements) == len(other.elements) and one.dtype == other.dtype:
         return None
     if isinstance(one, SequenceValue) and isinstance(other, SequenceValue):
@@ -52,13 +52,13 @@ def met(b: ImportBuilder, one: AnyValue, other: AnyValue, what: str) -> Form:
 
 
 def formed(b: ImportBuilder, values: Sequence[AnyValue], forms: Sequence[Form]) -> list[AnyValue]:
-    """The values in these forms; sequences are put into boxes at the current place."""
+    """The values in these forms; sequences are put into boxes at the insertion point."""
     pairs = zip(values, forms, strict=True)
     return [in_boxes(b, v, form) if form is not None and isinstance(v, SequenceValue) else v for v, form in pairs]
 
 
 def first_form(b: ImportBuilder, value: AnyValue, body: GraphProto, number: int) -> Form:
-    """The form in which a loop carries its carried value of that number: of a sequence whose length a round may change, in boxes."""
+    """The form in which a loop carries its carried value of that number: boxes for a sequence whose length an iteration may change."""
     if not isinstance(value, SequenceValue):
         return None
     if isinstance(value, ListValue) and _keeps_length(body, number, len(value.elements)):
@@ -67,7 +67,7 @@ def first_form(b: ImportBuilder, value: AnyValue, body: GraphProto, number: int)
 
 
 def _keeps_length(body: GraphProto, number: int, count: int) -> bool:
-    """Whether a round gives a carried sequence of `count` elements the length that it had, as far as the nodes that make it say."""
+    """Whether an iteration keeps the length of a carried sequence of `count` elements, as far as its nodes show."""
     makers = {name: node for node in body.node for name in node.output}
     name, start, more = body.output[number + 1].name, body.input[number + 2].name, 0
     while name != start:

@@ -1,4 +1,4 @@
-"""Rules for sequences: what is done to one of known length is done while the model is imported."""
+"""Rules for sequences: operations on one of known length are done at import."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def sequence_at(b: ImportBuilder, sequence: SequenceValue, position: Value) -> V
 
 
 def placed(b: ImportBuilder, sequence: SequenceValue, position: Value | None) -> SequenceValue:
-    """The sequence in a form which that position can be used in: of known length only if the position is known, or code is made for its value."""
+    """The sequence in a form that supports that position: of known length only if the position is known, or code is specialised for its value."""
     if isinstance(sequence, ListValue) and position is not None and b.constant_value(position) is None:
         b.require_if_given([position], "the position")
         return in_boxes(b, sequence, kind_of(b, sequence))
@@ -85,7 +85,7 @@ def split_to_sequence(b: ImportBuilder, x: Value, split: Value | None = None, *,
 
 
 def free_parts(b: ImportBuilder, x: Value, axis: int, chunk: int, *, squeezed: bool) -> SequenceValue:
-    """Parts of `chunk` elements along an axis of a size that only the run tells; the last may be smaller."""
+    """Parts of `chunk` elements along a dynamic axis; the last one may be smaller."""
     size = dims_of(x)[axis]
 
     def part(number: Value) -> list[Value]:
@@ -104,7 +104,7 @@ def free_parts(b: ImportBuilder, x: Value, axis: int, chunk: int, *, squeezed: b
 
 
 def parts_of_sizes(b: ImportBuilder, x: Value, axis: int, split: Value) -> SequenceValue:
-    """Parts of `x` of the sizes in a vector whose length only the run tells; they must sum to the size of the axis, or the run ends with an error."""
+    """Parts of `x` with the sizes in a vector of dynamic length; they must sum to the size of the axis, or the run ends with an error."""
     size, (count,) = dims_of(x)[axis], dims_of(split)
     sizes = b.convert(split, "i64")
     b.bind_sizes(b.reduce_sum(sizes, axes=(0,), keepdims=True), sizes=(size,))
@@ -144,7 +144,7 @@ def sequence_map(b: ImportBuilder, sequence: SequenceValue, *others: Value | Seq
 
 
 def mapped_in_boxes(b: ImportBuilder, taken: Sequence[Value | SequenceValue], body: GraphProto) -> tuple[SequenceValue, ...]:
-    """A body applied to the elements of sequences of which the run tells the length: all must have that of the first."""
+    """A body applied to the elements of sequences of dynamic length: all must have that of the first."""
     sequences = [in_boxes(b, one, kind_of(b, one)) if isinstance(one, SequenceValue) else one for one in taken]
     lengths = [b.with_shape(one.length(b), (1,)) for one in sequences if isinstance(one, BoxedSequence)]
     if len(lengths) > 1:

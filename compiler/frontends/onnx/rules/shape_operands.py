@@ -12,8 +12,8 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[Dim], sizes: Sequence[Dim] | None = None) -> list[TensorType]:
     """The type that ONNX infers for a result whose shape is an operand (itself of shape `shape`), or at least its rank.
 
-    `sizes` are those that the operators' rules say, where ONNX infers none. Raises UnsupportedError if not even the rank is known, ModelError
-    if it is too large.
+    `sizes` are those by the operators' rules, if ONNX infers none. Raises UnsupportedError if even the rank is unknown, ModelError if it is too
+    large.
     """
     if len(shape) == 1 and isinstance(shape[0], int) and shape[0] > MAX_RANK:
         raise ModelError(f"its shape has {shape[0]} entries; a tensor has at most {MAX_RANK} dimensions")
@@ -21,7 +21,7 @@ def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[Dim], size
     sizes = None if sizes is None else [None if isinstance(size, int) and size < 0 else size for size in sizes]
     if declared is not None:
         if len(shape) == 1 and isinstance(shape[0], Size):
-            holds(shape[0], "==", declared.rank)  # from now on taken for granted
+            holds(shape[0], "==", declared.rank)  # assumed from now on
         if sizes is None or len(sizes) != declared.rank:
             return [declared]
         return [declared.with_shape([found if said is None else said for said, found in zip(declared.shape, sizes, strict=True)])]

@@ -26,7 +26,7 @@ def tf_idf_vectorizer(
     pool_strings: Sequence[str] = (),
     weights: Sequence[float] = (),
 ) -> Value:
-    """For each length of n-grams the counts, added up; `ngram_counts` says where in the pool those of each length begin."""
+    """The sum of the counts for each length of n-grams; `ngram_counts` says where in the pool those of each length begin."""
     if pool_strings:
         raise UnsupportedError("a pool of strings is not supported; supported: pool_int64s")
     if mode not in ("TF", "IDF", "TFIDF"):
@@ -46,8 +46,8 @@ def tf_idf_vectorizer(
     for length, (pool, columns) in enumerate(pools(pool_int64s, ngram_counts, ngram_indexes), 1):
         if min_gram_length <= length <= max_gram_length and len(pool):
             kind = to_numpy(type_of(x).dtype)
-            possible = (pool == pool.astype(kind)).all(axis=1)  # a number that no token of this type can be is never found
-            pool, first = np.unique(pool[possible], axis=0, return_index=True)  # ascending, as they are looked up
+            possible = (pool == pool.astype(kind)).all(axis=1)  # a number that no token of this type can have is never found
+            pool, first = np.unique(pool[possible], axis=0, return_index=True)  # ascending, as the lookup requires
             operands = (b.literal(pool.astype(kind)), b.literal(columns[possible][first]))
             counts = b.count_ngrams(rows, *operands, size=size, skips=max_skip_count if length > 1 else 0)
             total = counts if total is None else b.add(total, counts)
@@ -73,7 +73,7 @@ def column_weights(weights: Sequence[float], columns: Sequence[int]) -> np.ndarr
 
 
 def pools(pool: Sequence[int], starts: Sequence[int], columns: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each length from 1 on, the n-grams of the pool (n-grams, length) and the columns that they are counted in."""
+    """For each length from 1 on, the n-grams of the pool (n-grams, length) and the columns that count them."""
     ends = [*starts[1:], len(pool)]
     if list(starts) != sorted(starts) or any(not 0 <= s <= len(pool) for s in starts):
         raise ModelError(f"ngram_counts must ascend from 0 to the size of the pool, {len(pool)}; got {list(starts)}")

@@ -35,7 +35,7 @@ def either(name: str, floats: Sequence[float], doubles: np.ndarray | None) -> np
 
 
 def wide(weights: np.ndarray) -> np.ndarray:
-    """Weights as f32, or f64 if they are that."""
+    """Weights as f32, or f64 if they have that type."""
     return weights.astype(np.float64 if weights.dtype == np.float64 else np.float32)
 
 
@@ -43,7 +43,7 @@ def forest(
     x: Value, nodes: dict[str, Sequence[Any]], thresholds: np.ndarray, missing: Sequence[int], votes: dict[str, Sequence[int]], weights: np.ndarray,
     targets: int,
 ) -> Forest:  # fmt: skip
-    """The trees of a TreeEnsembleRegressor or TreeEnsembleClassifier, whose nodes are told by tree and number in the tree."""
+    """The trees of a TreeEnsembleRegressor or TreeEnsembleClassifier, whose nodes are identified by tree and number in the tree."""
     count = same_length("nodes", nodes_values=thresholds, **nodes)
     same_length("votes", weights=weights, **votes)
     if len(missing) not in (0, count):
@@ -77,7 +77,7 @@ def forest(
         if mode != "LEAF"
     ]
     where = np.array([number(tree, node) for tree, node in zip(votes["treeids"], votes["nodeids"], strict=True)], np.int64)
-    at_leaves = where < 0  # what other nodes give is never reached
+    at_leaves = where < 0  # votes of other nodes are never reached
     given = Votes(~where[at_leaves], np.array(votes["ids"], np.int64)[at_leaves], wide(weights)[at_leaves])
     return Forest(made, roots, leaves, given, targets, compared_in(x, thresholds))
 
@@ -156,7 +156,7 @@ def tree_ensemble_classifier(
     nodes_values_as_tensor: np.ndarray | None = None,
     post_transform: str = "NONE",
 ) -> tuple[Value | Unavailable, Value]:
-    """Of two classes of which the trees vote for one only, the score of that one decides: the other gets what is left to 1, or its negative.
+    """If the trees vote for only one of two classes, its score decides: the other gets the rest to 1, or its negative.
 
     These scores, `[1 - s, s]` without a transform (or with PROBIT) and `[-s, s]` before the others, are those of ONNX's reference.
     """
@@ -242,7 +242,7 @@ def tree_ensemble(
 
 
 def member_sets(count: int, values: np.ndarray | None) -> list[list[float]]:
-    """The values that each of `count` BRANCH_MEMBER nodes asks for: sets with a NaN after each. Raises ModelError if there are fewer."""
+    """The values that each of `count` BRANCH_MEMBER nodes tests for: sets separated by NaN. Raises ModelError if there are fewer."""
     sets: list[list[float]] = [[]]
     for value in [] if values is None else values.reshape(-1).tolist():
         if value == value:

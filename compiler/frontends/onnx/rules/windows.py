@@ -1,4 +1,4 @@
-"""Sliding windows over images, shared by the rules of convolutions and poolings: attributes filled in, and padding that follows from sizes."""
+"""Sliding windows over images, shared by the rules of convolutions and poolings: default attributes, and padding that follows from sizes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from stepwell.frontends.builder import Value, dims_of
 def window(
     x: Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str = "NOTSET"
 ) -> Window:
-    """A window with ONNX's defaults filled in and `auto_pad` resolved: a FreeWindow where its padding is no number.
+    """A window with ONNX's defaults filled in and `auto_pad` resolved: a FreeWindow if its padding is dynamic.
 
     Raises ModelError if the attributes do not fit `x`.
     """
