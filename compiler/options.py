@@ -172,7 +172,7 @@ class CompileOptions:
     pipeline: "PipelineSource | None" = field(default=None, metadata=_said(
         "the passes to run (docs/pipelines.md): a file as `stepwell pipeline -o FILE` writes it, or its text; stages that it leaves out are "
         "the default ones",
-        lambda name, value: None,  # `Pipeline.of` reports errors in more detail
+        lambda name, value: None,  # `Pipeline.from_source` reports errors in more detail
         Flag("--pipeline", "FILE|TEXT"), "it may also be a stepwell.Pipeline",
     ))  # fmt: skip
     disable: Sequence[str] = field(default=(), metadata=_said(
@@ -220,7 +220,7 @@ class CompileOptions:
         if self.schedule is not None and self.plan is not None:
             raise InputError("schedule: expected none beside a plan, which holds schedules too")
         given, able = self.plan if self.schedule is None else self.schedule, any(level.scheduled for level in backend.path.levels)
-        plan = None if given is None or (self.schedule is not None and not able) else Plan.of(given)
+        plan = None if given is None or (self.schedule is not None and not able) else Plan.from_source(given)
         if not able and (self.schedule is not None or (plan is not None and plan.kernels)):
             raise InputError(f"schedule: expected none for backend '{self.backend}': no level of {backend.path} has schedules")
         # Files are read now, so that the content in the key is the compiled one.
@@ -239,12 +239,12 @@ class CompileOptions:
         if self.pipeline is not None:
             from stepwell.pipelines.pipeline import Pipeline  # imported here, because it loads the passes
 
-            normal["pipeline"] = Pipeline.of(self.pipeline, self.machine, self.backend)
+            normal["pipeline"] = Pipeline.from_source(self.pipeline, self.machine, self.backend)
         for name, value in normal.items():
             object.__setattr__(self, name, value)
 
     @staticmethod
-    def of(options: "CompileOptions | None", given: Mapping[str, Any], function: str) -> "CompileOptions":
+    def combined(options: "CompileOptions | None", given: Mapping[str, Any], function: str) -> "CompileOptions":
         """`options`, or the default ones, with the fields that were `given` to a function. Raises TypeError for an unknown one, like Python."""
         known = [f.name for f in fields(CompileOptions)]
         for name in given:
@@ -266,13 +266,14 @@ class CompileOptions:
     @property
     def chosen(self) -> Plan | None:
         """The given plan, by either name."""
-        return None if self.plan is None else Plan.of(self.plan)
+        return None if self.plan is None else Plan.from_source(self.plan)
 
     def passes(self) -> "Pipeline":
         """The pipeline with the requested switches off. Raises InputError for a switch that it does not have."""
         from stepwell.pipelines.pipeline import Pipeline  # imported here, because it loads the passes
 
-        pipeline = Pipeline.default(self.machine, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)
+        given = self.pipeline
+        pipeline = Pipeline.default(self.machine, self.backend) if given is None else Pipeline.from_source(given, backend=self.backend)
         names = (*self.disable, *((LIBM,) if self.libm and LIBM not in self.disable else ()))
         pipeline = pipeline.without((*names, *(pipeline.relaxed() if self.strict else ())))
         return pipeline if self.precision == "f32" else pipeline.with_precision(self.precision, self.keep_f32)

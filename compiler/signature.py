@@ -58,7 +58,7 @@ class TensorInfo:
         return self.shape == UNRANKED
 
     @staticmethod
-    def of(name: str, tensor: "TensorType", any_integers: Collection[str] = ()) -> "TensorInfo":
+    def from_type(name: str, tensor: "TensorType", any_integers: Collection[str] = ()) -> "TensorInfo":
         """The record of an IR tensor; `any_integers` are the names of inputs that may hold any integer."""
         shape = tuple(size if isinstance(size, int) or size is None else str(size) for size in tensor.shape)
         return TensorInfo(name, shape, to_numpy(tensor.dtype), any_integers=name in any_integers)

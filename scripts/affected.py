@@ -70,21 +70,21 @@ def affected(root: Path, paths: Iterable[str]) -> Affected:
 def _tests(root: Path, path: str) -> Sequence[FilesToRun]:
     place = Path(path)
     if path in _BY_NAME:
-        return [FilesToRun.of(_BY_NAME[path])]
+        return [FilesToRun.from_names(_BY_NAME[path])]
     if path.startswith(_PACKAGE):
-        return [*select(root, path, wide=False), FilesToRun.of(_RULES if place.suffix == ".py" else ())]
+        return [*select(root, path, wide=False), FilesToRun.from_names(_RULES if place.suffix == ".py" else ())]
     if path.startswith("test/") and (place.suffix == ".mlir" or place.name.startswith("test_")) and "Inputs" not in place.parts:
-        return [FilesToRun.of([path] if (root / path).is_file() else ())]
+        return [FilesToRun.from_names([path] if (root / path).is_file() else ())]
     if place.suffix == ".md":
-        pages = FilesToRun.of([_EXAMPLES], place.stem)
-        return [FilesToRun.of(_PAGES), pages] if "docs" in place.parts or len(place.parts) == 1 else [FilesToRun.of(_PAGES)]
+        pages = FilesToRun.from_names([_EXAMPLES], place.stem)
+        return [FilesToRun.from_names(_PAGES), pages] if "docs" in place.parts or len(place.parts) == 1 else [FilesToRun.from_names(_PAGES)]
     if path.startswith(("scripts/", "test/support/")) and place.suffix == ".py":
-        return [FilesToRun.of(_tests_of_module(root, path))]
+        return [FilesToRun.from_names(_tests_of_module(root, path))]
     # Data, plugins, inputs: the tests that name the file; a folder of inputs is that of the tests beside it.
     found = naming(root, rf"\b{re.escape(place.name)}\b")
     if "Inputs" in place.parts:
         found = [name for name in found if Path(name).parent == Path(*place.parts[: place.parts.index("Inputs")])]
-    return [FilesToRun.of(found)]
+    return [FilesToRun.from_names(found)]
 
 
 def _tests_of_module(root: Path, path: str) -> list[str]:

@@ -176,7 +176,7 @@ def ablate(options: argparse.Namespace) -> int:
     from benchmark.tables import console, show_ablation
     from stepwell.pipelines.pipeline import Pipeline
 
-    known = (Pipeline.of(options.pipeline, options.target) if options.pipeline else Pipeline.default(options.target)).switches()
+    known = (Pipeline.from_source(options.pipeline, options.target) if options.pipeline else Pipeline.default(options.target)).switches()
     for name in options.switch or ():
         if name not in known:
             raise Failure(f"there is no switch '{name}'; there are {', '.join(known)}")
@@ -360,9 +360,9 @@ def prepare(options: argparse.Namespace) -> str | None:
         if options.level is not None:
             find_level(options.level)
         if options.pipeline:
-            Pipeline.of(options.pipeline, options.target)
+            Pipeline.from_source(options.pipeline, options.target)
         if options.schedule:
-            Plan.of(options.schedule)
+            Plan.from_source(options.schedule)
     except StepwellError as error:
         return str(error)
     return None

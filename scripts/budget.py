@@ -32,7 +32,7 @@ class Budget:
     """For the behaviour tests in it, by the costs that were recorded of them: it takes as many as that allows."""
 
     @staticmethod
-    def of(project: Path) -> "Budget":
+    def from_project(project: Path) -> "Budget":
         """What a pyproject.toml says."""
         table: dict[str, Any] = tomllib.loads(project.read_text())["tool"]["stepwell"]["budget"]
         return Budget(**{name.replace("-", "_"): float(value) for name, value in table.items()})

@@ -176,7 +176,7 @@ def dearest(spent: Mapping[str, float]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, print the totals; 0 if nothing failed, 2 for a wrong command line."""
     options = parse(arguments)
-    budget = Budget.of(ROOT / "pyproject.toml")
+    budget = Budget.from_project(ROOT / "pyproject.toml")
     checks, kind = dict(CHECKS), "whole"
     if options.names:
         checks, kind = {name: CHECKS[name] for name in options.names}, ""

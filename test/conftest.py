@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ["STEPWELL_CACHE"] = "0"
 
 # Test processes compile by themselves: one for each core is enough. Child processes of tests do as they would elsewhere.
-pool.work_alone()
+pool.compile_in_process()
 
 # Compiling takes as long as it takes; a run must be repeatable.
 hypothesis.settings.register_profile("stepwell", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])

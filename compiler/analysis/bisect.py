@@ -88,7 +88,7 @@ def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: f
     return Culprit([Place(found.stage, found.step)], f"kernel {found.launch.kernel}", found.launch.nodes, found.outputs, found.note)
 
 
-def either_is_wrong(function: ir.Operation) -> str:
+def plugin_definitions(function: ir.Operation) -> str:
     """For each op of a plugin in a function or module at level graph-opt: where its meaning is defined, and where its lowering is."""
     told = []
     for op in ops_below(function):
@@ -207,7 +207,7 @@ class _Search:
     def _of_plugins(self, point: int, where: str) -> str:
         """The ops of a kernel with a reference or a lowering from a plugin: the first defines their meaning, the second their code."""
         kernel = next((f for f in functions(self._module(point).operation) if f"kernel {f.sym_name.value}" == where), None)
-        return "" if kernel is None else either_is_wrong(kernel.operation)
+        return "" if kernel is None else plugin_definitions(kernel.operation)
 
     def _caller(self, point: int) -> Any:
         """The function that runs a call of a kernel at that point."""

@@ -64,7 +64,7 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
         raise InputError(f"{text}, not for '{lowered.options.backend}'")
     descend(lowered, LLVMOnCPU.code_levels[0])
     model = build(lowered, threads=threads, cache=False)
-    replay = Replay.of(model, inputs, threads)
+    replay = Replay.from_model(model, inputs, threads)
     rest = iter(range(len(meant)))
     for place, launch in enumerate(replay.launches):
         index = next((i for i in rest if names[i] == launch.kernel), None) if launch.kernel in names else None

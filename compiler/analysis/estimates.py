@@ -16,7 +16,7 @@ class Statistic:
     high: float
 
     @staticmethod
-    def of(values: Sequence[float]) -> "Statistic | None":
+    def from_values(values: Sequence[float]) -> "Statistic | None":
         """The median of some values and their quartiles; None if there are none."""
         return Statistic(statistics.median(values), *quartiles(values)) if values else None
 
@@ -39,4 +39,4 @@ def ratio_of_rounds(times: Sequence[float], to: Sequence[float]) -> Statistic | 
     None without a round of both. A machine that slows down for a while slows both sides of a round, so the ratios of rounds spread less than the
     times do, and the interval contains the value, which need not hold for the ratio of two medians.
     """
-    return Statistic.of([a / b for a, b in zip(times, to, strict=False)])
+    return Statistic.from_values([a / b for a, b in zip(times, to, strict=False)])

@@ -45,7 +45,7 @@ class Explanation(Instrumentation):
     @property
     def nodes(self) -> list[str]:
         """All nodes with decisions, in the model's order."""
-        known = dict.fromkeys([*self._told(), *(node for nodes in self.kernels.values() for node in nodes)])
+        known = dict.fromkeys([*self._by_node(), *(node for nodes in self.kernels.values() for node in nodes)])
         return list(dict.fromkeys([*(node for node in self._nodes if node in known), *known]))
 
     def matching(self, name: str) -> tuple[list[str], list[str]]:
@@ -64,9 +64,9 @@ class Explanation(Instrumentation):
         wanted = set(nodes)
         inside = [kernel for kernel, own in self.kernels.items() if not wanted.isdisjoint(own)]
         lines: list[str] = []
-        told, homes = self._told(), self._homes()
+        decisions, homes = self._by_node(), self._homes()
         for node in nodes:
-            outside = [d for d in told.get(node, []) if d.kernel is None]
+            outside = [d for d in decisions.get(node, []) if d.kernel is None]
             lines += [node, *_lines(outside), *(f"  in kernel {kernel}" for kernel in homes.get(node, [])), ""]
         for kernel in dict.fromkeys([*kernels, *inside]):
             of = self.kernels[kernel]
@@ -74,7 +74,7 @@ class Explanation(Instrumentation):
             lines += [f"kernel {kernel}, of {', '.join(of[:SHOWN_NODES])}{more}", *_lines([d for d in self.decisions if d.kernel == kernel]), ""]
         return "\n".join(lines)
 
-    def _told(self) -> dict[str, list[Decision]]:
+    def _by_node(self) -> dict[str, list[Decision]]:
         """The decisions about each node."""
         found: dict[str, list[Decision]] = {}
         for decision in self.decisions:

@@ -27,7 +27,7 @@ class Operand:
     type: str
 
     @staticmethod
-    def of(argument: int, offset: int, memref_type: Any) -> "Operand":
+    def from_memref(argument: int, offset: int, memref_type: Any) -> "Operand":
         """The operand of type `memref_type` at byte `offset` of an argument."""
         text = "x".join(map(str, [*memref_type.shape, memref_type.element_type]))
         return Operand(argument, offset, memref_bytes(memref_type), text)
@@ -118,7 +118,7 @@ def written(module: ir.Operation, function: Any) -> set[int]:
 
 def _operands(places: Places, value: Any) -> list[Operand]:
     """The possible placements of a memref; empty if the placement or the size is known only at run time."""
-    return [Operand.of(*place, value.type) for place in places.of(value)] if value.type.has_static_shape else []
+    return [Operand.from_memref(*place, value.type) for place in places.places_of(value)] if value.type.has_static_shape else []
 
 
 def callee(op: ir.Operation) -> str:

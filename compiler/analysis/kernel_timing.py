@@ -29,7 +29,7 @@ class Timing:
     @property
     def time(self) -> Statistic | None:
         """The median of the rounds, and their quartiles; None if nothing was timed."""
-        return Statistic.of(self.seconds)
+        return Statistic.from_values(self.seconds)
 
     @property
     def ratio(self) -> Statistic:

@@ -133,7 +133,7 @@ class KernelBench:
         self, source: Source, *, inputs: Mapping[str, np.ndarray] | None = None, threads: int | None = None, options: CompileOptions | None = None,
         **given: Unpack[CompileFields],
     ) -> None:  # fmt: skip
-        options = CompileOptions.of(options, given, "KernelBench")
+        options = CompileOptions.combined(options, given, "KernelBench")
         if options.backend != DEFAULT:
             raise InputError(f"backend: kernels are timed in native code, expected '{DEFAULT}', got '{options.backend}'")
         self.threads = thread_count(threads)
@@ -141,7 +141,7 @@ class KernelBench:
         self._below = replace(self._lowered.options, shapes=None, values=None, schedule=None)
         self._objects: dict[Unit, bytes] = {}
         self._known_alone: dict[str, _Alone] = {}
-        infos = [TensorInfo.of(name, kind, self._lowered.info.any_integers) for name, kind in self._lowered.info.inputs]
+        infos = [TensorInfo.from_type(name, kind, self._lowered.info.any_integers) for name, kind in self._lowered.info.inputs]
         drawn = {info.name: random_array(info, 0, index) for index, info in enumerate(infos)}
         if inputs is not None and set(inputs) != set(drawn):
             raise InputError(f"inputs: expected {', '.join(drawn) or 'none'}, got {', '.join(map(str, inputs)) or 'none'}")
@@ -235,7 +235,7 @@ class KernelBench:
             ops = structured_ops(find_function(copy.module.operation, found.name).operation)
             if type(place) is not int or not 0 <= place < len(ops):
                 raise ScheduleError(f"kernel '{found.name}': there is no op {shown(place)}, it has {len(ops)} structured ops, counted from 0")
-            nest = Nest.of(ops[place], copy.target)
+            nest = Nest.from_op(ops[place], copy.target)
             known = {one.name: one for one in offered(ops[place], copy.target, nest)}
             if knob not in known:
                 raise ScheduleError(f"kernel '{found.name}', op {place}: there is no knob {shown(knob)}, expected {', '.join(known)}")
@@ -254,7 +254,7 @@ class KernelBench:
         with copy.module.context:
             ops = structured_ops(find_function(copy.module.operation, kernel.name).operation)
             for place, wanted in _by_place(schedule, kernel).items():
-                other = clamped(Nest.of(ops[place], copy.target), ops[place])
+                other = clamped(Nest.from_op(ops[place], copy.target), ops[place])
                 found[place] = {name: both for name, both in other.items() if isinstance(wanted, Nest) or name in wanted}
         return {place: values for place, values in found.items() if values}
 
@@ -301,7 +301,7 @@ class KernelBench:
         return replay
 
     def _empty_outputs(self) -> list[np.ndarray]:
-        infos = [TensorInfo.of(name, kind) for name, kind in self._lowered.info.outputs]
+        infos = [TensorInfo.from_type(name, kind) for name, kind in self._lowered.info.outputs]
         hidden = widths(self._lowered.info.checks)
         return [*(np.zeros(cast(tuple[int, ...], info.shape), info.dtype) for info in infos), *(np.zeros(n, np.uint64) for n in hidden)]
 
@@ -324,7 +324,7 @@ class KernelBench:
 
     def _lowered_types(self, kernel: Kernel) -> tuple[list[TensorInfo], list[TensorInfo]]:
         module = self._read(self._text(kernel, None, only=True), WeightTable())
-        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (module.info.inputs, module.info.outputs))
+        inputs, outputs = ([TensorInfo.from_type(name, kind) for name, kind in side] for side in (module.info.inputs, module.info.outputs))
         return inputs, outputs
 
     def _text(self, kernel: Kernel, schedule: "Schedule | None", *, only: bool) -> str:
@@ -377,7 +377,7 @@ def _replace(function: ir.Operation, kernel: Kernel, schedule: Schedule, model: 
             raise ScheduleError(f"{where}: there is no such op, it has {len(ops)} structured ops, counted from 0")
         op = ops[place]
         try:
-            values = wanted.values(op) if isinstance(wanted, Nest) else {**Nest.of(op, model.target).values(op), **wanted}
+            values = wanted.values(op) if isinstance(wanted, Nest) else {**Nest.from_op(op, model.target).values(op), **wanted}
             ScheduleInfo(op.operation).nest = Nest.from_values(values, op, model.target)
         except ScheduleError as error:
             raise ScheduleError(f"{where} ({op.kind}): {error.args[0]}") from None

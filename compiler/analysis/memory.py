@@ -101,7 +101,7 @@ def _plan(module: ir.Operation, function: Any, names: list[str], weights: int, w
     types, count = list(function.type.inputs), len(names)
     launches = launches_of(module, function)
     outputs = {destination.argument for launch in launches for destination in launch.destinations}
-    inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count) if i not in outputs and types[i].has_static_shape]
+    inputs = [Buffer(Operand.from_memref(i, 0, types[i]), 0, 0, "", ()) for i in range(count) if i not in outputs and types[i].has_static_shape]
     buffers = [*inputs, *sorted(_Reader(inputs, count).buffers(launches), key=lambda b: b.first)]
     live = live_bytes([b for b in buffers if b.where.argument == count + 1], len(launches))
     regions = [_region_plan(module, name) for name in dict.fromkeys(launch.kernel for launch in launches if launch.is_region)]

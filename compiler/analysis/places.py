@@ -42,7 +42,7 @@ class Places:
             for successor, values in branches(list(block.operations)[-1].operation):
                 self._incoming.setdefault(successor, []).append(values)
 
-    def of(self, value: Any) -> list[Place]:
+    def places_of(self, value: Any) -> list[Place]:
         """The possible places of a memref; empty if they are known only at run time."""
         found = self._addresses(value) or ()
         places = [(address.of[0][0], address.bytes) for address in found if len(address.of) == 1 and address.of[0][1] == 1]

@@ -46,7 +46,7 @@ class Replay:
         return lambda: function(*operands)
 
     @staticmethod
-    def of(model: CompiledModel, inputs: Mapping[str, np.ndarray], threads: int | None = None) -> "Replay":
+    def from_model(model: CompiledModel, inputs: Mapping[str, np.ndarray], threads: int | None = None) -> "Replay":
         """The launches of a compiled model on these inputs, by name. Raises InputError for a model without native code, or for invalid inputs.
 
         Raises IRError for a @main that is more than a list of calls.

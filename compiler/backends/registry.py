@@ -53,6 +53,6 @@ def find_backend(name: str) -> Backend:
     return found
 
 
-def made_by(name: str, what: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
+def checked_result(name: str, what: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
     """The result of a backend's method `what`. Raises CodegenError, naming backend and line, if it fails or returns something unexpected."""
     return result_of(f"backend '{name}': {what}", action, expected, fits, CodegenError)

@@ -72,13 +72,13 @@ class Border:
         for info in self.inputs:
             now = (shapes or {}).get(info.name)
             shape = info.shape if now is None else tuple(b if n is None else n for b, n in zip(info.shape, now, strict=True))
-            found[info.name] = replace(Kind.of(info), shape=tuple(sizes.get(n, n) if isinstance(n, str) else n for n in shape))
+            found[info.name] = replace(Kind.from_info(info), shape=tuple(sizes.get(n, n) if isinstance(n, str) else n for n in shape))
         return _inferred(self.before, found)
 
     def described(self, compiled: Sequence[TensorInfo]) -> tuple[TensorInfo, ...]:
         """The model's outputs, given those of the compiled code."""
         found = self.kinds_before()
-        found.update((info.name, Kind.of(info)) for info in compiled)
+        found.update((info.name, Kind.from_info(info)) for info in compiled)
         kinds, known = _inferred(self.behind, found), {info.name: info for info in compiled}
         return tuple(known[name] if name in known else kinds[name].info(name) for name in self.outputs)
 

@@ -45,7 +45,7 @@ class Kind:
         return TensorInfo(name, self.shape, self.dtype, self.form, keys=self.keys)
 
     @staticmethod
-    def of(info: TensorInfo) -> "Kind":
+    def from_info(info: TensorInfo) -> "Kind":
         """The kind of an input or output."""
         return Kind(info.dtype, info.shape, info.form, info.keys)
 

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     with Progress() as progress:
         progress.say("import")
         lowered = session.start()
-    infos = [TensorInfo.of(name, kind, lowered.info.any_integers) for name, kind in lowered.info.inputs]
+    infos = [TensorInfo.from_type(name, kind, lowered.info.any_integers) for name, kind in lowered.info.inputs]
     inputs = gather(options.input, infos, options.seed, extreme=options.inputs == "extreme")
     if not all(kind.is_static for _, kind in lowered.info.inputs):  # the data determine the dynamic sizes
         lowered = session.start({name: array.shape for name, array in inputs.items()})

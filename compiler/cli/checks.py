@@ -61,11 +61,11 @@ def verdict(result: OutputCheck) -> list[str]:
 
 
 def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
-    from stepwell.analysis.bisect import either_is_wrong
+    from stepwell.analysis.bisect import plugin_definitions
     from stepwell.analysis.interpretation import compare_levels
 
     lowered = session.lower(session.options.start or IMPORTED, {name: array.shape for name, array in inputs.items()})
-    of_plugins = either_is_wrong(lowered.module.operation)
+    of_plugins = plugin_definitions(lowered.module.operation)
     with Progress() as progress:
         progress.say("run what the levels mean")
         steps = compare_levels(lowered, inputs, outputs)

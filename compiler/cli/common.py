@@ -131,7 +131,7 @@ def add_explain_option(parser: Parser, *, instead: bool = False) -> None:
     parser.add_argument("--explain", nargs="?", const="", metavar="NODE", help=text)
 
 
-def apart_from_explain(arguments: Sequence[str]) -> list[str]:
+def protect_explain(arguments: Sequence[str]) -> list[str]:
     """Arguments in which a file after a bare `--explain` is not taken for the name of a node."""
     out = list(arguments)
     for i, (option, value) in enumerate(itertools.pairwise(arguments)):
@@ -227,7 +227,7 @@ def _text(error: Exception) -> str:
 def version_line(program: str) -> str:
     """`PROGRAM VERSION (torch-mlir VERSION)`."""
 
-    def of(package: str) -> str:
+    def version(package: str) -> str:
         return installed.version(package) or "unknown (not installed)"
 
-    return f"{program} {of('stepwell')} (torch-mlir {of('torch-mlir')})"
+    return f"{program} {version('stepwell')} (torch-mlir {version('torch-mlir')})"

@@ -94,17 +94,17 @@ def _artifact(session: Session, lowered: "Lowered", backend: "Backend", kind: st
 
 def _foreign(lowered: "Lowered", backend: "Backend", kind: str) -> "Artifact":
     """The artifact of a model for another machine, without its weights, because it is only listed."""
-    from stepwell.driver.build import without_code
+    from stepwell.driver.build import artifact_without_code
 
-    artifact = without_code(lowered)
+    artifact = artifact_without_code(lowered)
     artifact.objects = dict(_made(backend, kind, lambda: backend.cross_compile(lowered), dict))
     return artifact
 
 
 def _made(backend: "Backend", kind: str, action: Callable[[], object], cls: type) -> Any:
-    from stepwell.backends.registry import made_by
+    from stepwell.backends.registry import checked_result
 
-    return made_by(backend.name, f"--emit {kind}", action, f"{cls.__name__}", lambda made: isinstance(made, cls))
+    return checked_result(backend.name, f"--emit {kind}", action, f"{cls.__name__}", lambda made: isinstance(made, cls))
 
 
 def _report(lowered: "Lowered", options: argparse.Namespace) -> None:

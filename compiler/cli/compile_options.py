@@ -87,7 +87,7 @@ def add_common_options(parser: Parser) -> None:
     parser.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
 
 
-def are_there_plugins(options: argparse.Namespace) -> bool:
+def has_plugins(options: argparse.Namespace) -> bool:
     """Whether there are plugins to load, which may add targets and backends."""
     from stepwell import plugin_files
 
@@ -136,7 +136,7 @@ def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
     from stepwell.pipelines.pipeline import Pipeline
 
     kind = options.target or "host", options.backend
-    pipeline = Pipeline.default(*kind) if options.pipeline is None else Pipeline.of(options.pipeline, *kind)
+    pipeline = Pipeline.default(*kind) if options.pipeline is None else Pipeline.from_source(options.pipeline, *kind)
     edits = {"insert-after": Pipeline.insert_after, "insert-before": Pipeline.insert_before, "replace-pass": Pipeline.replace}
     for flag, edit in edits.items():
         for text in getattr(options, flag.replace("-", "_")):

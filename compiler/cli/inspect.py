@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             unsupported = error
     say(f"{summary.title}\n")
     if imported is not None:
-        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        inputs, outputs = ([TensorInfo.from_type(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
         rows = [[kind, name, str(t)] for kind, side in (("input", imported.inputs), ("output", imported.outputs)) for name, t in side]
         if imported.border is not None:
             inputs = list(imported.border.inputs)

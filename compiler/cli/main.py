@@ -4,7 +4,7 @@ import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
 
-from stepwell.cli.common import OK, Parser, apart_from_explain, command_line, guarded, program, version_line
+from stepwell.cli.common import OK, Parser, command_line, guarded, program, protect_explain, version_line
 from stepwell.cli.display import say
 
 COMMANDS = {
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> int:
     parser = make_parser([name for name in given if name in COMMANDS][:1])
-    options = parser.parse_args(apart_from_explain(given))
+    options = parser.parse_args(protect_explain(given))
     if options.version:
         say(version_line("stepwell"))
         return OK

@@ -10,12 +10,12 @@ from stepwell.cli.common import (
     Parser,
     UsageError,
     add_explain_option,
-    apart_from_explain,
     check_target,
     command_line,
     guarded,
     number,
     program,
+    protect_explain,
     version_line,
 )
 from stepwell.cli.compile_options import SHARED, add_flags, load_plugins
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse_and_run(given: Sequence[str]) -> int:
     parser = make_parser()
-    rest, flags = split_pass_flags(parser, apart_from_explain(given))
+    rest, flags = split_pass_flags(parser, protect_explain(given))
     options = parser.parse_args(rest)
     return guarded("stepwell-opt", lambda: run(options, flags), show_traceback=options.traceback)
 

@@ -22,7 +22,7 @@ from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import InputError, IRError, PipelineError, StepwellError
 from stepwell.dialects.support.files import write_atomically
 from stepwell.dialects.support.limits import Budget
-from stepwell.driver.lowering import target_asked_for
+from stepwell.driver.lowering import resolve_ir_target
 from stepwell.passes.framework.choices import Choices
 from stepwell.passes.framework.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintOptions, Reproducer
 from stepwell.passes.framework.pipeline import flatten, parse_pipeline
@@ -42,7 +42,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     known = set(weights)
     timings, told = PassTimings(), Explanation()
     instruments = _instruments(options, pipeline, timings, told)
-    plan = None if options.plan is None else Plan.of(options.plan)
+    plan = None if options.plan is None else Plan.from_source(options.plan)
     budget = Budget(parse_limits(options.limit), weights.nbytes)
     state = PassState(weights=weights, target=_target(options, pipeline), choices=Choices(plan), budget=budget)
     status, outputs = OK, []
@@ -93,7 +93,7 @@ def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline
         except IRError as error:
             return _Outcome(None, [*collector.found, *error.diagnostics])
         try:
-            runner.state.target = target_asked_for(module, options.target, options.file) or runner.state.target
+            runner.state.target = resolve_ir_target(module, options.target, options.file) or runner.state.target
             runner.run(module, pipeline)
         except PipelineError:
             raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stepwell.backends.llvm_cpu.forks import allow_forks
 from stepwell.cli import common
 from stepwell.cli.common import UsageError, statistics_text
-from stepwell.cli.compile_options import are_there_plugins, check_compile_options, command_flags, compile_options, load_plugins, run_flags
+from stepwell.cli.compile_options import check_compile_options, command_flags, compile_options, has_plugins, load_plugins, run_flags
 from stepwell.cli.crashes import watch_for_crashes
 from stepwell.cli.display import Progress, say
 from stepwell.cli.printing import printer, printing
@@ -40,7 +40,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._check()
-        plugins = are_there_plugins(self.options)
+        plugins = has_plugins(self.options)
         if not plugins:
             self._check_names()
         if common.is_program:

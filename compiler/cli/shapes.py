@@ -27,7 +27,7 @@ class Range:
     low: int
     high: int
 
-    def at(self, part: float) -> int:
+    def size_at(self, part: float) -> int:
         """The size at a fraction of the way from the first to the last, on a geometric scale."""
         step = math.gcd(self.low, self.high) or 1
         low = max(self.low, 1)
@@ -37,7 +37,7 @@ class Range:
     @property
     def middle(self) -> int:
         """The size in the middle."""
-        return self.at(0.5)
+        return self.size_at(0.5)
 
 
 Sizes: TypeAlias = tuple[int | Range | None, ...]
@@ -141,7 +141,7 @@ def usual_values(given: Given, inputs: "Sequence[TensorInfo]") -> dict[str, int]
 
 def sweep_points(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
     """Up to `count` shape combinations from the first size of each range to the last, all growing together, without duplicates."""
-    points = [{name: wanted.at(i / max(count - 1, 1)) for name, wanted in ranges.items()} for i in range(count)]
+    points = [{name: wanted.size_at(i / max(count - 1, 1)) for name, wanted in ranges.items()} for i in range(count)]
     return [point for i, point in enumerate(points) if point not in points[:i]]
 
 

@@ -15,7 +15,7 @@ def no_program(why: str) -> str:
 
 
 @contextmanager
-def for_all_sizes() -> Iterator[None]:
+def shape_polymorphic_errors() -> Iterator[None]:
     """Inside this context, passes that need a static size report that there is no code for all sizes."""
     try:
         yield

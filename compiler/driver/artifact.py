@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from stepwell.backends.artifact import Artifact, Infos
-from stepwell.backends.registry import find_backend, made_by
+from stepwell.backends.registry import checked_result, find_backend
 from stepwell.border.border import Border
 from stepwell.cache.disk import Cache, Kept
 from stepwell.dialects.support.digests import file_digest, key_of
@@ -55,7 +55,7 @@ def assemble(
     begin = time.perf_counter()
     backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact, pool)
     load = partial(backend.load, artifact, _taken(artifact, weights), count)
-    executable = made_by(artifact.backend, "load", load, "an Executable", lambda made: hasattr(made, "run"))
+    executable = checked_result(artifact.backend, "load", load, "an Executable", lambda made: hasattr(made, "run"))
     make = _maker(artifact, weights, _about(artifact, snapshots, timings, time.perf_counter() - begin), otherwise)
     return make(inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, workspace_bytes=artifact.workspace_bytes)
 

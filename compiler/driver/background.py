@@ -41,9 +41,9 @@ class CompileRequest:
 
     def answer(self) -> bytes:
         """Compile it, in the process that received the request."""
-        from stepwell.backends.llvm_cpu.pool import work_alone
+        from stepwell.backends.llvm_cpu.pool import compile_in_process
 
-        work_alone()
+        compile_in_process()
         with contextlib.suppress(OSError):
             os.nice(max(0, NICE - os.nice(0)))
         self.compile(self.source, options=self.options, threads=self.threads)

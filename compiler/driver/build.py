@@ -11,7 +11,7 @@ import numpy as np
 from stepwell.arguments import checked
 from stepwell.backends.artifact import Artifact
 from stepwell.backends.base import Code
-from stepwell.backends.registry import find_backend, made_by
+from stepwell.backends.registry import checked_result, find_backend
 from stepwell.cache.disk import Cache, Kept, chosen_cache
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
@@ -45,7 +45,7 @@ def compile_ir(
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` has those that its parameters (or its arena) name. `cache` as in `build`."""
     threads = thread_count(threads)
-    lowered = read_ir(text, level, weights, name=name, options=CompileOptions.of(options, given, "compile_ir"))
+    lowered = read_ir(text, level, weights, name=name, options=CompileOptions.combined(options, given, "compile_ir"))
     descend(lowered, code_level(lowered.options, level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, cache=cache, on_level=on_level)
 
@@ -90,12 +90,12 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     backend = find_backend(lowered.options.backend)
     packing = packing or start_packing(lowered, store)
 
-    def at_the_last_level() -> None:
+    def at_last_level() -> None:
         nonlocal clock
         reached(lowered, backend.path.last, clock(), on_level)
         clock = stopwatch()
 
-    info, places, artifact = lowered.info, arena_places(lowered.weights, lowered.info.arena), without_code(lowered)
+    info, places, artifact = lowered.info, arena_places(lowered.weights, lowered.info.arena), artifact_without_code(lowered)
     most = lowered.options.limits.workspace_bytes
     if info.table_entries:
         rounds = lowered.options.limits.loop_rounds
@@ -119,12 +119,12 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     return artifact
 
 
-def without_code(lowered: Lowered) -> Artifact:
+def artifact_without_code(lowered: Lowered) -> Artifact:
     """The artifact of a model at level linalg or below, without code and weights."""
     info = lowered.info
     return Artifact(
-        inputs=[TensorInfo.of(n, t, info.any_integers) for n, t in info.inputs],
-        outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
+        inputs=[TensorInfo.from_type(n, t, info.any_integers) for n, t in info.inputs],
+        outputs=[TensorInfo.from_type(n, t) for n, t in info.outputs],
         workspace_bytes=info.workspace_bytes, nodes=list(info.nodes), checks=list(info.checks), backend=lowered.options.backend,
     )  # fmt: skip
 

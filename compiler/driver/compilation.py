@@ -25,7 +25,7 @@ from stepwell.dialects.support.errors import (
 )
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
-from stepwell.driver.all_sizes import ALWAYS, for_all_sizes
+from stepwell.driver.all_sizes import ALWAYS, shape_polymorphic_errors
 from stepwell.driver.artifact import Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.background import Job, request_for
 from stepwell.driver.dynamic import DynamicModel, Made
@@ -74,7 +74,7 @@ def compile(
     observes the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with one clear message if the model cannot
     be compiled, ResourceError if the machine lacks a resource.
     """
-    options = CompileOptions.of(options, given, "compile")
+    options = CompileOptions.combined(options, given, "compile")
     if options.bind is not None:
         raise InputError("bind: expected none; compile the model, and call its `bind` (`lower` takes this option, to show IR)")
     compilation = Compilation(
@@ -269,7 +269,7 @@ class Compilation:
             from stepwell.passes.framework.rewriting import functions
 
         def lower(level: str) -> None:
-            with for_all_sizes() if is_general else nullcontext():
+            with shape_polymorphic_errors() if is_general else nullcontext():
                 descend(lowered, level, keep=False, on_level=self.watch.on_level, instrumentation=self.watch.instrumentation)
 
         lower(lowered.path.outlined)
@@ -302,7 +302,7 @@ def _signature(imported: ImportedModel, why_not_general: str = "") -> Signature:
     from stepwell.dialects.core.module_info import ModuleInfo  # imported here, because the bindings take long to load
 
     any_integers = ModuleInfo(imported.module).any_integers
-    inputs, results = ([TensorInfo.of(name, kind, any_integers) for name, kind in side] for side in (imported.inputs, imported.outputs))
+    inputs, results = ([TensorInfo.from_type(name, kind, any_integers) for name, kind in side] for side in (imported.inputs, imported.outputs))
     rest = iter(results)
     outputs = [group.described(rest) for group in imported.groups] or results
     values = valued([name for name, _ in imported.inputs], imported.elements)

@@ -272,11 +272,11 @@ class DynamicModel:
 
     @property
     def timings(self) -> dict[str, float]:
-        return dict(self._told().timings)
+        return dict(self._current().timings)
 
     @property
     def kernels(self) -> int:
-        return self._told().kernels
+        return self._current().kernels
 
     @property
     def memory(self) -> Memory:
@@ -289,9 +289,9 @@ class DynamicModel:
 
     def ir(self, level: str) -> str:
         """The text of the most recently used model, or else of the program, at `level`."""
-        return self._told().ir(level)
+        return self._current().ir(level)
 
-    def _told(self) -> "Made | About":
+    def _current(self) -> "Made | About":
         """The model or description with information about its code."""
         return self._about if self._about is not None and self._last is None else self._latest()
 
@@ -432,7 +432,7 @@ class DynamicModel:
         try:
             self.check(shapes)
         except ContradictionError as error:
-            return self._told_apart(error, key, shapes, values, own=own)
+            return self._with_distinct_names(error, key, shapes, values, own=own)
         for name, array in values.items():
             if array.size > KNOWN_ELEMENTS:
                 most = f"its values must be known, of which at most {KNOWN_ELEMENTS} may be"
@@ -461,7 +461,7 @@ class DynamicModel:
             self._last = entry
         return entry
 
-    def _told_apart(self, error: ContradictionError, key: _Key, shapes: Sequence[Shape], values: Arrays, *, own: bool) -> _Entry:
+    def _with_distinct_names(self, error: ContradictionError, key: _Key, shapes: Sequence[Shape], values: Arrays, *, own: bool) -> _Entry:
         """The entry for sizes that contradict the names of dimensions, as from `_made`: a model in which each dimension has its own symbol.
 
         If that model runs them, the names are wrong, which is reported as a ModelWarning once; otherwise the sizes are wrong, which is the error.

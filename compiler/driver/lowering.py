@@ -17,7 +17,7 @@ from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve
-from stepwell.driver.all_sizes import for_all_sizes
+from stepwell.driver.all_sizes import shape_polymorphic_errors
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.pairs import check_pairs
 from stepwell.driver.watch import OnLevel
@@ -45,7 +45,7 @@ def lower(
 
     Dynamic dimensions must be given, unless `specialise` is "never".
     """
-    options = CompileOptions.of(options, given, "lower")
+    options = CompileOptions.combined(options, given, "lower")
     check_on_path(to_level, options.backend)
     passes = options.passes()
     imported, seconds = import_source(source, options)
@@ -68,7 +68,7 @@ def read_ir(
     If the IR names a target (`target.description`), that is used; asking for another is an IRError. `options` and its fields apply to the remaining
     levels: a `schedule` is for IR without schedules, and `shapes` and `values` are not accepted, since IR has its own.
     """
-    options = CompileOptions.of(options, given, "read_ir")
+    options = CompileOptions.combined(options, given, "read_ir")
     check_on_path(level, options.backend)
     for field, said in (("shapes", options.shapes), ("values", options.values)):
         if said:
@@ -81,7 +81,7 @@ def read_ir(
     context = make_context()
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
-        target = target_asked_for(module, options.target, name) or resolve(options.machine)
+        target = resolve_ir_target(module, options.target, name) or resolve(options.machine)
         if level != IMPORTED:
             TargetInfo(module).target = target
         state = PassState(weights=weights, target=target, choices=Choices(plan), budget=Budget(options.limits, weights.nbytes))
@@ -100,7 +100,7 @@ def read_ir(
     return lowered
 
 
-def target_asked_for(module: ir.Module, asked: str | Target | None, name: str) -> Target | None:
+def resolve_ir_target(module: ir.Module, asked: str | Target | None, name: str) -> Target | None:
     """The machine that a module names, or None. Raises IRError if another one is `asked` for."""
     said = TargetInfo(module).target
     difference = said.difference(resolve(asked)) if said is not None and asked is not None else None
@@ -211,7 +211,7 @@ def start(imported: ImportedModel, options: CompileOptions, passes: Pipeline, se
         if hints:
             lowered.info.size_hints = hints
         if options.bind:
-            takers, givers = ([TensorInfo.of(*named) for named in side] for side in (imported.inputs, imported.outputs))
+            takers, givers = ([TensorInfo.from_type(*named) for named in side] for side in (imported.inputs, imported.outputs))
             pairs = check_pairs(options.bind, takers, givers)
             numbers = [{info.name: number for number, info in enumerate(side)} for side in (takers, givers)]
             lowered.info.bound = [(numbers[0][taker], numbers[1][giver]) for taker, giver in pairs.items()]

@@ -7,7 +7,7 @@ from pathlib import Path
 from stepwell.dialects.support.errors import ModelError
 from stepwell.dialects.support.processes import Lock
 from stepwell.frontends.base import Summary
-from stepwell.frontends.registry import find_frontend, made_by, normal
+from stepwell.frontends.registry import checked_result, find_frontend, normal
 from stepwell.options import Source
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import Assumption, assumptions
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.base import FrontEnd, ImportedModel, ImportOptions, NeedsError
-from stepwell.frontends.registry import find_frontend, made_by, normal
+from stepwell.frontends.registry import checked_result, find_frontend, normal
 from stepwell.signature import shape_of, tensors_of
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ class Pipeline:
 
     @staticmethod
     @checked
-    def of(given: "Pipeline | str | os.PathLike[str]", target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
+    def from_source(given: "Pipeline | str | os.PathLike[str]", target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
         """`given` itself, or the pipeline in that file or text, where missing stages are the default ones.
 
         A string is a file name unless it contains a parenthesis. Raises PipelineError and InputError.
@@ -103,7 +103,7 @@ class Pipeline:
         """The pipeline in a file written by `save`; stages that it does not name are the default ones. Raises PipelineError and InputError."""
         if not isinstance(path, (str, os.PathLike)):
             raise InputError(f"path: expected the path of a file, got {shown(path)}")
-        return Pipeline.of(Path(path), target, backend)
+        return Pipeline.from_source(Path(path), target, backend)
 
     @cached_property
     def text(self) -> str:

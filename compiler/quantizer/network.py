@@ -68,8 +68,8 @@ def quantize(
 ) -> Quantized:  # fmt: skip
     """Quantise an f32 network, with ranges of activations from its runs on samples.
 
-    `data`, `batch` and `limit` define the samples (`Samples.of`). Calibration counts are kept in the file `histograms`, else in the cache if `cache`
-    is true, and read back if nothing that they depend on has changed. `on_batch(done, all)` is called as calibration progresses. Raises InputError
+    `data`, `batch` and `limit` define the samples (`Samples.from_data`). Calibration counts are kept in the file `histograms`, else in the cache if
+    `cache` is true, and read back if nothing that they depend on has changed. `on_batch(done, all)` is called as calibration progresses. Raises InputError
     for samples or options that do not fit the model, UnsupportedError for a model that has nothing to quantise, is quantised already, or cannot be
     prepared, and the errors of `stepwell.compile`.
     """
@@ -97,7 +97,7 @@ class Calibrated:
         """What was equalised or left, a line for each layer."""
         if self.options.equalize:
             self.floats, self.equalized = equalized(self.floats)
-        self.samples = Samples.of(data, self.floats, labels=labels, batch=batch, limit=limit)
+        self.samples = Samples.from_data(data, self.floats, labels=labels, batch=batch, limit=limit)
         values = sorted(planned(self.floats, self.options).values)
         self.histograms = self._seen(values, file=histograms, on_batch=on_batch) if values else {}
 

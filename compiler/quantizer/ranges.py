@@ -23,7 +23,7 @@ class Range:
     high: float
 
     @staticmethod
-    def of(low: float, high: float) -> "Range":
+    def covering(low: float, high: float) -> "Range":
         """The smallest range with these numbers and 0, which must be a quantised number, since padding and relu produce it."""
         return Range(min(low, 0.0), max(high, 0.0))
 
@@ -70,7 +70,7 @@ def range_of(histogram: Histogram, options: QuantizeOptions) -> Range:
 
 def _minmax(histogram: Histogram, options: QuantizeOptions) -> Range:
     """The range of all counted numbers."""
-    return Range.of(histogram.low, histogram.high)
+    return Range.covering(histogram.low, histogram.high)
 
 
 def _percentile(histogram: Histogram, options: QuantizeOptions) -> Range:
@@ -82,7 +82,7 @@ def _percentile(histogram: Histogram, options: QuantizeOptions) -> Range:
     shares = np.concatenate([[0.0], np.cumsum(histogram.counts)]) / histogram.total
     edges = np.clip(histogram.edges, histogram.low, histogram.high)
     low, high = (float(np.interp(share, shares, edges)) for share in (1 - part, part))
-    return Range.of(low, high)
+    return Range.covering(low, high)
 
 
 def _mse(histogram: Histogram, options: QuantizeOptions) -> Range:

@@ -86,7 +86,7 @@ class Samples:
 
     @staticmethod
     @checked_by(model=arguments.proto, data=arguments.data, labels=arguments.like("text"), batch=arguments.whole(1), limit=arguments.whole(1))
-    def of(
+    def from_data(
         data: "str | Path | Arrays | Samples", model: "ModelProto", *, labels: str | None = None, batch: int | None = None, limit: int | None = None
     ) -> "Samples":  # fmt: skip
         """The samples in `data` for the inputs of `model`.

@@ -72,7 +72,7 @@ class Plan:
     """For each kind of choice, the candidate to take by site."""
 
     @staticmethod
-    def of(source: Source) -> "Plan":
+    def from_source(source: Source) -> "Plan":
         """`source` itself, or the plan in the file of that name. Raises ScheduleError, also for a file that cannot be read, and InputError."""
         if isinstance(source, Plan):
             return source

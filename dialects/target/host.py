@@ -10,7 +10,7 @@ from stepwell.dialects.target.description import Caches, Target, describe
 from stepwell.dialects.target.families import family_of
 
 # The lines of /proc/cpuinfo that determine LLVM's name and features of a processor, on x86 and on Arm.
-_TOLD = (
+_LINES = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
@@ -29,7 +29,7 @@ def host() -> Target:
 @cache
 def identity() -> str:
     """A text that identifies this machine: everything `host` depends on, without loading LLVM if possible."""
-    told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _TOLD)
+    told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _LINES)
     text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *told))
     return text if any(f"; {key}: " in text for key in ("flags", "Features")) else repr(sorted(vars(host()).items(), key=str))
 

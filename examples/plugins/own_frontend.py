@@ -99,8 +99,8 @@ def build(model: NewModel, layer: Layer, x: Value) -> Value:
     y = b.matmul(x, model.weight(layer.name, np.array(layer.weights, np.float32)))
     if layer.heads:
         size = len(layer.weights[0]) // 3
-        q, k, v = (blocks.heads.heads_apart(b, part, layer.heads) for part in blocks.slicing.split_axis(b, y, 2, [size] * 3))
-        y = blocks.heads.heads_together(b, blocks.heads.attend(b, q, k, v, [], scale=0.0))
+        q, k, v = (blocks.heads.split_heads(b, part, layer.heads) for part in blocks.slicing.split_axis(b, y, 2, [size] * 3))
+        y = blocks.heads.merge_heads(b, blocks.heads.attend(b, q, k, v, [], scale=0.0))
     if layer.activation and layer.activation not in ACTIVATIONS:
         raise ModelError(f"layer '{layer.name}': expected an activation among {', '.join(ACTIVATIONS)}, got '{layer.activation}'")
     return y if not layer.activation else getattr(b, layer.activation)(y)

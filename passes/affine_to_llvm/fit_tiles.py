@@ -16,7 +16,7 @@ ROWS, BYTES = 16, 64
 """Rows, and bytes per row, of a whole tile register."""
 GROUP = 4
 """Bytes of the left operand that are multiplied by one row of the right operand."""
-_PRODUCTS = ("x86.amx.tile_muli", "x86.amx.tile_mulf")
+_TILE_PRODUCTS = ("x86.amx.tile_muli", "x86.amx.tile_mulf")
 _TYPE = re.compile(r"!x86\.amx\.tile<(\d+)x(\d+)x(\w+)>")
 
 
@@ -69,7 +69,7 @@ class Tiles:
     @staticmethod
     def of_function(function: ir.Operation) -> "Tiles | None":
         """The tiles of a function; None if it has none."""
-        products = [op for name in _PRODUCTS for op in ops_below(function, name)]
+        products = [op for name in _TILE_PRODUCTS for op in ops_below(function, name)]
         left, right = ({op.operands[side] for op in products} for side in (0, 1))
         values = {value for region in function.regions for block in region.blocks for value in _inside(block) if is_tile(value.type)}
         return Tiles(function, values - left - right, left, right) if products else None

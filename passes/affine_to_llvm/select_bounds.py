@@ -16,7 +16,7 @@ def bound(name: str, beyond: Any) -> Pattern:
 
     def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         x, constant = op.operation.operands
-        number = known(constant)
+        number = lane_constant(constant)
         if number is None or number != number:
             return NoMatch("its second operand is not one known number")
         value: ir.Value = arith.SelectOp(arith.CmpFOp(beyond, constant, x).result, constant, x).result
@@ -65,7 +65,7 @@ def is_number(value: ir.Value, assumed: tuple[ir.Value, ...] = ()) -> bool:
         loop, place = value.owner.owner.operation, ir.BlockArgument(value).arg_number - 1
         return loop.name in _LOOPS and place >= 0 and _carries_number(loop, place, assumed)
     if made.name == "arith.constant":
-        number = known(value)
+        number = lane_constant(value)
         return number is not None and number == number
     if made.name == "arith.maxnumf":
         return any(is_number(operand, assumed) for operand in made.operands)
@@ -92,7 +92,7 @@ def _is_greater(op: ir.Operation) -> bool:
     return bool(ir.IntegerAttr(compared.attributes["predicate"]).value == int(_BEYOND))
 
 
-def known(value: ir.Value) -> float | None:
+def lane_constant(value: ir.Value) -> float | None:
     """The number that a constant holds in every lane; None for any other value."""
     made = defining_op(value)
     if made is None or made.name != "arith.constant":

@@ -175,7 +175,7 @@ def states(op: ir.Operation | None, *traits: type[Trait]) -> bool:
     return op is not None and isinstance(op.opview, GraphOp) and all(map(op.opview.has_trait, traits))
 
 
-def keeps_each(op: ir.Operation | None) -> bool:
+def keeps_each_element(op: ir.Operation | None) -> bool:
     """Whether an op has each element of its only operand once in its result, at a known position: reshape, transpose, pad."""
     return states(op, KeepsEach) and op is not None and len(op.operands) == 1
 

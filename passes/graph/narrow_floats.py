@@ -16,7 +16,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.integer_products import HALF, SINGLE, kind_of, one_channel, rate, sum_of_products, widened
-from stepwell.passes.graph.matching import derived_name, keeps_each, moves_by_place, states, stored, with_operands
+from stepwell.passes.graph.matching import derived_name, keeps_each_element, moves_by_place, states, stored, with_operands
 
 PRECISION = "precision"
 """The kind of choice: f32 or bf16."""
@@ -77,7 +77,7 @@ class _Rounding:
         weights = stored(op.operands[1], self.state.weights)
         if weights is None:
             return NoMatch("its right-hand side is not known")
-        why_not = self.does_not_pay(op)
+        why_not = self.why_not_profitable(op)
         if self.is_kept(op) or self.by_plan_alone:
             usual: NoMatch | None = NoMatch("it is one of the nodes to keep")
         else:
@@ -100,7 +100,7 @@ class _Rounding:
                     op.operands[1] = b.weight(derived_name(op.operands[1]), rounded.astype(weights.dtype))
         return None
 
-    def does_not_pay(self, op: ir.Operation) -> NoMatch | None:
+    def why_not_profitable(self, op: ir.Operation) -> NoMatch | None:
         """Why a product should rather read f32; None if it gains by bf16."""
         machine = self.state.machine
         products = rate(kind_of(HALF), kind_of(HALF), machine, SINGLE)
@@ -138,13 +138,13 @@ class _Rounding:
     def narrow(self, value: ir.Value, reader: ir.Location, b: GraphBuilder) -> ir.Value:
         """`value` in bf16; if it is moved, it is moved in the stored type."""
         moved = defining_op(value)
-        if moved is None or not gives_what_it_takes(moved):
+        if moved is None or not commutes_with_rounding(moved):
             cast = widened(value)
             return b.cast(value, to=HALF, saturate=True) if cast is None else cast.x
         return with_operands(b, moved, [widened(self.round(operand, reader, b)).x for operand in moved.operands])
 
 
-def gives_what_it_takes(op: ir.Operation) -> bool:
+def commutes_with_rounding(op: ir.Operation) -> bool:
     """Whether rounding an op's operands equals rounding its result: it moves, joins or pads data, or takes the maximum of a window."""
-    return moves_by_place(op) or keeps_each(op) or states(op, JoinsData) or states(op, Pools, ChoosesData)
+    return moves_by_place(op) or keeps_each_element(op) or states(op, JoinsData) or states(op, Pools, ChoosesData)
 

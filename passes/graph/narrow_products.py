@@ -30,7 +30,7 @@ from stepwell.passes.graph.integer_products import (
     sum_of_products,
     widened,
 )
-from stepwell.passes.graph.matching import derived_name, has_one_use, keeps_each, producer, stored, with_operands
+from stepwell.passes.graph.matching import derived_name, has_one_use, keeps_each_element, producer, stored, with_operands
 
 OFTEN = 32
 """The smallest number of reads of an element for which it is stored in the type in which it is multiplied."""
@@ -147,7 +147,7 @@ class _Narrowing(ProductRewriting):
         """Whether an op is a product, or moves or pads operands of products, or narrows a value for a product that was rewritten before."""
         if is_integer_product(user.opview) or any(result == made for result in user.results for made in self.made.values()):
             return True
-        return keeps_each(user) and all(map(self.reads_for_a_product, users(user.results[0])))
+        return keeps_each_element(user) and all(map(self.reads_for_a_product, users(user.results[0])))
 
     def narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
         """`value`, all of whose elements fit `dtype`, in that type."""
@@ -167,7 +167,7 @@ class _Narrowing(ProductRewriting):
         op = defining_op(value)
         assert op is not None  # its range is known
         with ir.InsertionPoint.after(op), op.location:  # next to its producer, in whose kernel it then is
-            if not keeps_each(op) or defining_op(op.operands[0]) is None:
+            if not keeps_each_element(op) or defining_op(op.operands[0]) is None:
                 narrow: ir.Value = b.cast(value, to=dtype, saturate=True)
             else:  # the cast goes before it, into the kernel of its producer
                 narrow = with_operands(b, op, [self.narrow(op.operands[0], dtype, b)])

@@ -137,7 +137,7 @@ class Access:
         place = self.row(dim)
         return place == len(self.shape) - 2 and self.coefficients(dim)[place] == 1 and self.shape[-1] in (2, 4)
 
-    def apart(self, dim: int) -> int | None:
+    def distance(self, dim: int) -> int | None:
         """The distance in memory between neighbours along `dim`, in elements; None if it is not the same everywhere, or dynamic."""
         pairs = [(step, stride) for step, stride in zip(self.coefficients(dim), self.exact_strides, strict=True) if step != 0]
         numbers = [step * stride for step, stride in pairs if step is not None and isinstance(stride, int)]

@@ -28,7 +28,7 @@ def stretch(op: Structured, box: Sequence[int]) -> int:
     accesses = moved(op)
     if accesses is None or op.free:
         return 0
-    source, target = ([access.apart(dim) for dim, count in enumerate(box) if count > 1] for access in accesses)
+    source, target = ([access.distance(dim) for dim, count in enumerate(box) if count > 1] for access in accesses)
     if source != target or not _dense(source, [count for count in box if count > 1]):
         return 0
     if any(prod(sizes_of_part(access, box)) != prod(box) for access in accesses):  # as along a diagonal

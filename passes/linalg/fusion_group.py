@@ -75,7 +75,7 @@ class Axis:
         """
         return lcm(*(count.denominator for _, count in self.loops.values()))
 
-    def of(self, stage: Stage, step: int) -> tuple[int, int]:
+    def in_stage(self, stage: Stage, step: int) -> tuple[int, int]:
         """A stage's own loop, and the number of its iterations that corresponds to `step` of the leader's."""
         loop, count = self.loops[stage]
         return loop, int(step * count)
@@ -88,7 +88,7 @@ class FusionGroup:
         self.stages, self.edges = list(stages), list(edges)
 
     @staticmethod
-    def of(kernel: ir.Operation) -> "FusionGroup":
+    def from_kernel(kernel: ir.Operation) -> "FusionGroup":
         """All stages of a kernel on tensors."""
         stages = stages_on_tensors(kernel)
         made = {stage.members[-1].operation.results[0]: stage for stage in stages}

@@ -343,7 +343,7 @@ class Walk:
 
     place: int
     """The dimension of the operand."""
-    apart: int
+    stride: int
     """The distance between iterations, in indices: more than 1 for windows that do not overlap."""
     at_once: int | Size
     """The number of separate places that an iteration touches, because of the dimensions before this one."""
@@ -359,14 +359,14 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
         return None
     [place], shape = places, access.exact_shape
     beside = [(c[place], op.bounds[d]) for d in range(len(op.iterators)) if d != dim and (c := access.coefficients(d))[place] != 0]
-    apart = steps[place]
+    stride = steps[place]
     first = access.map.results[place].compose(ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(0)] * len(op.iterators)))
-    if apart is None or any(c is None or c < 0 for c, _ in beside) or first != ir.AffineConstantExpr.get(0):
+    if stride is None or any(c is None or c < 0 for c, _ in beside) or first != ir.AffineConstantExpr.get(0):
         return None
     others, row = product(shape[:place]), product(shape[place + 1 :])
-    if not always(sum((c or 0) * (extent - 1) for c, extent in beside), "<", apart) or others is None or row is None:
+    if not always(sum((c or 0) * (extent - 1) for c, extent in beside), "<", stride) or others is None or row is None:
         return None
-    return Walk(place, apart, others, apart * row)
+    return Walk(place, stride, others, stride * row)
 
 
 def filled(value: ir.Value, out: ir.Value) -> ir.Value:

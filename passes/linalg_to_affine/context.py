@@ -83,14 +83,14 @@ class NestContext:
         return self.nest.vector in self.root.reduction_dims
 
     @cached_property
-    def known(self) -> dict[int, np.ndarray]:
+    def constant_inputs(self) -> dict[int, np.ndarray]:
         """Maps the index of each small constant input whose elements are emitted into the code to its elements."""
         return {n: array for n, access in enumerate(self.root.inputs) if (array := known_array(access)) is not None}
 
     @cached_property
     def written_out(self) -> set[int]:
         """The reduction dimensions that are unrolled completely because inputs in the code move along them."""
-        along = {d for n in self.known for d in self.root.reduction_dims if self.root.inputs[n].kind(d) != "scalar"}
+        along = {d for n in self.constant_inputs for d in self.root.reduction_dims if self.root.inputs[n].kind(d) != "scalar"}
         return along - {self.nest.vector}
 
     @cached_property
@@ -101,7 +101,7 @@ class NestContext:
     @cached_property
     def use(self) -> Use | None:
         """How an intrinsic computes the root, if one does; numbers that are emitted into the code need no vectors."""
-        return self.intrinsic if not self.known else None
+        return self.intrinsic if not self.constant_inputs else None
 
     @cached_property
     def may_repeat(self) -> bool:

@@ -102,7 +102,7 @@ class LoopNest:
                 continue
             for length, block in zip(part.lengths, switch(at.value(part.high - part.low), part.lengths), strict=True):
                 with ir.InsertionPoint(block):
-                    walk(at, part.of(length))
+                    walk(at, part.segment(length))
                     scf.YieldOp([])
 
     def _in_loop(self, at: Position, dim: int, segment: Segment, rest: Loops, counts: Offsets, width: int) -> None:
@@ -123,5 +123,5 @@ class LoopNest:
         cut += [Segment(block, last, block)] if last > block else []
         cut += [Segment(last, size, size - last)] if last else []
         for place, segment in enumerate(cut):
-            part = at.part_of_sum(begins=at.begins and place == 0, ends=at.ends and place == len(cut) - 1)
+            part = at.in_sum_block(begins=at.begins and place == 0, ends=at.ends and place == len(cut) - 1)
             self._in_loop(part, dim, segment, rest, counts, width)

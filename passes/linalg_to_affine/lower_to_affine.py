@@ -139,7 +139,7 @@ class _Lowering:
         with stage.root.operation.location:
             dims = {loop.dim: place for place, loop in enumerate(stage.root.fused)}
             initial = stage.fill.operation.operands[0] if stage.fill else None
-            nest = Nest.of(stage.root, self.target)
+            nest = Nest.from_op(stage.root, self.target)
             use = available(stage.root, self.target).get(nest.intrinsic)
             context = NestContext(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, self.target)
 
@@ -203,7 +203,7 @@ class _Lowering:
         for loop in stage.root.fused[: kept.loops]:
             found = stage.walk(member, access, loop.dim)
             assert found is not None  # otherwise it would have been kept whole
-            shape[found.place] = loop.step * found.apart
+            shape[found.place] = loop.step * found.stride
             places.add(found.place)
         shift = view.operands[1]
         if chunk is not None and isinstance(kept.bytes, int):

@@ -64,8 +64,8 @@ class NestEmitter(LoopNest):
         self.report, self.strategy = report, choose(context, report.decline)
 
     def _serial(self, at: Position, loops: Loops, counts: Offsets, width: int) -> None:
-        if is_stretch(at):
-            copy_stretch(at)
+        if is_contiguous_copy(at):
+            copy_contiguous(at)
         else:
             super()._serial(at, loops, counts, width)
 

@@ -68,7 +68,7 @@ class Position:
         """The position in iterations that cover `count` iterations of a reduction dimension."""
         return replace(self, taken={**self.taken, dim: count})
 
-    def part_of_sum(self, *, begins: bool, ends: bool) -> "Position":
+    def in_sum_block(self, *, begins: bool, ends: bool) -> "Position":
         """The position in a block of a sum, which may start the sum, or finish it."""
         return replace(self, begins=begins, ends=ends)
 

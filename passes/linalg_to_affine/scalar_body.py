@@ -31,7 +31,7 @@ class _BodyOp:
     """Whether it had that permission: contraction is decided here."""
 
     @staticmethod
-    def of(operation: ir.Operation) -> "_BodyOp":
+    def from_op(operation: ir.Operation) -> "_BodyOp":
         attributes = {key: operation.attributes[key] for key in operation.attributes}
         decided = may_contract(operation)
         if decided:
@@ -65,7 +65,7 @@ class ScalarBody:
         """Emit the body, or that of a loop inside it, with the values that it reads replaced; returns the yielded values."""
         here = ir.InsertionPoint.current
         if block not in self._ops:
-            self._ops[block] = [_BodyOp.of(inner.operation) for inner in block.operations]
+            self._ops[block] = [_BodyOp.from_op(inner.operation) for inner in block.operations]
         for inner in self._ops[block]:
             if inner.name in WITHOUT_VALUE:
                 return [values.get(v, v) for v in inner.operands]

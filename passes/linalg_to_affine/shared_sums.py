@@ -26,7 +26,7 @@ class SharedSums:
     """For each row of the matrix, the index of its value; None for a row of zeros."""
 
     @staticmethod
-    def of(matrix: np.ndarray, whole: bool = False) -> "SharedSums":
+    def from_matrix(matrix: np.ndarray, whole: bool = False) -> "SharedSums":
         """The cheaper one of two ways: with or without combining columns first. With `whole`, all factors of an integer matrix are integers.
 
         In matrices of Toom and Cook's construction, a point and its negative have neighbouring rows or columns of equal magnitudes. Two such columns
@@ -89,7 +89,7 @@ def tile_sums(
             if key[c] not in loaded:
                 loaded[key[c]] = load(places[rows[0]][c])
         whole = any(_of_integers(value) for value in loaded.values())
-        sums = SharedSums.of(matrix, whole).emit([loaded.get(where) for where in key], width, fma=fma)
+        sums = SharedSums.from_matrix(matrix, whole).emit([loaded.get(where) for where in key], width, fma=fma)
         for r, value in zip(rows, sums, strict=True):
             found[r] = value
     return found

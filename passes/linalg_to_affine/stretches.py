@@ -10,14 +10,14 @@ from stepwell.passes.linalg_to_affine.position import Position
 from stepwell.passes.linalg_to_affine.values import index_value
 
 
-def is_stretch(at: Position) -> bool:
+def is_contiguous_copy(at: Position) -> bool:
     """Whether the iterations left to walk are a copy of a long contiguous run of memory."""
     context = at.context
     alone = not context.epilogues and not any(a.value in context.enclosing.shrunk for a in context.root.accesses)
     return alone and known(at.extents) and stretch(context.root, known_sizes(at.extents)) >= STRETCH
 
 
-def copy_stretch(at: Position) -> None:
+def copy_contiguous(at: Position) -> None:
     """Copy the rest of the iterations in one op."""
     source, target = (_part(at, access) for access in moved(at.context.root) or ())
     memref.CopyOp(source, target)

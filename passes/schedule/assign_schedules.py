@@ -37,7 +37,7 @@ class AssignSchedules(Pass):
     file: str = ""  # path of a schedule file; defaults to the file of the run, if there is one
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        file = Plan.of(self.file) if self.file else state.choices.plan
+        file = Plan.from_source(self.file) if self.file else state.choices.plan
         found = structured_ops(op)
         given = {} if file is None else from_file(file, op, found, state.target)
         state.count("schedules from a file", len(given))
@@ -142,7 +142,7 @@ def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
         entries = {}
         for place, op in enumerate(structured_ops(function.operation)):
             if ScheduleInfo(op.operation).is_scheduled:
-                nest = Nest.of(op, target)
+                nest = Nest.from_op(op, target)
                 notes: dict[str, Any] = {"legal": to_json(offered(op, target, nest))}
                 if target is not None:
                     notes["cycles"] = round(CostModel(op, target).cost(nest).cycles)

@@ -343,7 +343,7 @@ class _Reach:
         return total / extent * max(extent * self.bytes, min(LINE, self._results[-1][0] * self.bytes)) if self._results else self.bytes
 
 
-def read_by_tile(op: Structured, nest: Nest) -> float:
+def bytes_read_by_tile(op: Structured, nest: Nest) -> float:
     """Bytes of the cache lines that a register tile of `nest` reads over the whole reduction."""
     reached = {d: min(nest.step(d), op.sizes[d]) for d in op.parallel_dims} | {d: op.sizes[d] for d in op.reduction_dims}
     return sum(_Reach(a, len(op.sizes)).footprint(reached) for a in op.inputs if a.used and a.is_shaped)

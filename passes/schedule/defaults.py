@@ -12,7 +12,7 @@ from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import FEW_NUMBERS
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.cost_model import read_by_tile, room
+from stepwell.passes.schedule.cost_model import bytes_read_by_tile, room
 from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded
@@ -77,22 +77,22 @@ def default(op: Structured, target: Target | None) -> Nest:
     places = interleaved(op, vector)
     if places is not None:
         return nest(op, target, tuple(op.parallel_dims), {places: op.sizes[places]}, vector, vector_width(op.sizes[vector], lanes_of(op, target), 1))
-    turned = lying_across(op, vector)
+    turned = transposed_dim(op, vector)
     lanes = lanes_of(op, target)
     if turned is not None:
         width = vector_width(op.sizes[vector], lanes, 1)
         return nest(op, target, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
     width = vector_width(op.sizes[vector], lanes, (target or GENERIC).costs.panel_registers) if vector >= 0 else 1
     if scans_rows(op, vector):
-        columns = columns_of_a_core(op, vector, target or GENERIC)
+        columns = columns_per_core(op, vector, target or GENERIC)
         width = max(width, vector_width(columns, lanes, (target or GENERIC).vector_registers // 2))
         plain = nest(op, target, tuple(op.parallel_dims), {}, vector, width)
         return plain if columns < op.sizes[vector] else replace(plain, parallel=min(plain.parallel, plain.order.index(vector)))
     plain = nest(op, target, tuple(op.parallel_dims), {}, vector, width)
-    return by_stretches(op, target, plain) or plain
+    return contiguous_copy(op, target, plain) or plain
 
 
-def by_stretches(op: Structured, target: Target | None, plain: Nest) -> Nest | None:
+def contiguous_copy(op: Structured, target: Target | None, plain: Nest) -> Nest | None:
     """A nest for a copy that moves contiguous blocks of memory; None if `op` is not such a copy."""
     box, block, around = [1] * len(op.sizes), [0] * len(op.sizes), len(plain.order)
     for place, dim in reversed(list(enumerate(plain.order))):
@@ -135,7 +135,7 @@ def scans_rows(op: Structured, vector: int) -> bool:
     return vector >= 0 and moving.count(True) == moving.count(False) == 1 and all(a.kind(vector) == "vector" for a in op.accesses if a.is_shaped)
 
 
-def columns_of_a_core(op: Structured, vector: int, target: Target) -> int:
+def columns_per_core(op: Structured, vector: int, target: Target) -> int:
     """The number of elements along `vector` for each core if `vector` is split among the cores that the other parallel loops leave idle.
 
     This is the whole dimension if the part per core would be short: the prefetcher of one core would take lines that its neighbour writes.
@@ -146,7 +146,7 @@ def columns_of_a_core(op: Structured, vector: int, target: Target) -> int:
     return op.sizes[vector] if others >= target.cores or part * size < target.costs.page_bytes // 2 else part
 
 
-def lying_across(op: Structured, vector: int) -> int | None:
+def transposed_dim(op: Structured, vector: int) -> int | None:
     """The dimension along which inputs are contiguous whose vectors along `vector` would have to be gathered; None if there is none.
 
     Also None if one register holds more than the whole dimension, or more elements than a tile has room for: shuffles would not pay.
@@ -170,13 +170,13 @@ def reduction(op: Structured, target: Target | None) -> Nest:
     # A single row of accumulators waits for its own latency. For a long row, four vectors of accumulators leave only a small remainder.
     vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
     width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
-    plain = nest(op, target, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
+    plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, width // lanes)), vector, width)
     if vector in op.parallel_dims:
-        return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
-    return replace(plain, prefetch=rounds_ahead(op, target, vector, width)) if vector >= 0 else plain
+        return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
+    return replace(plain, prefetch=prefetch_distance(op, target, vector, width)) if vector >= 0 else plain
 
 
-def rounds_ahead(op: Structured, target: Target | None, vector: int, width: int) -> int:
+def prefetch_distance(op: Structured, target: Target | None, vector: int, width: int) -> int:
     """The prefetch distance, in steps of `width` elements along `vector`, for a stream that does not fit the first cache.
 
     The hardware prefetcher stops at the end of a page. Even on a core whose second cache holds the stream, prefetching saves a few percent.
@@ -186,15 +186,15 @@ def rounds_ahead(op: Structured, target: Target | None, vector: int, width: int)
         return 0
     [stream] = streams
     size = element_bits(stream.element_type) // 8
-    return rounds_of_a_page(width * size, target.costs) if prod(stream.shape) * size > target.caches.l1d else 0
+    return iterations_per_page(width * size, target.costs) if prod(stream.shape) * size > target.caches.l1d else 0
 
 
-def rounds_of_a_page(size: int, costs: Costs) -> int:
+def iterations_per_page(size: int, costs: Costs) -> int:
     """The number of iterations in which a loop that reads `size` bytes per iteration reads a page, at most the largest legal prefetch distance."""
     return min(-(-costs.page_bytes // size), MAX_PREFETCH)
 
 
-def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
+def independent_accumulators(op: Structured, vector: int, vectors: int) -> dict[int, int]:
     """A register tile of independent accumulators, for folds without reuse: each fold's latency hides behind the others."""
     free = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
     if vector not in op.parallel_dims or not op.reduction_dims or not free:
@@ -217,18 +217,18 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if vector < 0:
         return reduction(op, target)
     lanes = lanes_of(op, target)
-    rows = rows_of_constant(op, vector)
+    rows = constant_matrix_rows(op, vector)
     # the rows share partial sums, and single registers hold the most of them
     if rows is not None and op.sizes[rows] <= (target or GENERIC).vector_registers:
-        return nest(op, target, vectors_outside(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
+        return nest(op, target, vectors_outermost(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
         alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
-        streamed = from_end_to_end(op, target, vector, alone, alone // lanes)
+        streamed = streaming_nest(op, target, vector, alone, alone // lanes)
         if streamed is not None:
             return streamed
-        plain = nest(op, target, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
-        return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
+        plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, alone // lanes)), vector, alone)
+        return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
     width = vector_width(op.sizes[vector], lanes, (target or GENERIC).costs.panel_registers)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
@@ -257,15 +257,15 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if use is not None and not wider:  # as many accumulators as hide the latency
         while unroll[dim] * vectors < INDEPENDENT_FOLDS and op.sizes[vector] % (2 * width) == 0:
             width, vectors = 2 * width, 2 * vectors
-    chosen = replace(nest(op, target, vectors_outside(op, vector), unroll, vector, width), intrinsic=intrinsic)
-    if use is not None and (streamed := a_page_early(op, target, chosen, use)) is not None:
+    chosen = replace(nest(op, target, vectors_outermost(op, vector), unroll, vector, width), intrinsic=intrinsic)
+    if use is not None and (streamed := with_page_prefetch(op, target, chosen, use)) is not None:
         return streamed
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
-    return replace(chosen, prefetch=ROUNDS_AHEAD) if leaves_first_cache(op, target, chosen, use) else chosen
+    return replace(chosen, prefetch=ROUNDS_AHEAD) if exceeds_first_cache(op, target, chosen, use) else chosen
 
 
-def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest, use: Use | None) -> bool:
+def exceeds_first_cache(op: Structured, target: Target | None, chosen: Nest, use: Use | None) -> bool:
     """Whether the vectors of a register tile are neighbours in memory and each tile reads them from the second cache again.
 
     A tile that reads more than the first cache holds evicts them. Hardware prefetches them too late: without software prefetching, products with a
@@ -281,12 +281,12 @@ def leaves_first_cache(op: Structured, target: Target | None, chosen: Nest, use:
     if target is None or len(streams) != 1 or op.open & set(op.reduction_dims):
         return False
     [stream] = streams
-    if stream.apart(dim) != width or width * element_bits(stream.element_type) // 8 < LINE:
+    if stream.distance(dim) != width or width * element_bits(stream.element_type) // 8 < LINE:
         return False
-    return read_by_tile(op, chosen) > target.caches.l1d
+    return bytes_read_by_tile(op, chosen) > target.caches.l1d
 
 
-def from_end_to_end(op: Structured, target: Target | None, vector: int, width: int, vectors: int) -> Nest | None:
+def streaming_nest(op: Structured, target: Target | None, vector: int, width: int, vectors: int) -> Nest | None:
     """A nest that reads part of a matrix once, in memory order, and prefetches a page ahead.
 
     This applies if rows of `width` elements are summed one after the other and the next sums begin where they end. Several such runs at once would
@@ -301,12 +301,12 @@ def from_end_to_end(op: Structured, target: Target | None, vector: int, width: i
     row = op.sizes[summed] * width
     size = row * element_bits(matrix.element_type) // 8
     costs = (target or GENERIC).costs
-    if (matrix.apart(summed), matrix.apart(stretch_)) != (width, row) or size > costs.page_bytes:
+    if (matrix.distance(summed), matrix.distance(stretch_)) != (width, row) or size > costs.page_bytes:
         return None
-    return replace(nest(op, target, tuple(op.parallel_dims), {}, vector, width), prefetch=rounds_of_a_page(size, costs), along=stretch_)
+    return replace(nest(op, target, tuple(op.parallel_dims), {}, vector, width), prefetch=iterations_per_page(size, costs), along=stretch_)
 
 
-def a_page_early(op: Structured, target: Target | None, chosen: Nest, use: Use) -> Nest | None:
+def with_page_prefetch(op: Structured, target: Target | None, chosen: Nest, use: Use) -> Nest | None:
     """`chosen` with prefetching a page ahead, if each iteration of a loop over products reads its own part of a matrix from end to end.
 
     None if there is no such loop, or if a part is larger than a page.
@@ -318,9 +318,9 @@ def a_page_early(op: Structured, target: Target | None, chosen: Nest, use: Use) 
     [stream], [part] = streams, apart
     length = prod(op.sizes[d] for d in (*op.reduction_dims, chosen.vector) if stream.kind(d) != "scalar")
     size = length * element_bits(stream.element_type) // 8
-    if stream.apart(part) != length or size > (target or GENERIC).costs.page_bytes:
+    if stream.distance(part) != length or size > (target or GENERIC).costs.page_bytes:
         return None
-    return replace(chosen, prefetch=rounds_of_a_page(size, (target or GENERIC).costs), along=part)
+    return replace(chosen, prefetch=iterations_per_page(size, (target or GENERIC).costs), along=part)
 
 
 def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:
@@ -351,11 +351,11 @@ def in_tiles(op: Structured, target: Target | None) -> Nest | None:
         if op.sizes[vector] < lanes or (rows < FEW_ROWS_OF_A_TILE and alike):
             continue
         unroll = {} if use.rows is None else {use.rows: -(-rows // -(-rows // (2 * tile.rows)))}
-        return replace(nest(op, target, vectors_outside(op, vector), unroll, vector, vector_width(op.sizes[vector], lanes, 2)), intrinsic=name)
+        return replace(nest(op, target, vectors_outermost(op, vector), unroll, vector, vector_width(op.sizes[vector], lanes, 2)), intrinsic=name)
     return None
 
 
-def rows_of_constant(op: Structured, vector: int) -> int | None:
+def constant_matrix_rows(op: Structured, vector: int) -> int | None:
     """The dimension that walks the rows of a small constant matrix by which the op multiplies columns; None if there is no such matrix."""
     matrices = [a for a in op.inputs if a.used and a.is_constant and prod(a.shape) <= FEW_NUMBERS]
     if len(matrices) != 1 or not op.adds_products or matrices[0].kind(vector) != "scalar":
@@ -377,11 +377,11 @@ def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int
     if len(weights) != 1 or weights[0].bytes <= (target or GENERIC).caches.l2:
         return None
     [panel], [summed], [packed] = others, op.reduction_dims, weights
-    in_panels = (packed.apart(summed), packed.apart(panel)) == (op.sizes[vector], op.sizes[vector] * op.sizes[summed])
+    in_panels = (packed.distance(summed), packed.distance(panel)) == (op.sizes[vector], op.sizes[vector] * op.sizes[summed])
     return panel if in_panels and op.sizes[panel] > 1 else None
 
 
-def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int) -> Nest | None:
+def whole_row_nest(op: Structured, target: Target | None, plain: Nest, width: int) -> Nest | None:
     """A nest that reads a large matrix once, a few whole rows at a time; None if `plain` does so anyway.
 
     In strips of columns, each row would be a jump to another page. In blocks of a few rows, each core reads long contiguous runs of all of them, and
@@ -401,7 +401,7 @@ def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int)
     return threaded(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block), target.costs)
 
 
-def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:
+def vectors_outermost(op: Structured, vector: int) -> tuple[int, ...]:
     """The order of the parallel loops, with those that select the loaded vectors outermost, so that these vectors stay in a cache.
 
     The input with the vectors is usually the larger one, the weights, so it is read from memory only once.

@@ -51,7 +51,7 @@ def offered(op: Structured, target: Target | None, nest: NestKnobs) -> tuple[Kno
 
 def _narrowed(knob: Knob, op: Structured, target: Target | None, nest: Nest) -> Choice | Range | Permutation:
     if isinstance(knob.legal, Permutation):
-        return Permutation(knob.legal.of, frozenset(d for d in nest.order if _is_walked(nest, op, d)), _tiled(nest))
+        return Permutation(knob.legal.items, frozenset(d for d in nest.order if _is_walked(nest, op, d)), _tiled(nest))
     if knob.name == "parallel":
         return _choice(nest, knob, op) if op.may_thread else Choice((0,))
     for dim in range(len(op.sizes)):

@@ -45,7 +45,7 @@ class FuseLoops(Pass):
     chunks: int = 0  # number of chunks of the outermost loop, to run in parallel; 0 for one per core of the target
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        group = FusionGroup.of(op)
+        group = FusionGroup.from_kernel(op)
         leader = leader_of(group)
         if leader is None:
             if group.edges:

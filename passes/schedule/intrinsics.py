@@ -49,7 +49,7 @@ class Use:
 
     def is_grouped(self, access: Access, vector: int) -> bool:
         """Whether an input has the operand's layout in memory: for each lane along `vector`, its neighbours side by side."""
-        return access.kind(self.summed) == "vector" and access.apart(vector) == self.intrinsic.depth
+        return access.kind(self.summed) == "vector" and access.distance(vector) == self.intrinsic.depth
 
     def innermost(self, op: Structured) -> int:
         """The innermost reduction dimension of `op` that blocks walk: preferably not one that a single block covers whole."""
@@ -97,7 +97,7 @@ def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
 
 def _in_tiles(chosen: Intrinsic, op: Structured, factors: list[Factor]) -> tuple[int, int] | NoMatch | None:
     """The inputs with the rows and with the lanes; None if their types are not those of the operands, or not as wide."""
-    grouped = [n for n, factor in enumerate(factors) if any(op.inputs[factor.index].apart(d) == chosen.depth for d in op.parallel_dims)]
+    grouped = [n for n, factor in enumerate(factors) if any(op.inputs[factor.index].distance(d) == chosen.depth for d in op.parallel_dims)]
     if len(grouped) != 1:
         return NoMatch("neither input has its neighbours side by side for each column, or both do")
     order = (0, 1) if grouped == [1] else (1, 0)
@@ -113,8 +113,8 @@ def _tiled(use: Use, op: Structured) -> Use | NoMatch:
         return NoMatch("its inputs do not lie in memory as rows of tiles, or only a run knows how much it sums")
     if op.sizes[use.summed] % use.intrinsic.depth:
         return NoMatch(f"its {op.sizes[use.summed]} neighbours are no multiple of {use.intrinsic.depth}")
-    rows = [d for d in op.parallel_dims if op.sizes[d] > 1 and x.apart(d) is not None and x.kind(d) != "scalar" and y.kind(d) == "scalar"]
-    steps = [d for d in others if op.sizes[d] > 1 and x.apart(d) == use.intrinsic.depth and y.apart(d) is not None]
+    rows = [d for d in op.parallel_dims if op.sizes[d] > 1 and x.distance(d) is not None and x.kind(d) != "scalar" and y.kind(d) == "scalar"]
+    steps = [d for d in others if op.sizes[d] > 1 and x.distance(d) == use.intrinsic.depth and y.distance(d) is not None]
     return replace(use, rows=max(rows, key=lambda d: (op.sizes[d], d), default=None), steps=max(steps, default=None))
 
 

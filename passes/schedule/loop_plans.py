@@ -310,7 +310,7 @@ class LoopPlan:
                     name = before[2]
                 elif before is not None and before[1:] == (around, name):
                     name += "_"  # neighbours with the same name would share the loop
-                loops.append(FusedLoop(name, *axis.of(stage, axis.unit)))
+                loops.append(FusedLoop(name, *axis.in_stage(stage, axis.unit)))
                 before = axis, around, name
             else:
                 before = None
@@ -320,7 +320,7 @@ class LoopPlan:
                 ScheduleInfo(stage.root.operation).fused = tuple(loops)
                 found = True
         if steps and not self._neighbours():
-            bring_together(self.fused.stages)
+            make_adjacent(self.fused.stages)
         return found
 
     def _neighbours(self) -> bool:
@@ -330,12 +330,12 @@ class LoopPlan:
 
     def _loop(self, stage: Stage, axis: Axis, step: int) -> FusedLoop:
         """A fused loop as seen by one stage; it may have a remainder if its size is not known to be a multiple of the step."""
-        dim, own = axis.of(stage, step)
+        dim, own = axis.in_stage(stage, step)
         divides = self.leader.root.bounds[axis.leader] % step == 0
-        return FusedLoop(f"loop{axis.leader}", dim, own, rest=0 if divides else axis.of(stage, axis.unit)[1])
+        return FusedLoop(f"loop{axis.leader}", dim, own, rest=0 if divides else axis.in_stage(stage, axis.unit)[1])
 
 
-def bring_together(stages: Sequence[Stage]) -> None:
+def make_adjacent(stages: Sequence[Stage]) -> None:
     """Move the ops between the first and the last of these stages (all in one block) that need none of them before the first."""
     own = {member.operation for stage in stages for member in stage.members}
     operations = [op.operation for op in stages[0].root.operation.block.operations]

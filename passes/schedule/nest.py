@@ -22,7 +22,7 @@ class Nest(NestKnobs):
     """The schedule of a structured op: the knobs of its nest, legal for the op and its target (see `NestKnobs` for each knob)."""
 
     @staticmethod
-    def of(op: Structured, target: Target | None = None) -> "Nest":
+    def from_op(op: Structured, target: Target | None = None) -> "Nest":
         """The schedule on `op`. Raises ScheduleError, naming the op, if there is none or if it is not legal for op and target."""
         info = ScheduleInfo(op.operation)
         nest = Nest(**vars(info.nest))
@@ -74,7 +74,7 @@ class Nest(NestKnobs):
             raise ScheduleError(f"unroll: a register tile of {tile} is not legal, expected a product of at most {MAX_TILE}")
 
 
-def turned_dim(access: Access, nest: NestKnobs) -> int | None:
+def transposed_tile_dim(access: Access, nest: NestKnobs) -> int | None:
     """The dimension of the register tile along which an input is contiguous whose vectors would have to be gathered; None if there is none.
 
     The tile reads such an input along that dimension and transposes it in registers.

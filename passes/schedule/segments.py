@@ -33,7 +33,7 @@ class Rest:
     high: int | Size
     lengths: Sequence[int]
 
-    def of(self, length: int) -> Segment:
+    def segment(self, length: int) -> Segment:
         """The segment for a remainder of that length."""
         return Segment(self.low, self.high, length, once=True)
 

@@ -30,11 +30,11 @@ def chunks_on_threads(
     def step(rows: int) -> float:
         return max(rows, least) * size / target.costs.contraction_rate
 
-    def apart(chunks: int) -> float:
+    def cost(chunks: int) -> float:
         return start + -(-directions * chunks // target.cores) * steps * step(batch // chunks)
 
     together = directions * steps * min(step(batch), step(batch) / target.cores + start)
     counts = range(1, (batch if divisible else min(batch, 1)) + 1)
     legal = [n for n in counts if batch % n == 0 and (n == 1 or batch // n >= least) and directions * n > 1]
-    best = min(legal, key=apart, default=0)
-    return best if best and apart(best) < together else 0
+    best = min(legal, key=cost, default=0)
+    return best if best and cost(best) < together else 0

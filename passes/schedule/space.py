@@ -65,35 +65,35 @@ class Range:
 class Permutation:
     """A permutation of some numbers. Orders that agree on `loops` and on `tiled` are equivalent, and one of them is enumerated."""
 
-    of: tuple[int, ...]
+    items: tuple[int, ...]
     loops: frozenset[int] | None = None
     tiled: frozenset[int] = frozenset()
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, tuple) and all(type(v) is int for v in value) and sorted(value) == sorted(self.of)
+        return isinstance(value, tuple) and all(type(v) is int for v in value) and sorted(value) == sorted(self.items)
 
     def __iter__(self) -> Iterator[Value]:
         if self.loops is None:
-            yield from itertools.permutations(self.of)
+            yield from itertools.permutations(self.items)
             return
         seen = set()
         # Numbers whose position makes no difference go last.
-        for order in itertools.permutations(sorted(self.of, key=lambda n: n not in self._told)):
-            told = tuple(tuple(n for n in order if n in which) for which in (self.loops, self.tiled))
-            if told not in seen:
-                seen.add(told)
+        for order in itertools.permutations(sorted(self.items, key=lambda n: n not in self._relevant)):
+            key = tuple(tuple(n for n in order if n in which) for which in (self.loops, self.tiled))
+            if key not in seen:
+                seen.add(key)
                 yield order
 
     @property
-    def _told(self) -> frozenset[int]:
-        return frozenset(self.of) if self.loops is None else self.loops | self.tiled
+    def _relevant(self) -> frozenset[int]:
+        return frozenset(self.items) if self.loops is None else self.loops | self.tiled
 
     def __str__(self) -> str:
-        return f"{list(self.of)} in any order"
+        return f"{list(self.items)} in any order"
 
     def to_json(self) -> dict[str, Any]:
-        behind = [n for n in self.of if n not in self._told]
-        return {"in any order": [n for n in self.of if n in self._told]} | ({"behind": behind} if behind else {})
+        behind = [n for n in self.items if n not in self._relevant]
+        return {"in any order": [n for n in self.items if n in self._relevant]} | ({"behind": behind} if behind else {})
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class VersionKernels(Pass):
 
     def _loss(self, copy: Any, usual: Choice, state: PassState) -> float:
         """The extra time of the copy with the plan for likely sizes over its own plan, as a fraction of its time."""
-        group = FusionGroup.of(copy.operation)
+        group = FusionGroup.from_kernel(copy.operation)
         leader = leader_of(group)
         choice = None if leader is None else FuseLoops().choose(group, leader, state.machine)
         if choice is None or leader is None:

@@ -19,7 +19,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
     Raises Failure if the replay does not give what the model gives, or for a @main that is more than a list of calls.
     """
     try:
-        replay = Replay.of(model, feed, threads)
+        replay = Replay.from_model(model, feed, threads)
         samples, whole = replay.times(repeats, replay.main())
         check_same(replay.outputs, list(model.run(feed).values()))
     except StepwellError as error:

@@ -164,7 +164,7 @@ class Session:
                 try:
                     # A peer's own cache is only for its warm start: it shall run what it makes when it is used plainly.
                     job = self._job(contestant, network, threads, cache if contestant.engine == "stepwell" else None)
-                    process = processes.of(key, job)
+                    process = processes.process_for(key, job)
                     loaded = process.load(job)
                     given = given or network.feeds(loaded.inputs, self.protocol.images)
                     process.feed(given)
@@ -304,7 +304,7 @@ class _Processes:
     def __init__(self) -> None:
         self._alive: dict[tuple[str, int], EngineProcess] = {}
 
-    def of(self, key: tuple[str, int], job: Job) -> EngineProcess:
+    def process_for(self, key: tuple[str, int], job: Job) -> EngineProcess:
         """The process, a new one if there is none or it ended."""
         process = self._alive.get(key)
         if process is None or not process.is_alive:

@@ -144,7 +144,7 @@ def traverse(
             text, without = probed(source, {number: edit for number, edit in faults.items() if edit.path == path})
             (folder / path).write_text(text)
             everywhere |= without
-        _run(folder, record, environment, tests.without(FilesToRun.of((record / "done").read_text().splitlines())))
+        _run(folder, record, environment, tests.without(FilesToRun.from_names((record / "done").read_text().splitlines())))
     finally:
         for path, source in originals.items():
             (folder / path).write_text(source)

@@ -105,7 +105,7 @@ def _wave(
     asked = {number: usual(faults[number].path) for number in todo}
     files = {number: {name for tests in stages for name in (*tests.lit, *tests.pytest)} for number, stages in asked.items()}
     record, state = copy.folder.with_name(f"{copy.folder.name}-reach"), copy.digest(("compiler", "dialects", "passes", "test"))
-    every = FilesToRun.of(sorted(set().union(*files.values())))
+    every = FilesToRun.from_names(sorted(set().union(*files.values())))
     reach = traverse(copy.folder, copy.package, copy.environment, faults, every, record, state)
     for number in todo:
         if time.monotonic() > end:

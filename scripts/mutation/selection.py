@@ -16,7 +16,7 @@ class FilesToRun:
     """Which tests of the latter, as pytest's -k has it; all if empty."""
 
     @staticmethod
-    def of(names: Iterable[str], only: str = "") -> "FilesToRun":
+    def from_names(names: Iterable[str], only: str = "") -> "FilesToRun":
         """The two kinds apart, each in the order given."""
         found = list(names)
         return FilesToRun(tuple(n for n in found if n.endswith(".mlir")), tuple(n for n in found if n.endswith(".py")), only)
@@ -38,7 +38,7 @@ class Stage:
 
     def files(self, root: Path) -> FilesToRun:
         """The files of the checkout at `root`."""
-        return FilesToRun.of((str(f.relative_to(root)) for place in self.places for f in _files(root / place)), self.only)
+        return FilesToRun.from_names((str(f.relative_to(root)) for place in self.places for f in _files(root / place)), self.only)
 
 
 # By folder: what is asked always, and the wider tests that run what its code makes. What sees most in the least time comes first.
@@ -134,8 +134,8 @@ def select(root: Path, path: str, *, wide: bool, far: bool = True) -> list[Files
         always, wider = _TESTS[folder_of(path)]
     except KeyError:
         always, wider = (Stage((f"test/{place.parent}",)),), ()
-    stages = [FilesToRun.of(near), *(stage.files(root) for stage in always)]
-    stages += [FilesToRun.of(others)] * far + [stage.files(root) for stage in wider if wide]
+    stages = [FilesToRun.from_names(near), *(stage.files(root) for stage in always)]
+    stages += [FilesToRun.from_names(others)] * far + [stage.files(root) for stage in wider if wide]
     return [tests for tests in stages if tests.lit or tests.pytest]
 
 

@@ -81,13 +81,13 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "compare_levels", stepwell.compare_levels, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "bisect", stepwell.bisect, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "memory_plan", stepwell.memory_plan, {"module": lambda: stepwell.lower(MODEL, "affine").module.operation}
-    yield "Plan.of", Plan.of, {"source": lambda: "x"}
+    yield "Plan.from_source", Plan.from_source, {"source": lambda: "x"}
     yield "Plan.parse", lambda text: Plan.parse(text), {"text": lambda: '{"version": 2, "kernels": {}}'}
     yield "WeightTable.load", WeightTable.load, {"path": lambda: "x"}
     yield "CompileOptions", lambda **given: stepwell.CompileOptions(**given), {}
     default = stepwell.Pipeline.default()
     yield "Pipeline.parse", lambda text: stepwell.Pipeline.parse(text, base=default), {"text": lambda: "scheduled(assign-schedules)"}
-    yield "Pipeline.of", stepwell.Pipeline.of, {"given": lambda: "scheduled(assign-schedules)"}
+    yield "Pipeline.from_source", stepwell.Pipeline.from_source, {"given": lambda: "scheduled(assign-schedules)"}
     yield "Pipeline.insert_after", default.insert_after, {"name": lambda: "pack-matmul", "passes": lambda: "cse"}
     yield "Pipeline.remove", default.remove, {"name": lambda: "pack-matmul"}
     yield "Pipeline.without", default.without, {"names": lambda: ()}

@@ -9,7 +9,7 @@ from covering import pairs
 from onnx import ModelProto, parser
 
 import stepwell
-from stepwell.frontends.onnx.branches import with_what_follows
+from stepwell.frontends.onnx.branches import with_following_nodes
 
 HEADER = '<ir_version: 9, opset_import: ["" : 17]>\n'
 LARGE = """
@@ -144,4 +144,4 @@ def test_names_that_a_branch_has_too_are_not_confused() -> None:
     compiled = stepwell.compile(source, specialise="never")
     assert list(compiled.values) == ["x"]  # code is made for each
     [place] = [i for i, node in enumerate(source.graph.node) if node.op_type == "If"]
-    assert with_what_follows(source.graph.node[place], source.graph.node[place + 1 :], ["y", "t"]) is None
+    assert with_following_nodes(source.graph.node[place], source.graph.node[place + 1 :], ["y", "t"]) is None

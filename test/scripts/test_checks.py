@@ -92,7 +92,7 @@ def test_what_exceeds_the_budget_is_a_failure(ran: list[str], monkeypatch: pytes
 
 
 def test_the_project_has_a_budget() -> None:
-    budget = Budget.of(ROOT / "pyproject.toml")
+    budget = Budget.from_project(ROOT / "pyproject.toml")
     assert budget.whole > budget.fast > budget.fast_tests > budget.unit > 0
 
 

@@ -90,7 +90,7 @@ def serve(address: str, ready: int) -> None:
     listening.listen(64)
     if not prepare():
         return
-    import_module("stepwell.backends.llvm_cpu.pool").work_alone()
+    import_module("stepwell.backends.llvm_cpu.pool").compile_in_process()
     os.write(ready, b"ready")
     os.close(ready)
     while True:

@@ -12,7 +12,7 @@ class ParsedGroup(FusionGroup):
     """A fusion group with its function, which keeps the module of its ops alive."""
 
     def __init__(self, module: ir.Module, function: ir.Operation) -> None:
-        found = FusionGroup.of(function)
+        found = FusionGroup.from_kernel(function)
         super().__init__(found.stages, found.edges)
         self.module, self.function = module, function
 

@@ -45,11 +45,11 @@ def _once(units: Sequence[Unit], known: dict[object, bytes], options: dict[str, 
 
 def share_objects() -> None:
     """From now on in this process, which compiles by itself: those that compile for it would not know what was made."""
-    pool.work_alone()
+    pool.compile_in_process()
     pool.compile_units = compile_units
 
 
 def share_plain_objects() -> None:
     """As `share_objects`, without LLVM's optimisations."""
-    pool.work_alone()
+    pool.compile_in_process()
     pool.compile_units = compile_plainly

@@ -39,7 +39,7 @@ def watch(requests: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def from_lasting_thread(start: Callable[[], T]) -> T:
+def in_lasting_thread(start: Callable[[], T]) -> T:
     """The result of `start`, which starts a process, called in a lasting thread: Linux takes the starting thread for the parent."""
     global _starter
     if threading.current_thread() is threading.main_thread():

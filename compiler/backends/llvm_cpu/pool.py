@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, BinaryIO, cast
 
 from stepwell.backends.llvm_cpu.forks import Forked, may_fork
-from stepwell.backends.llvm_cpu.lifetime import from_lasting_thread
+from stepwell.backends.llvm_cpu.lifetime import in_lasting_thread
 from stepwell.backends.llvm_cpu.objects import Unit, compile_unit, make_engine_context
 from stepwell.backends.llvm_cpu.worker import receive, send
 from stepwell.dialects.support.errors import CodegenError, StepwellError
@@ -113,7 +113,7 @@ def _spawned(log: IO[bytes]) -> "subprocess.Popen[bytes]":
             start_new_session=True,  # Ctrl-C in the terminal is for us, and we end the worker
         )
 
-    return from_lasting_thread(start)
+    return in_lasting_thread(start)
 
 
 class Pool:
@@ -233,7 +233,7 @@ os.register_at_fork(after_in_child=_pool.forget)
 _alone = False
 
 
-def work_alone() -> None:
+def compile_in_process() -> None:
     """From now on compile only in this process: it is a compiler process itself."""
     global _alone
     _alone = True

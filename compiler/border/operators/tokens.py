@@ -23,24 +23,24 @@ def tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Sequenc
         raise ModelError("it must have either separators or a tokenexp")
     if mincharnum < 1:
         raise ModelError(f"mincharnum must be 1 or more, got {mincharnum}")
-    apart: Callable[[str], list[str]]
+    split: Callable[[str], list[str]]
     if tokenexp:
         token = translated(tokenexp, longest=True)
-        apart = lambda text: matches(text, token, mincharnum)  # noqa: E731
+        split = lambda text: matches(text, token, mincharnum)  # noqa: E731
     elif tuple(separators) == ("",):
         if mincharnum > 1:
-            raise ModelError(f"mincharnum must be 1 where text is taken apart into characters, got {mincharnum}")
-        apart = list
+            raise ModelError(f"mincharnum must be 1 where text is split into characters, got {mincharnum}")
+        split = list
     else:
         if "" in separators:
             raise ModelError("an empty separator must be the only one")
         between = [translated(separator, longest=True) for separator in separators]
-        apart = lambda text: parts(text, between, mincharnum)  # noqa: E731
+        split = lambda text: parts(text, between, mincharnum)  # noqa: E731
 
     def run(x: np.ndarray) -> np.ndarray:
         if x.ndim not in (1, 2):
             raise InputError(f"expected shape [C] or [N, C], got {list(x.shape)}")
-        rows = [apart(text) for text in x.reshape(-1).tolist()]
+        rows = [split(text) for text in x.reshape(-1).tolist()]
         if mark and any(rows):  # without any token there are no marks
             rows = [[MARKS[0], *row, MARKS[1]] for row in rows]
         found = padded(rows, pad_value)

@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, divides, holds, maximum
 from stepwell.dialects.core.types import BOOL, is_float, size_text, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.blocks.heads import heads_apart
+from stepwell.frontends.blocks.heads import split_heads
 from stepwell.frontends.blocks.slicing import counting, size_scalar, sizes_of, with_new_axes
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of, static_dim
 
@@ -37,7 +37,7 @@ def in_heads(b: ModelBuilder, x: Value, heads: int | None, name: str, attribute:
     hidden = shape[2]
     if heads < 1 or not divides(heads, hidden):
         raise ModelError(f"the {size_text(hidden)} elements of a row of {name} do not divide into {heads} heads")
-    return heads_apart(b, x, heads)
+    return split_heads(b, x, heads)
 
 
 def scaled(b: ModelBuilder, products: Value, scale: float | None, size: int | Size) -> Value:

@@ -14,13 +14,13 @@ from stepwell.frontends.blocks.slicing import slice_axis, split_axis, with_new_a
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of, static_dim
 
 
-def heads_apart(b: ModelBuilder, x: Value, heads: int) -> Value:
+def split_heads(b: ModelBuilder, x: Value, heads: int) -> Value:
     """(batch, sequence, heads * size) as (batch, heads, sequence, size)."""
     batch, sequence, hidden = dims_of(x)
     return b.transposed(b.with_shape(x, (batch, sequence, heads, hidden // heads)), (0, 2, 1, 3))
 
 
-def heads_together(b: ModelBuilder, x: Value) -> Value:
+def merge_heads(b: ModelBuilder, x: Value) -> Value:
     """(batch, heads, sequence, size) as (batch, sequence, heads * size)."""
     batch, heads, sequence, size = dims_of(x)
     return b.with_shape(b.transposed(x, (0, 2, 1, 3)), (batch, sequence, heads * size))

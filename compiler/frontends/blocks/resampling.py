@@ -44,7 +44,7 @@ def scaled(size: int | Size, scale: float) -> int | Size:
     return size * ratio.numerator // ratio.denominator
 
 
-def scaled_when_run(b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value]) -> Sequence[int | Size]:
+def scaled_at_run_time(b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value]) -> Sequence[int | Size]:
     """The integer parts of sizes times computed scales (scalars of f32), as sizes that become known at run time."""
     wide = [b.convert(scale, "f64") for scale in scales]
     wanted = [b.floor(b.mul(scale, size_scalar(b, dims_of(x)[axis], scale))) for axis, scale in zip(axes, wide, strict=True)]
@@ -211,11 +211,11 @@ def _linear(b: ModelBuilder, x: Value, dim: int, places: Value) -> Value:
 WHOLE = (0.0, 1.0)
 
 
-def resampled_when_run(
+def resampled_at_run_time(
     b: ModelBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], method: Method, bounds: Sequence[tuple[float, float]]
 ) -> Value:
     """`x` resampled by scales that are known only at run time."""
     plans: list[Resampling | None] = [None] * type_of(x).rank
-    for axis, want, scale, ends in zip(axes, scaled_when_run(b, x, axes, scales), scales, bounds, strict=True):
+    for axis, want, scale, ends in zip(axes, scaled_at_run_time(b, x, axes, scales), scales, bounds, strict=True):
         plans[axis] = Resampling(want, scale, ends)
     return resampled(b, x, plans, method)

@@ -118,14 +118,14 @@ def windows_of_regions(b: ModelBuilder, rois: Value, column: int, parts: int, sc
     def number(value: float) -> Value:
         return b.scalar(value, like=rois)
 
-    low, high = (rounded_away(b, b.mul(slice_axis(b, rois, 1, i, 1), number(scale))) for i in (column, column + 2))
+    low, high = (rounded_half_away(b, b.mul(slice_axis(b, rois, 1, i, 1), number(scale))) for i in (column, column + 2))
     size = b.div(b.maximum(b.add(b.sub(high, low), number(1)), number(1)), number(parts))
     firsts, ends = (b.mul(size, b.literal(np.arange(parts)[np.newaxis] + i, to_numpy(type_of(rois).dtype))) for i in range(2))
     bounds = [with_new_axes(b, b.add(low, edge), [2]) for edge in (b.floor(firsts), b.ceil(ends))]
     return b.convert(b.concat(bounds, axis=2), "i64")
 
 
-def rounded_away(b: ModelBuilder, x: Value) -> Value:
+def rounded_half_away(b: ModelBuilder, x: Value) -> Value:
     """Round to the nearest integer, halves away from zero."""
     size = b.abs(x)
     whole = b.floor(size)

@@ -16,7 +16,7 @@ from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.frontends.onnx.attributes import attribute_value
-from stepwell.frontends.onnx.border_spelling import spell_out
+from stepwell.frontends.onnx.border_spelling import spell_strings_as_numbers
 from stepwell.frontends.onnx.functions import domain_of
 from stepwell.frontends.onnx.problems import Problems, node_problem
 from stepwell.frontends.onnx.source import Source
@@ -30,7 +30,7 @@ from stepwell.signature import MAP, SEQUENCE, STRING, UNRANKED, TensorInfo, is_s
 WHERE = "strings and maps are supported at the border of a model, before and behind all that is compiled (docs/strings.md)"
 
 
-def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
+def split_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
     """Remove the nodes at the border from a model whose nodes are sorted, in place, and unused nodes with strings.
 
     None if it has no border. The model's inputs are then those of its remaining nodes, including results of border nodes for these; its outputs are
@@ -41,7 +41,7 @@ def part_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
     functions = {function_key(function) for function in model.functions}
     if not _has_any(model, opsets, functions):
         return None
-    versions = spell_out(model, opsets, functions)
+    versions = spell_strings_as_numbers(model, opsets, functions)
     parting = _Parting(source, versions, functions)
     parting.walk(_used(model, versions, functions))
     parting.problems.raise_any()
@@ -167,7 +167,7 @@ class _Parting:
         self._inputs = [value for value in graph.input if value.name not in weights]
         symbols = Symbols(name for value in self._inputs for name in filter(None, dim_names(value)))
         self.infos = [_info(value, symbols) for value in self._inputs]
-        self._kinds: dict[str, Kind] = {info.name: Kind.of(info) for info in self.infos}
+        self._kinds: dict[str, Kind] = {info.name: Kind.from_info(info) for info in self.infos}
         self._early = {*self._kinds, *weights, ""}
         """The values that are known, or could be, before compiled code runs."""
         self._late: set[str] = set()

@@ -17,7 +17,7 @@ ENCODERS = {(ML, "OneHotEncoder"): ("cats_strings", "cats_int64s"), ("", "TfIdfV
 NONE_OF_THEM = -1
 
 
-def spell_out(model: ModelProto, opsets: Mapping[str, int], functions: Iterable[FunctionKey]) -> dict[str, int]:
+def spell_strings_as_numbers(model: ModelProto, opsets: Mapping[str, int], functions: Iterable[FunctionKey]) -> dict[str, int]:
     """Rewrite a model, in place; returns the opset versions, with that of a LabelEncoder.
 
     rewrite: Encoder(x, strings) -> Encoder(LabelEncoder(x, strings to numbers), numbers)

@@ -13,7 +13,7 @@ class BranchesDifferError(UnsupportedError):
     """The branches of a conditional return values that differ in more than their sizes, and only the run decides between them."""
 
 
-def with_what_follows(node: NodeProto, following: Sequence[NodeProto], wanted: Iterable[str]) -> tuple[list[NodeProto], NodeProto] | None:
+def with_following_nodes(node: NodeProto, following: Sequence[NodeProto], wanted: Iterable[str]) -> tuple[list[NodeProto], NodeProto] | None:
     """The nodes that do not depend on the conditional `node`, in order, and the conditional with all dependent nodes in each of its branches.
 
     `following` are the nodes after it in its graph, whose results are `wanted`. None if nothing depends on it, or if a branch has a name that the

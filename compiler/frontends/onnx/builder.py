@@ -53,7 +53,7 @@ class ImportBuilder(ModelBuilder):
         self.node = NodeContext(0, (), (), lambda graph, arguments: (), lambda build: build(), lambda branches: [() for _ in branches])
 
     @contextmanager
-    def at(self, node: NodeContext) -> Iterator[None]:
+    def at_node(self, node: NodeContext) -> Iterator[None]:
         """Make `node` the current node inside the block."""
         before, self.node = self.node, node
         try:

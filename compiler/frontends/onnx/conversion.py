@@ -27,7 +27,7 @@ from stepwell.frontends.blocks.rounding import narrow_type, widened
 from stepwell.frontends.builder import NotConstantError
 from stepwell.frontends.main_function import MainFunction
 from stepwell.frontends.onnx.attributes import attribute_value, resolved
-from stepwell.frontends.onnx.branches import BranchesDifferError, with_what_follows
+from stepwell.frontends.onnx.branches import BranchesDifferError, with_following_nodes
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, NotResolvedError
 from stepwell.frontends.onnx.deferral import CollectedNeeds
 from stepwell.frontends.onnx.frames import Binding, Frame, Unavailable, graph_types
@@ -190,7 +190,7 @@ class Conversion:
             if held != NOTHING and isinstance(value, SequenceValue) != (SEQUENCE in info.form):
                 raise ModelError(f"output '{name}' is {described(value)}, but declared as {info}")
             if isinstance(value, BoxedSequence):
-                info = replace(TensorInfo.of(name, TensorType(value.dtype, value.kind.shape or ())), form=info.form)
+                info = replace(TensorInfo.from_type(name, TensorType(value.dtype, value.kind.shape or ())), form=info.form)
             self.groups.append(OutputGroup(info, held, len(parts)))
             names = [unique_name(part_name(name, i), taken) for i in range(len(parts))] if held == LIST else [name] * len(parts)
             flat += zip(names, parts, strict=True)
@@ -212,7 +212,7 @@ class Conversion:
             text, details = str(error.args[0]), error.details
         if self.needs.values:
             text += f"\nThe option 'values' gives the inputs {', '.join(self.needs.values)} what they hold."
-        inputs = [TensorInfo.of(name, kind) for name, kind in self.inputs]
+        inputs = [TensorInfo.from_type(name, kind) for name, kind in self.inputs]
         raise NeedsError(text, details=details, needs=self.needs, inputs=inputs, outputs=outputs)
 
     def _placeholder(self, name: str, tensor: TensorType | None) -> Binding:
@@ -234,7 +234,7 @@ class Conversion:
                 try:
                     self._import_node(node, frame, index)
                 except BranchesDifferError:
-                    moved = with_what_follows(original, [later for _, later in waiting], wanted)
+                    moved = with_following_nodes(original, [later for _, later in waiting], wanted)
                     if moved is None:
                         self._import_node(node, frame, index, is_last_try=True)
                         continue
@@ -364,7 +364,7 @@ class Conversion:
             self._attempt,
             lambda branches: self._import_branches(branches, node, frame),
         )
-        with self.builder.at(context):
+        with self.builder.at_node(context):
             return rule.apply(self.builder, available, {a.name: attribute_value(a) for a in node.attribute})
 
     @staticmethod
@@ -583,7 +583,7 @@ class Conversion:
 def _info(name: str, value: AnyValue) -> TensorInfo:
     """The description of an output that the model does not declare."""
     if isinstance(value, ir.Value):
-        return TensorInfo.of(name, type_of(value))
+        return TensorInfo.from_type(name, type_of(value))
     is_sequence = isinstance(value, SequenceValue) or value.of_sequence
     form = (*[OPTIONAL] * isinstance(value, Nothing), *[SEQUENCE] * is_sequence)
     return TensorInfo(name, UNRANKED, to_numpy(value.dtype), form)

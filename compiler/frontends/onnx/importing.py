@@ -13,7 +13,7 @@ from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.dialects.support.names import printable_keys
 from stepwell.frontends.base import ImportedModel, Needs, NeedsError
 from stepwell.frontends.onnx import rules as _rules  # noqa: F401  (registers the rules)
-from stepwell.frontends.onnx.border import part_border
+from stepwell.frontends.onnx.border import split_border
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.conversion import Conversion
 from stepwell.frontends.onnx.hazards import refuse_hazards
@@ -104,7 +104,7 @@ def _import(
         tensor_shapes, structures = fix_structure(model, {name: shape for name, shape in shapes.items() if name in given})
         fix_shapes(model, tensor_shapes, read.initializers, read.notices)
         fix_values(read, {name: array for name, array in constants.items() if name in given})
-        border = part_border(read, opsets)
+        border = split_border(read, opsets)
         functions = local_functions(model, budget.limits)
         check_known_ops(model, functions, opsets)
         fix_shapes(model, {name: shape or () for name, shape in shapes.items() if name not in given}, read.initializers, read.notices)

@@ -37,7 +37,7 @@ class SequenceValue(ABC):
         """The number of elements, a scalar of i64."""
 
     @abstractmethod
-    def at(self, b: ImportBuilder, position: Value) -> Value:
+    def element_at(self, b: ImportBuilder, position: Value) -> Value:
         """The element at a position, from the end if negative. Raises ModelError if there is none; if unknown, the run checks it."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class ListValue(SequenceValue):
         return replace(self, elements=tuple(itertools.islice(parts, len(self.elements))))
 
     @staticmethod
-    def of(elements: Sequence[Value]) -> "ListValue":
+    def from_elements(elements: Sequence[Value]) -> "ListValue":
         """The sequence of these elements, of which there is at least one. Raises ModelError if their element types differ."""
         found = ListValue(type_of(elements[0]).dtype, tuple(elements))
         for x in elements:
@@ -84,7 +84,7 @@ class ListValue(SequenceValue):
     def length(self, b: ImportBuilder) -> Value:
         return b.literal(np.array(len(self.elements), np.int64))
 
-    def at(self, b: ImportBuilder, position: Value) -> Value:
+    def element_at(self, b: ImportBuilder, position: Value) -> Value:
         if b.constant_value(position) is not None:
             return self.elements[self._place(b, position, len(self.elements))]
         if not self.elements:

@@ -32,7 +32,7 @@ def declared_info(value: ValueInfoProto, tensor: TensorType | None) -> TensorInf
     if info is not None:
         return info
     if tensor is not None:
-        return TensorInfo.of(value.name, tensor)
+        return TensorInfo.from_type(value.name, tensor)
     dtype = DTYPES.get(value.type.tensor_type.elem_type)
     return None if dtype is None else TensorInfo(value.name, UNRANKED, to_numpy(dtype))
 

@@ -23,10 +23,10 @@ class Shape:
         self.capabilities = capabilities
         self.sizes = list(ir.VectorType(like).shape) if isinstance(like, ir.VectorType) else None
         self._constants: dict[tuple[str, Any], ir.Value] = {}
-        self.f32, self.f64 = self.of(ir.F32Type.get()), self.of(ir.F64Type.get())
-        self.i32 = self.of(ir.IntegerType.get_signless(32))
+        self.f32, self.f64 = self.lane_type(ir.F32Type.get()), self.lane_type(ir.F64Type.get())
+        self.i32 = self.lane_type(ir.IntegerType.get_signless(32))
 
-    def of(self, element: ir.Type) -> ir.Type:
+    def lane_type(self, element: ir.Type) -> ir.Type:
         """The type of lanes with elements of type `element`."""
         return element if self.sizes is None else ir.VectorType.get(self.sizes, element)
 

@@ -14,7 +14,7 @@ from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.graph.fusion.categories import category
-from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_from_start, read_in_slices, read_once, read_turned
+from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_in_slices, read_once, read_prefix, read_transposed
 from stepwell.passes.graph.matching import has_one_use, states, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow
 
@@ -48,9 +48,9 @@ class Grouping:
             if self.category[op] in ROOTS:
                 group = self._new(op)
                 if producers and max_ops > 2:
-                    turned = read_turned(op)
+                    turned = read_transposed(op)
                     self._join(group, turned)
-                    for first in read_from_start(op, turned):
+                    for first in read_prefix(op, turned):
                         self._take_view(group, first)
                     # first, because they are not element-wise ops after the producer of their operand
                     self._join(group, read_narrow(op, state.target))

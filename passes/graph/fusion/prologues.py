@@ -103,7 +103,7 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     return NoMatch(f"{text}, this is '{root.name}', of fusion category {kind.name}")
 
 
-def read_turned(root: ir.Operation) -> list[ir.Operation]:
+def read_transposed(root: ir.Operation) -> list[ir.Operation]:
     """The transposition before a product with few rows that reads its matrix in place; empty if a copy is worth it, or there is none.
 
     A row of the matrix is then a column of the product: vectors lie along the reduction dimension, and lanes are summed at the end. That costs less
@@ -129,8 +129,8 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
     return [turned.operation] if reads <= FEW_READS or is_kept(turned.x) else []
 
 
-def read_from_start(root: ir.Operation, turned: list[ir.Operation]) -> list[ir.Operation]:
-    """The slices of the first elements of a product's operands, which are then read in place; `turned` is the result of `read_turned`."""
+def read_prefix(root: ir.Operation, turned: list[ir.Operation]) -> list[ir.Operation]:
+    """The slices of the first elements of a product's operands, which are then read in place; `turned` is the result of `read_transposed`."""
     view = root.opview
     if not _multiplies_matrices(root):
         return []

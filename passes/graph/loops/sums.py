@@ -16,7 +16,7 @@ class Part:
     first: int
     count: int
 
-    def of(self, rounds: Rounds, value: ir.Value) -> ir.Value:
+    def sliced(self, rounds: Rounds, value: ir.Value) -> ir.Value:
         """The columns of an invariant or stacked value, in front of the loop."""
         sizes = type_of(value).shape
         rank = len(sizes)

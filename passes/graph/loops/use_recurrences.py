@@ -136,7 +136,7 @@ def _joined(rounds: Rounds, values: Sequence[ir.Value], axis: int) -> ir.Value:
 
 def _vector(rounds: Rounds, part: Part) -> ir.Value:
     """An invariant part of one row as a vector."""
-    value = part.of(rounds, rounds.lifted(part.value))
+    value = part.sliced(rounds, rounds.lifted(part.value))
     sizes = type_of(value).shape
     flat = value if len(sizes) == 1 else rounds.b.reshape(value, shape=sizes[-1:] or (1,))
     return flat if type_of(flat).shape[0] == part.count else rounds.b.expand(flat, shape=(part.count,))
@@ -162,7 +162,7 @@ def _fixed(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: 
         return None
     if all(is_vector(part.value) for part in parts):
         return _of_gates(rounds, [[_vector(rounds, part) for part in total.fixed] for total in sums], (hidden,), dtype)
-    return _of_gates(rounds, [[part.of(rounds, rounds.lifted(part.value)) for part in total.fixed] for total in sums], (batch, hidden), dtype)
+    return _of_gates(rounds, [[part.sliced(rounds, rounds.lifted(part.value)) for part in total.fixed] for total in sums], (batch, hidden), dtype)
 
 
 def _projected(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: str) -> ir.Value:
@@ -194,6 +194,6 @@ def _hidden_bias(rounds: Rounds, total: Sum, hidden: int, dtype: str) -> ir.Valu
 
 def _row(rounds: Rounds, part: Part) -> ir.Value:
     """The part of a value in all iterations, (rounds, batch or 1, columns)."""
-    value = part.of(rounds, rounds.stacked(part.value))
+    value = part.sliced(rounds, rounds.stacked(part.value))
     sizes = type_of(value).shape
     return value if len(sizes) == 3 else rounds.b.reshape(value, shape=(sizes[0], *(1,) * (3 - len(sizes)), *sizes[1:]))

@@ -17,7 +17,7 @@ from stepwell.passes.graph.quantization.scales import reciprocal
 
 
 @pattern(QuantizeOp)
-def multiply_where_it_is_the_same(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+def multiply_if_bit_identical(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   exact: x follows from one byte or two, and the result is the same for all of them
 
     A division takes as long as several multiplications. If one of the many pairs of bytes is so close to halfway between two steps that it would be
@@ -72,4 +72,4 @@ class UseFakeQuantize(PatternPass):
     """
 
     top_down = True
-    patterns = (multiply_where_it_is_the_same, stay_in_floats)
+    patterns = (multiply_if_bit_identical, stay_in_floats)

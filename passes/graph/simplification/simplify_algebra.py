@@ -164,7 +164,7 @@ def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @pattern(TanhOp)
-def take_powers_of_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
+def rewrite_tanh_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: tanh(softplus(x)) -> n / (n + 2),  n = e (e + 2),  e = exp(min(x, 20))   four roundings after the exponential, no cancellation
 
     That is `tanh(log(u)) = (u^2 - 1) / (u^2 + 1)` with `u = 1 + e`: one function instead of three. Narrow floats, which hold neither e^20 nor n, are
@@ -278,6 +278,6 @@ class SimplifyAlgebra(PatternPass):
     top_down = True
     patterns = (
         *NEUTRAL, integer_mul_zero, add_negated, negate, negate_product, multiply_by_reciprocal, take_reciprocal,
-        expand_power, take_powers_of_softplus, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu,
+        expand_power, rewrite_tanh_softplus, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu,
         *MERGE_CONSTANTS, *DATA_MOVEMENT, drop_reshape, merge_reshapes, drop_transpose, merge_transposes,
     )  # fmt: skip

@@ -27,7 +27,7 @@ class ConstantMatrices(TileStrategy):
 
     @classmethod
     def fits(cls, context: NestContext) -> "ConstantMatrices | NoMatch | None":
-        root, known, initial = context.root, context.known, context.initial
+        root, known, initial = context.root, context.constant_inputs, context.initial
         if not known:
             return None
         if len(known) > 1:

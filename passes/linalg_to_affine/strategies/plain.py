@@ -62,7 +62,7 @@ class PlainTiles(TileStrategy):
     def _inputs(self, tile: RegisterTile, loaded: Loaded, point: Offsets) -> list[ir.Value | None] | None:
         """The body's inputs at a point; None if it is multiplied by the zero of a constant matrix, which means no term at all, not 0 * infinity."""
         root = self.root
-        numbers = {n: number for n in self.context.known if (number := tile.number(n, point)) is not None}
+        numbers = {n: number for n in self.context.constant_inputs if (number := tile.number(n, point)) is not None}
         if any(numbers.get(n) == 0 for n in root.multiplied):
             return None
         inputs: list[ir.Value | None] = []

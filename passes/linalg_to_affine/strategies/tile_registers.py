@@ -62,7 +62,7 @@ class TileRegisters(TileStrategy):
             key = (side, f"{where} {rows}")
             if key not in loaded:
                 place = [index_value(e, at.ivs, 1) for e in where.results]
-                stride = columns if along is None else apart(self.context, access, along)
+                stride = columns if along is None else distance(self.context, access, along)
                 loaded[key] = self.registers.load(self.context.memory(access), place, stride, rows, columns)
             return loaded[key]
 
@@ -82,7 +82,7 @@ class TileRegisters(TileStrategy):
         return [v if is_zero(b) else combine(combiner, b, v) for b, v in zip(tile.starts(), found, strict=True)]
 
     def _layout(self, tile: RegisterTile) -> "_Layout":
-        return _Layout.of(tile, self.use, self.registers)
+        return _Layout.for_tile(tile, self.use, self.registers)
 
     def _vectors(self, tile: RegisterTile, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """The sums as a vector for each point, by way of memory."""
@@ -117,7 +117,7 @@ class _Layout:
     """The indices, among the tile's points, of the rows of each register; they are equally spaced."""
 
     @staticmethod
-    def of(tile: RegisterTile, use: Use, registers: Tile) -> "_Layout":
+    def for_tile(tile: RegisterTile, use: Use, registers: Tile) -> "_Layout":
         places: dict[tuple[tuple[int, int], ...], list[int]] = {}
         for n, point in enumerate(tile.points):
             places.setdefault(tuple((d, i) for d, i in sorted(point.items()) if d != use.rows), []).append(n)
@@ -131,7 +131,7 @@ def constant(index: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), index)
 
 
-def apart(context: NestContext, access: Access, dim: int) -> int:
+def distance(context: NestContext, access: Access, dim: int) -> int:
     """The distance in memory, in elements, between neighbours along `dim`, in the slice of a buffer if fused loops keep one."""
     strides, _ = ir.MemRefType(context.memory(access).type).get_strides_and_offset()
     return sum(step * stride for step, stride in zip(access.coefficients(dim), strides, strict=True) if step)

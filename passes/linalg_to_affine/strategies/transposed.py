@@ -10,7 +10,7 @@ from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_s
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 from stepwell.passes.linalg_to_affine.transposition import transposed
 from stepwell.passes.linalg_to_affine.values import load
-from stepwell.passes.schedule.nest import turned_dim
+from stepwell.passes.schedule.nest import transposed_tile_dim
 from stepwell.passes.schedule.segments import vector_segments
 
 
@@ -28,8 +28,9 @@ class TransposedTiles(PlainTiles):
         vector = context.nest.vector
         if vector < 0 or context.lanes_reduce:
             return None
-        gathered = {n: a for n, a in enumerate(context.root.inputs) if a.used and a.is_shaped and n not in context.known and a.is_gathered(vector)}
-        turned = {n: dim for n, access in gathered.items() if (dim := turned_dim(access, context.nest)) is not None}
+        inputs = {n: a for n, a in enumerate(context.root.inputs) if a.used and a.is_shaped and n not in context.constant_inputs}
+        gathered = {n: a for n, a in inputs.items() if a.is_gathered(vector)}
+        turned = {n: dim for n, access in gathered.items() if (dim := transposed_tile_dim(access, context.nest)) is not None}
         if turned or not gathered:
             return cls(context, turned) if turned else None
         return NoMatch(f"inputs {list(gathered)} are gathered, and the tile has one iteration of each dimension along which they lie in memory")

@@ -62,7 +62,7 @@ def test_no_more_is_unpacked_than_is_needed_and_than_limits_allow(tmp_path: Path
         return data
 
     monkeypatch.setattr(zipfile.ZipExtFile, "read", read)
-    assert [batch["x"].shape for batch in Samples.of(path, model, batch=4, limit=2)] == [(4, 256)] * 2
+    assert [batch["x"].shape for batch in Samples.from_data(path, model, batch=4, limit=2)] == [(4, 256)] * 2
     archive = Archive(path, Limits(value_bytes=1 << 20))
     assert archive.shape("x") == (1 << 14, 256)
     assert archive.rows("x", 3).shape == (3, 256)

@@ -199,7 +199,7 @@ def test_operands_that_a_kernel_overwrites_are_put_back() -> None:
 
     model = stepwell.compile(network(), threads=1, target="x86-64-v3")
     assert isinstance(model, stepwell.CompiledModel)
-    replay = Replay.of(model, {"x": X})
+    replay = Replay.from_model(model, {"x": X})
     replay.run()
     want = model.run({"x": X})["y"]
     np.testing.assert_array_equal(replay.outputs[0], want)

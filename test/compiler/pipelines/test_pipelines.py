@@ -77,14 +77,14 @@ def register(name: str, **where: str) -> None:
 def test_the_default_pipeline_can_be_written_and_read(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.txt"
     DEFAULT.save(file)
-    assert Pipeline.of(file) == DEFAULT
+    assert Pipeline.from_source(file) == DEFAULT
     assert Pipeline.load(file) == Pipeline.load(str(file)) == DEFAULT
-    assert Pipeline.of(DEFAULT.text) == DEFAULT
+    assert Pipeline.from_source(DEFAULT.text) == DEFAULT
     assert Pipeline.parse("// all of it\n" + file.read_text()).stage("llvm").cut == DEFAULT.stage("llvm").cut == 2
 
 
 def test_a_text_replaces_the_stages_that_it_names() -> None:
-    pipeline = Pipeline.of("graph-opt(check-lowerable,fuse-operators{max-ops=1},outline-kernels)")
+    pipeline = Pipeline.from_source("graph-opt(check-lowerable,fuse-operators{max-ops=1},outline-kernels)")
     assert pipeline.stage("graph-opt").text == "check-lowerable,fuse-operators{max-ops=1},outline-kernels"
     assert pipeline.stages[1:] == Pipeline.default().stages[1:]  # with the passes of plugins that this process has loaded by now
 
@@ -109,7 +109,7 @@ def test_edits(edit: Callable[[Pipeline], Pipeline], stage: str, want: Callable[
     assert names(edited, stage) == want(names(DEFAULT, stage))
     assert [s for s in edited.stages if s.name != stage] == [s for s in DEFAULT.stages if s.name != stage]
     assert DEFAULT.text == before
-    assert Pipeline.of(edited.text) == edited
+    assert Pipeline.from_source(edited.text) == edited
 
 
 def test_edits_beside_the_cut_stay_on_their_side() -> None:
@@ -148,12 +148,12 @@ def test_a_pass_on_functions_runs_on_all_of_them() -> None:
         (lambda p: p.insert_after("pack-matmul", "pack-matmlu"), "there is no pass 'pack-matmlu'; did you mean pack-matmul"),
         (lambda p: p.insert_after("pack-matmul", "fuse-operators{max-ops=many}"), "'max-ops' must be of type int, got 'many'"),
         (lambda p: p.insert_after("pack-matmul", "bufferize"), "'bufferize' works on IR at level scheduled and cannot stand in stage graph-opt"),
-        (lambda p: Pipeline.of("fold-constants,cse()"), "expected stages with passes, as in graph-opt"),
-        (lambda p: Pipeline.of("graph-opt(cse),graph-opt(cse)"), "'graph-opt' is given twice"),
-        (lambda p: Pipeline.of("linalg(per-function(cse))"), "is expected once, as the end of the stage 'llvm'"),
-        (lambda p: Pipeline.of("llvm(per-function(cse),cse)"), "is expected once, as the end of the stage 'llvm'"),
+        (lambda p: Pipeline.from_source("fold-constants,cse()"), "expected stages with passes, as in graph-opt"),
+        (lambda p: Pipeline.from_source("graph-opt(cse),graph-opt(cse)"), "'graph-opt' is given twice"),
+        (lambda p: Pipeline.from_source("linalg(per-function(cse))"), "is expected once, as the end of the stage 'llvm'"),
+        (lambda p: Pipeline.from_source("llvm(per-function(cse),cse)"), "is expected once, as the end of the stage 'llvm'"),
         (lambda p: Pipeline.parse("graph-opt(cse)"), "there is none for linalg, scheduled, affine, llvm"),
-        (lambda p: Pipeline.of("nowhere.txt"), "nowhere.txt: No such file"),
+        (lambda p: Pipeline.from_source("nowhere.txt"), "nowhere.txt: No such file"),
     ],
 )
 def test_what_does_not_fit_is_refused(edit: Callable[[Pipeline], Pipeline], message: str) -> None:
@@ -244,7 +244,7 @@ def test_a_plugins_pass_runs_in_its_place_and_an_edit_of_it_shows_at_once(sum_mo
 def test_a_pipeline_from_a_file(sum_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.txt"
     assert command("pipeline", "--remove-pass", "pack-matmul", "-o", file).status == 0
-    assert Pipeline.of(file) == DEFAULT.remove("pack-matmul")
+    assert Pipeline.from_source(file) == DEFAULT.remove("pack-matmul")
     file.write_text("graph-opt(check-lowerable, fuse-operators{max-ops=1},\n// each op a kernel\noutline-kernels)")
     x, c = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([2, 3, 5, 7, 11], np.float32)
     np.testing.assert_array_equal(result(sum_model, "--pipeline", file), x + x * c)

@@ -42,7 +42,7 @@ CALIBRATION = {
 CASES: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = [
     (quantize, {"model": MODEL, "data": DATA}, CALIBRATION),
     (Calibrated, {"model": MODEL, "data": DATA}, {**CALIBRATION, "labels": NO_TEXT, "on_step": NO_FUNCTION}),
-    (Samples.of, {"data": DATA, "model": MODEL}, {
+    (Samples.from_data, {"data": DATA, "model": MODEL}, {
         "data": NO_DATA, "batch": CALIBRATION["batch"], "limit": CALIBRATION["limit"], "model": NO_MODEL, "labels": NO_TEXT,
     }),
     (accuracy, {"model": MODEL, "samples": SAMPLES}, {"model": NO_MODEL, "samples": [None, DATA, [DATA]], "axis": ["1", 1.0, True], "threads": [0]}),
@@ -77,4 +77,4 @@ def test_wrong_arguments_are_told_by_name(function: Callable[..., Any], given: d
 
 def test_a_path_may_be_of_any_kind(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", **DATA)
-    assert len(Samples.of(tmp_path / "data.npz", MODEL, limit=np.int64(2).item())) == 2
+    assert len(Samples.from_data(tmp_path / "data.npz", MODEL, limit=np.int64(2).item())) == 2

@@ -22,7 +22,7 @@ def floats() -> onnx.ModelProto:
 
 @pytest.fixture
 def samples(floats: onnx.ModelProto) -> Samples:
-    return Samples.of({"x": np.random.default_rng(0).normal(0.2, 1, (3, 2, 3, 12, 12)).astype(np.float32)}, floats)
+    return Samples.from_data({"x": np.random.default_rng(0).normal(0.2, 1, (3, 2, 3, 12, 12)).astype(np.float32)}, floats)
 
 
 def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +95,6 @@ def test_a_file_of_something_else_is_refused(floats: onnx.ModelProto, samples: S
 def test_a_value_that_is_nan_is_named():
     net = FloatNet(0)
     model = prepared(net.model(net.op("MatMul", net.op("Log", "x"), net.weight(4, 3)), 2, 4))
-    samples = Samples.of({"x": np.array([[[1, 2, 3, 4]] * 2, [[1, -2, 3, 4]] * 2], np.float32)}, model)
+    samples = Samples.from_data({"x": np.array([[[1, 2, 3, 4]] * 2, [[1, -2, 3, 4]] * 2], np.float32)}, model)
     with pytest.raises(ModelError, match=r"node 'log0' \(Log\): its value 'log0\.y' has NaN or infinite elements on the data, batch 1"):
         calibrate(model, ["log0.y"], samples, cache=False)

@@ -25,21 +25,21 @@ ONE = model(x=["batch", 3])
 
 def test_a_free_first_axis_takes_batches_and_the_rest_is_left_out():
     data = RNG.standard_normal((7, 3)).astype(np.float32)
-    samples = Samples.of({"x": data}, ONE, batch=2)
+    samples = Samples.from_data({"x": data}, ONE, batch=2)
     assert len(samples) == 3
     for _ in range(2):  # they can be gone through again
         np.testing.assert_array_equal(np.concatenate([inputs["x"] for inputs in samples]), data[:6])
-    assert [len(inputs["x"]) for inputs in Samples.of({"x": data}, ONE, limit=4)] == [1] * 4
+    assert [len(inputs["x"]) for inputs in Samples.from_data({"x": data}, ONE, limit=4)] == [1] * 4
 
 
 def test_a_fixed_first_axis_says_the_batch():
     data = RNG.standard_normal((6, 3)).astype(np.float32)
-    assert [inputs["x"].shape for inputs in Samples.of({"x": data}, model(x=[3, 3]), batch=2)] == [(3, 3)] * 2
+    assert [inputs["x"].shape for inputs in Samples.from_data({"x": data}, model(x=[3, 3]), batch=2)] == [(3, 3)] * 2
 
 
 def test_samples_may_lie_along_an_axis_of_their_own():
     data = RNG.standard_normal((4, 2, 3)).astype(np.float32)
-    samples = list(Samples.of({"x": data, "n": np.arange(4, dtype=np.float32)}, model(x=["batch", 3], n=[])))
+    samples = list(Samples.from_data({"x": data, "n": np.arange(4, dtype=np.float32)}, model(x=["batch", 3], n=[])))
     np.testing.assert_array_equal(samples[2]["x"], data[2])
     assert samples[3]["n"].shape == ()
     assert samples[3]["n"] == 3
@@ -47,13 +47,13 @@ def test_samples_may_lie_along_an_axis_of_their_own():
 
 def test_labels_go_with_their_samples():
     data = {"x": RNG.standard_normal((5, 3)).astype(np.float32), "y": np.arange(5)}
-    batches = list(Samples.of(data, ONE, labels="y", batch=2).batches())
+    batches = list(Samples.from_data(data, ONE, labels="y", batch=2).batches())
     assert [batch.labels.tolist() for batch in batches] == [[0, 1], [2, 3]]
     np.testing.assert_array_equal(batches[1].inputs["x"], data["x"][2:4])
 
 
 def test_integers_become_the_floats_of_the_input():
-    [inputs] = Samples.of({"x": np.array([[1, 2, 255]], np.uint8)}, ONE)
+    [inputs] = Samples.from_data({"x": np.array([[1, 2, 255]], np.uint8)}, ONE)
     assert inputs["x"].dtype == np.float32
     assert inputs["x"].tolist() == [[1, 2, 255]]
 
@@ -61,31 +61,31 @@ def test_integers_become_the_floats_of_the_input():
 def test_an_archive_and_a_folder(tmp_path: Path):
     data = RNG.standard_normal((3, 3)).astype(np.float32)
     np.savez(tmp_path / "all.npz", whatever=data, label=np.arange(3))
-    [first, *_] = Samples.of(tmp_path / "all.npz", ONE, labels="label").batches()
+    [first, *_] = Samples.from_data(tmp_path / "all.npz", ONE, labels="label").batches()
     np.testing.assert_array_equal(first.inputs["x"], data[:1])
     folder = tmp_path / "folder"
     folder.mkdir()
     np.save(folder / "b.npy", data)
     np.savez(folder / "a.npz", x=data[1:], label=np.arange(2))
     (folder / "notes.txt").write_text("not data")
-    shapes = [inputs["x"].shape for inputs in Samples.of(str(folder), ONE)]
+    shapes = [inputs["x"].shape for inputs in Samples.from_data(str(folder), ONE)]
     assert shapes == [(2, 3), (3, 3)], "a file is a batch, in the order of names"
 
 
 def test_a_folder_of_images(tmp_path: Path):
     pixels = RNG.integers(0, 256, (4, 5, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    [inputs] = Samples.of(tmp_path, model(x=[1, 3, 4, 5]))
+    [inputs] = Samples.from_data(tmp_path, model(x=[1, 3, 4, 5]))
     np.testing.assert_allclose(inputs["x"][0], pixels.transpose(2, 0, 1) / 255, rtol=1e-6)
 
 
 def test_the_digest_tells_data_apart():
     data = RNG.standard_normal((4, 3)).astype(np.float32)
-    one = Samples.of({"x": data}, ONE).digest()
-    assert one == Samples.of({"x": data.copy()}, ONE).digest()
+    one = Samples.from_data({"x": data}, ONE).digest()
+    assert one == Samples.from_data({"x": data.copy()}, ONE).digest()
     other = data.copy()
     other[3, 1] += 1e-6
-    assert len({one, Samples.of({"x": other}, ONE).digest(), Samples.of({"x": data}, ONE, batch=2).digest()}) == 3
+    assert len({one, Samples.from_data({"x": other}, ONE).digest(), Samples.from_data({"x": data}, ONE, batch=2).digest()}) == 3
 
 
 GOOD = np.ones((4, 3), np.float32)
@@ -108,24 +108,24 @@ GOOD = np.ones((4, 3), np.float32)
 )  # fmt: skip
 def test_what_does_not_fit_is_named(data: object, given: dict[str, object], message: str):
     with pytest.raises(InputError, match=message):
-        list(Samples.of(data, ONE, **given).batches())
+        list(Samples.from_data(data, ONE, **given).batches())
 
 
 def test_inputs_have_as_many_samples_each():
     with pytest.raises(InputError, match=r"as many samples for every input, got 4 for 'x', 3 for 'z'"):
-        Samples.of({"x": GOOD, "z": GOOD[:3]}, model(x=["batch", 3], z=["batch", 3]))
+        Samples.from_data({"x": GOOD, "z": GOOD[:3]}, model(x=["batch", 3], z=["batch", 3]))
 
 
 def test_files_that_are_none(tmp_path: Path):
     with pytest.raises(InputError, match=r"expected an \.npz file, or a folder of files"):
-        Samples.of(tmp_path / "none.npz", ONE)
+        Samples.from_data(tmp_path / "none.npz", ONE)
     with pytest.raises(InputError, match=r"there are no files"):
-        Samples.of(tmp_path, ONE)
+        Samples.from_data(tmp_path, ONE)
     np.save(tmp_path / "a.npy", GOOD)
     with pytest.raises(InputError, match=r"a\.npy: expected an \.npz file with an array for each of x, z"):
-        list(Samples.of(tmp_path, model(x=["batch", 3], z=["batch", 3])))
+        list(Samples.from_data(tmp_path, model(x=["batch", 3], z=["batch", 3])))
     with pytest.raises(InputError, match=r"labels are read from \.npz files only"):
-        list(Samples.of(tmp_path, ONE, labels="y").batches())
+        list(Samples.from_data(tmp_path, ONE, labels="y").batches())
     (tmp_path / "b.npz").write_bytes(b"not an archive")
     with pytest.raises(InputError, match=r"b\.npz: not a readable \.npz file"):
-        list(Samples.of(tmp_path, ONE))
+        list(Samples.from_data(tmp_path, ONE))

@@ -25,7 +25,7 @@ def test_accuracy_is_counted():
     model = classifier(0)
     data = labelled(model, 1, right=0.7)
     answers = labelled(model, 1)["y"]
-    found = accuracy(model, Samples.of(data, model, labels="y"))
+    found = accuracy(model, Samples.from_data(data, model, labels="y"))
     assert found == 100 * np.mean(answers == data["y"])
     assert 55 < found < 85
 
@@ -38,7 +38,7 @@ def test_a_model_that_gives_classes_and_pixels_with_labels():
     greatest = of_node(helper.make_node("ArgMax", ["x"], ["y"], axis=1, keepdims=0), (4, 5, 5), (5, 5), kind=TensorProto.INT64)
     for model in (greatest, of_node(helper.make_node("Neg", ["x"], ["y"]), (4, 5, 5), (4, 5, 5))):
         data = {"x": x if model is greatest else -x, "labels": labels}
-        assert accuracy(model, Samples.of(data, model, labels="labels")) == pytest.approx(100 * (1 - 10 / 75))
+        assert accuracy(model, Samples.from_data(data, model, labels="labels")) == pytest.approx(100 * (1 - 10 / 75))
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((6, 3, 5), -1), ((6, 4, 4), -1), ((6, 5, 3, 4), 1), ((6, 4, 4, 4), 1)])
@@ -46,11 +46,11 @@ def test_what_a_model_answers_agrees_with_itself(shape: tuple[int, ...], axis: i
     """Sequences have classes on the last axis, images on axis 1, also where labels would fit another."""
     x = np.random.default_rng(7).normal(0, 1, shape).astype(np.float32)
     model = of_node(helper.make_node("Neg", ["x"], ["y"]), shape[1:], shape[1:])
-    found, on = answered(model, Samples.of({"x": x}, model, batch=2))
+    found, on = answered(model, Samples.from_data({"x": x}, model, batch=2))
     assert on == axis
     np.testing.assert_array_equal(np.concatenate([batch.labels for batch in found.batches()]), (-x).argmax(axis))
     assert accuracy(model, found, axis=on) == 100
-    other = Samples.of({"x": -x}, model, batch=2).with_labels([batch.labels for batch in found.batches() if batch.labels is not None])
+    other = Samples.from_data({"x": -x}, model, batch=2).with_labels([batch.labels for batch in found.batches() if batch.labels is not None])
     assert accuracy(model, other, axis=on) == pytest.approx(100 * np.mean(x.argmax(axis) == (-x).argmax(axis)))
 
 
@@ -59,18 +59,18 @@ def test_labels_of_sequences_fit_the_last_axis():
     model = of_node(helper.make_node("Neg", ["x"], ["y"]), (3, 5), (3, 5))
     labels = (-x).argmax(-1)
     labels[2, 1] += 1
-    assert accuracy(model, Samples.of({"x": x, "y": labels}, model, labels="y")) == pytest.approx(100 * 11 / 12)
+    assert accuracy(model, Samples.from_data({"x": x, "y": labels}, model, labels="y")) == pytest.approx(100 * 11 / 12)
 
 
 def test_labels_that_do_not_fit():
     model = classifier(0)
     data = labelled(model, 1)
     with pytest.raises(InputError, match="there are no labels"):
-        accuracy(model, Samples.of({"x": data["x"]}, model))
+        accuracy(model, Samples.from_data({"x": data["x"]}, model))
     with pytest.raises(InputError, match=r"expected labels that are integers, one for each of 50 results of 'gemm4\.y', got float64\[50\]"):
-        accuracy(model, Samples.of({**data, "y": data["y"] + 0.5}, model, labels="y"))
+        accuracy(model, Samples.from_data({**data, "y": data["y"] + 0.5}, model, labels="y"))
     with pytest.raises(InputError, match=r"one for each of 50 results of 'gemm4\.y', got int64\[50, 2\]"):
-        accuracy(model, Samples.of({**data, "y": np.stack([data["y"]] * 2, 1)}, model, labels="y"))
+        accuracy(model, Samples.from_data({**data, "y": np.stack([data["y"]] * 2, 1)}, model, labels="y"))
 
 
 @pytest.fixture(scope="module")

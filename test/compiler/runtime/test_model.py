@@ -75,7 +75,7 @@ def test_description(model: CompiledModel) -> None:
 
 
 def test_info_of_a_tensor_type() -> None:
-    info = TensorInfo.of("x", TensorType("bf16", (2, None)))
+    info = TensorInfo.from_type("x", TensorType("bf16", (2, None)))
     assert (info.name, info.shape, info.dtype) == ("x", (2, None), np.dtype(ml_dtypes.bfloat16))
     assert str(info) == "bfloat16[2x?]"
 

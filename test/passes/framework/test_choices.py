@@ -109,7 +109,7 @@ def test_a_plan_that_is_written_is_read_and_changes_nothing(tmp_path: Path) -> N
     onnx.save(MODEL, tmp_path / "net.onnx")
     file = tmp_path / "plan.json"
     assert command(["inspect", str(tmp_path / "net.onnx"), "--target", TARGET, "--emit-plan", str(file)]) == 0
-    plan = Plan.of(file)
+    plan = Plan.from_source(file)
     assert plan.choices["winograd"]["first"] == "F(4, 3)"
     assert len(plan.kernels) > 2
     plain, planned = (stepwell.lower(MODEL, "scheduled", target=TARGET, **options) for options in ({}, {"plan": file}))

@@ -37,7 +37,7 @@ def test_rows_and_positions_count_for_each_other() -> None:
     found = group.axis(rows, 1)
     assert loops(group, found) == {0: (1, Fraction(1)), 1: (1, Fraction(5)), 2: (1, Fraction(5, 2))}
     assert found.unit == 2
-    assert [found.of(stage, 4) for stage in (rows, positions, windows)] == [(1, 4), (1, 20), (1, 10)]
+    assert [found.in_stage(stage, 4) for stage in (rows, positions, windows)] == [(1, 4), (1, 20), (1, 10)]
     found = group.axis(windows, 1)
     assert loops(group, found) == {0: (1, Fraction(2, 5)), 1: (1, Fraction(2)), 2: (1, Fraction(1))}
     assert found.unit == 5

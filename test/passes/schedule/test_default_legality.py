@@ -101,7 +101,7 @@ def test_default_schedules_are_legal(target: str, seed: int) -> None:
             if op.name.startswith("linalg.") and ScheduleInfo.nest.name in op.attributes:
                 seen += 1
                 try:
-                    Nest.of(Structured(op), resolve(target))
+                    Nest.from_op(Structured(op), resolve(target))
                 except ScheduleError as error:
                     wrong.append(str(error))
     assert wrong == []

@@ -68,13 +68,13 @@ def test_values_and_schedules_translate_both_ways(product: Structured) -> None:
     assert nest == Nest(order=(1, 0), parallel=1, unroll=(6, 1, 1), vector=1, width=16)
     assert Nest.from_values(nest.values(product), product, TARGET) == nest
     ScheduleInfo(product.operation).nest = nest
-    assert Nest.of(product, TARGET) == nest
+    assert Nest.from_op(product, TARGET) == nest
     assert "block" not in str(product.operation)
     blocked = Nest.from_values(LEGAL | {"block.1": 32, "block.2": 4}, product, TARGET)
     assert blocked.blocks == {1: 32, 2: 4}
     assert Nest.from_values(blocked.values(product), product, TARGET) == blocked
     ScheduleInfo(product.operation).nest = blocked
-    assert Nest.of(product, TARGET) == blocked
+    assert Nest.from_op(product, TARGET) == blocked
     assert sums_in_blocks(product)
 
 
@@ -111,7 +111,7 @@ def test_a_missing_knob_is_named(product: Structured) -> None:
 def test_a_schedule_in_ir_is_judged_by_the_same_rules(product: Structured) -> None:
     ScheduleInfo(product.operation).nest = Nest(order=(0,), parallel=0, unroll=(1, 1, 1), vector=1, width=8)
     with pytest.raises(ScheduleError, match=r"'linalg.generic' at .*knob 'order': \[0\] is not legal"):
-        Nest.of(product, TARGET)
+        Nest.from_op(product, TARGET)
     ScheduleInfo(product.operation).nest = Nest(order=(0, 1), parallel=0, unroll=(1, 1, 2), vector=1, width=8)
     with pytest.raises(ScheduleError, match=r"unroll: \[1, 1, 2\] is not legal, expected 3 numbers, 1 for each reduction of \[2\]"):
-        Nest.of(product, TARGET)
+        Nest.from_op(product, TARGET)

@@ -16,7 +16,7 @@ from stepwell.frontends.blocks.attention import (
     scaled,
     ungrouped,
 )
-from stepwell.frontends.blocks.heads import heads_together
+from stepwell.frontends.blocks.heads import merge_heads
 from stepwell.frontends.blocks.slicing import sizes_of
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
@@ -91,7 +91,7 @@ def attention(
         y = b.select(empty, b.scalar(0, like=y), y)
     y = b.convert(ungrouped(b, y, groups), narrow)
     if flat:
-        y = heads_together(b, y)
+        y = merge_heads(b, y)
     if b.node.output_count < 4:
         return (y, keys, values)
     return y, keys, values, b.convert(ungrouped(b, forms[qk_matmul_output_mode], groups), narrow)

@@ -26,7 +26,7 @@ class ElementKind:
     """None as long as there was no element."""
 
     @staticmethod
-    def of(b: ImportBuilder, x: TensorType) -> "ElementKind":
+    def from_type(b: ImportBuilder, x: TensorType) -> "ElementKind":
         """The kind of one tensor. Symbols that become known while the model runs differ between elements."""
         return ElementKind(x.dtype, tuple(size if b.symbols.are_of_inputs([size]) else None for size in x.shape))
 
@@ -67,12 +67,12 @@ class BoxedSequence(SequenceValue):
     def length(self, b: ImportBuilder) -> Value:
         return b.with_shape(b.sizes(values=(self._count,)), ())
 
-    def at(self, b: ImportBuilder, position: Value) -> Value:
+    def element_at(self, b: ImportBuilder, position: Value) -> Value:
         place, _ = self._bound(b, position, self._count - 1)
         return self._opened(b, self._rows(b, place, 1), self._sizes(b))
 
     def inserted(self, b: ImportBuilder, x: Value, position: Value | None) -> "BoxedSequence":
-        kind = self.kind.joined(ElementKind.of(b, type_of(x)))
+        kind = self.kind.joined(ElementKind.from_type(b, type_of(x)))
         row = _row(b, x)
         if position is None:
             return BoxedSequence(kind, b.concat([self.rows, row], axis=0))
@@ -84,7 +84,7 @@ class BoxedSequence(SequenceValue):
         return replace(self, rows=b.concat([self._rows(b, 0, place), self._rows(b, place + 1, after)], axis=0))
 
     def concatenated(self, b: ImportBuilder, axis: int, *, new_axis: bool) -> Value:
-        first = self.at(b, b.literal(np.array(0, np.int64)))
+        first = self.element_at(b, b.literal(np.array(0, np.int64)))
         sizes, rank = dims_of(first), type_of(first).rank
         axis = normalized_axis(axis, rank + new_axis)
         if not new_axis and not b.symbols.are_of_inputs([(self.kind.shape or (None,) * rank)[axis]]):
@@ -162,7 +162,7 @@ def kind_of(b: ImportBuilder, sequence: SequenceValue) -> ElementKind:
         return sequence.kind
     kind = ElementKind(sequence.dtype)
     for x in sequence.elements if isinstance(sequence, ListValue) else ():
-        kind = kind.joined(ElementKind.of(b, type_of(x)))
+        kind = kind.joined(ElementKind.from_type(b, type_of(x)))
     return kind
 
 
@@ -181,7 +181,7 @@ def boxed_by(b: ImportBuilder, count: Value, make: Callable[[Value], Sequence[Va
 
     def rounds(number: Value, going_on: Value, *rows: Value) -> tuple[Value, ...]:
         made = make(number)
-        kinds[:] = [ElementKind.of(b, type_of(x)) for x in made]
+        kinds[:] = [ElementKind.from_type(b, type_of(x)) for x in made]
         return going_on, *(b.concat([before, _row(b, x)], axis=0) for before, x in zip(rows, made, strict=True))
 
     results = _looped(b, count, [no_rows(b)] * outputs, rounds, range(outputs))
@@ -200,6 +200,6 @@ def _row(b: ImportBuilder, x: Value) -> Value:
 def _looped(
     b: ImportBuilder, count: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]], growing: Collection[int] = ()
 ) -> tuple[Value, ...]:
-    with b.at(replace(b.node, output_names=(), output_types=())):
+    with b.at_node(replace(b.node, output_names=(), output_types=())):
         results, _ = loop_of(b, count, b.literal(np.array(True)), initial, rounds, growing)
     return results

@@ -18,7 +18,7 @@ from stepwell.frontends.onnx.branches import BranchesDifferError
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence
-from stepwell.frontends.onnx.rules.loops import ENDLESS, TypeChangesError, is_endless, joined, loop_of, none_of
+from stepwell.frontends.onnx.rules.loops import ENDLESS, TypeChangesError, empty_stack, is_endless, joined, loop_of
 from stepwell.frontends.onnx.rules.sequence_forms import Form, first_form, formed, met, parts_of, regrouped
 from stepwell.frontends.onnx.sequences import AnyValue, tensors
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
@@ -100,7 +100,7 @@ def loop(
     if rounds is not None and goes is not None:
         count, nodes = int(rounds.reshape(-1)[0]) if goes.reshape(-1)[0] else 0, sum(1 for _ in nested_nodes(body.node))
         if is_long(count, body):
-            rolled = b.node.attempt(lambda: of_known_rounds(b, *bounds(b, trip_count, condition), initial, body))
+            rolled = b.node.attempt(lambda: loop_without_exit(b, *bounds(b, trip_count, condition), initial, body))
             if rolled is not None:
                 ControlInfo(rolled[1]).reason = f"its {count} rounds of {nodes} nodes would take longer to compile than they save"
                 return typed(tuple[AnyValue, ...], rolled[0])
@@ -121,7 +121,7 @@ def bounds(b: ImportBuilder, trip_count: Value | None, condition: Value | None) 
     return limit, b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
 
 
-def of_known_rounds(
+def loop_without_exit(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
     """Like `rolled_loop`.
@@ -182,7 +182,7 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
     if tensor is None or not known(tensor.shape[1:]):
         raise UnsupportedError("values collected over no rounds are not supported; supported: at least one round")
-    return none_of(b, tensor.with_shape(tensor.shape[1:]))
+    return empty_stack(b, tensor.with_shape(tensor.shape[1:]))
 
 
 def rolled_loop(
@@ -196,13 +196,13 @@ def rolled_loop(
     try:
         return rolled_from(b, 0, limit, condition, initial, body)
     except TypeChangesError as error:
-        peeled = b.node.attempt(lambda: behind_first_round(b, limit, condition, initial, body))
+        peeled = b.node.attempt(lambda: after_first_iteration(b, limit, condition, initial, body))
         if peeled is None:
             raise error from None
         return typed(tuple[tuple[AnyValue, ...], ir.Operation], peeled)
 
 
-def behind_first_round(
+def after_first_iteration(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
 ) -> tuple[tuple[AnyValue, ...], ir.Operation]:
     """Like `rolled_loop`, for a loop whose first iteration changes the types of carried values: the run must execute that iteration."""
@@ -259,7 +259,7 @@ def _rolled(
     start = parts_of(initial)
     rows = {value.rows for value in initial if isinstance(value, BoxedSequence)}
     growing = [i for i, part in enumerate(start) if part in rows]
-    with b.at(by_parts(b.node, initial)):
+    with b.at_node(by_parts(b.node, initial)):
         results, made = loop_of(b, limit, condition, start, rounds, growing)
     return (*regrouped(initial, results[: len(start)]), *results[len(start) :]), made
 

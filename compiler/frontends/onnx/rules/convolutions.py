@@ -130,11 +130,11 @@ def conv_transpose(
     if known is not None and np.isfinite(known).all():
         y = b.conv_transpose(x, w, strides=win.strides, pads=edges, dilations=win.dilations, group=group, output_padding=tuple(extra))
     else:
-        y = windows_added_up(b, x, w, replace(win, pads=edges), group, extra)
+        y = sum_of_windows(b, x, w, replace(win, pads=edges), group, extra)
     return with_bias(b, y, bias)
 
 
-def windows_added_up(b: ImportBuilder, x: Value, w: Value, win: Window, group: int, extra: Sequence[int]) -> Value:
+def sum_of_windows(b: ImportBuilder, x: Value, w: Value, win: Window, group: int, extra: Sequence[int]) -> Value:
     """A transposed convolution that never multiplies padding by the filters, which may be infinite; `extra` zeros are added at the ends."""
     (n, channels, *sizes), (inputs, filters, *_), spatial = dims_of(x), static_dims(w, "the weights"), len(win.kernel)
     if group < 1 or inputs % group or not holds(channels, "==", inputs):

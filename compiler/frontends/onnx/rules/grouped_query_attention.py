@@ -5,7 +5,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, maximum, same_sizes, sizes_text
 from stepwell.dialects.core.types import compute_dtype, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.heads import attend, check_heads, heads_apart, heads_together
+from stepwell.frontends.blocks.heads import attend, check_heads, merge_heads, split_heads
 from stepwell.frontends.blocks.kv_cache import allowed_keys, cached
 from stepwell.frontends.blocks.rotary_embedding import rotated
 from stepwell.frontends.blocks.slicing import counting, size_scalar, split_axis, with_new_axes
@@ -105,7 +105,7 @@ def group_query_attention(
     sink = head_sink
     if sink is None and smooth_softmax == 1:
         sink = b.literal(np.zeros(num_heads, to_numpy(dtype)))
-    return heads_together(b, attend(b, q, k, v, [mask, attention_bias], scale, softcap=softcap, sink=sink)), k, v
+    return merge_heads(b, attend(b, q, k, v, [mask, attention_bias], scale, softcap=softcap, sink=sink)), k, v
 
 
 def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | None, heads: int, shared: int) -> list[Value]:
@@ -121,7 +121,7 @@ def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | 
         raise ModelError(f"query, key and value must be (batch, sequence, hidden), got {', '.join(str(type_of(p)) for p in parts)}")
     for part, count in zip(parts, (heads, shared, shared), strict=True):
         check_heads(count, dims_of(part)[2])
-    return [heads_apart(b, part, count) for part, count in zip(parts, (heads, shared, shared), strict=True)]
+    return [split_heads(b, part, count) for part, count in zip(parts, (heads, shared, shared), strict=True)]
 
 
 def normalised_heads(b: ImportBuilder, x: Value, weight: Value, epsilon: float) -> Value:

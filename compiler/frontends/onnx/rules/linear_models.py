@@ -96,7 +96,7 @@ class Kernel:
     degree: float
 
     @staticmethod
-    def of(kind: str, parameters: Sequence[float]) -> "Kernel":
+    def from_attributes(kind: str, parameters: Sequence[float]) -> "Kernel":
         """Raises UnsupportedError for an unknown kind, ModelError for a wrong number of parameters."""
         if kind not in KERNELS:
             raise UnsupportedError(f"kernel_type={kind!r} is not supported; supported: {', '.join(KERNELS)}")
@@ -140,9 +140,9 @@ def svm_regressor(
 ) -> Value:
     rows = in_floats(b, x)
     if n_supports > 0:
-        kernels = Kernel.of(kernel_type, kernel_params).values(b, rows, support(support_vectors, n_supports, feature_count(rows)))
+        kernels = Kernel.from_attributes(kernel_type, kernel_params).values(b, rows, support(support_vectors, n_supports, feature_count(rows)))
     else:  # coefficients of a linear model
-        Kernel.of(kernel_type, kernel_params)
+        Kernel.from_attributes(kernel_type, kernel_params)
         kernels = rows
     out = linear(b, kernels, coefficients, [rho[0]] if rho else [], 1)
     if one_class:
@@ -169,7 +169,7 @@ def svm_classifier(
 ) -> tuple[Value | Unavailable, Value]:
     """One decision for each pair of classes, whose votes give the label, as in LIBSVM (Chang and Lin, 2011); else one linear score per class."""
     labels = labels_of(classlabels_ints, classlabels_strings)
-    rows, kernel = in_floats(b, x), Kernel.of(kernel_type, kernel_params)
+    rows, kernel = in_floats(b, x), Kernel.from_attributes(kernel_type, kernel_params)
     if not sum(vectors_per_class):
         return linear_machine(b, rows, labels, coefficients, rho, post_transform)
     if len(vectors_per_class) != labels.count or labels.count < 2:

@@ -23,7 +23,7 @@ class TypeChangesError(UnsupportedError):
     """An iteration of a loop returns a carried value with another element type or rank than it took."""
 
 
-def none_of(b: ImportBuilder, part: TensorType) -> Value:
+def empty_stack(b: ImportBuilder, part: TensorType) -> Value:
     """An empty tensor of values of a type along a new first dimension."""
     one = b.convert(b.literal(np.zeros((1,) * (1 + part.rank), np.float32)), part.dtype)
     return slice_axis(b, b.expand(one, shape=(1, *part.shape)), 0, 0, 0)
@@ -87,7 +87,7 @@ def appended(
         new = [with_new_axes(b, part, [0]) for part in results[len(initial) :]]
         return goes, *results[: len(initial)], *(b.concat([old, part], axis=0) for old, part in zip(state[len(initial) :], new, strict=True))
 
-    return loop_of(b, limit, condition, [*initial, *(none_of(b, kind) for kind in parts)], longer, growing)
+    return loop_of(b, limit, condition, [*initial, *(empty_stack(b, kind) for kind in parts)], longer, growing)
 
 
 def is_endless(b: ImportBuilder, limit: Value) -> bool:

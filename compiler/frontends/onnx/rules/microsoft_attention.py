@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, same_sizes, size_text, sizes_text, total
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.heads import attend, check_heads, extended, heads_apart, heads_together, lowest_of, unpacked
+from stepwell.frontends.blocks.heads import attend, check_heads, extended, lowest_of, merge_heads, split_heads, unpacked
 from stepwell.frontends.blocks.slicing import counting, size_scalar, split_axis, with_new_axes
 from stepwell.frontends.builder import Value, dims_of, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
@@ -128,7 +128,7 @@ def attended(
 ) -> tuple[Value, ...]:
     """Attention of queries, keys and values (batch, sequence, hidden), with keys and values appended to the past; also returns these."""
     batch, queries, _ = dims_of(projected[0])
-    q, k, v = (heads_apart(b, part, heads) for part in projected)
+    q, k, v = (split_heads(b, part, heads) for part in projected)
     present: tuple[Value, ...] = ()
     if past is not None:
         if type_of(past).rank != 5 or not holds(dims_of(past)[0], "==", 2):
@@ -138,7 +138,7 @@ def attended(
     if b.node.output_count > 1:
         present = (b.concat([with_new_axes(b, k, [0]), with_new_axes(b, v, [0])], axis=0),)
     added = mask.added(b, batch, queries, dims_of(k)[2], type_of(q).dtype)
-    return heads_together(b, attend(b, q, k, v, [added, attention_bias], scale)), *present
+    return merge_heads(b, attend(b, q, k, v, [added, attention_bias], scale)), *present
 
 
 @onnx_rule("MultiHeadAttention", since=1, domain=MICROSOFT)
@@ -168,7 +168,7 @@ def multi_head_attention(
     k, v = extended(b, past_key, k), extended(b, past_value, v)
     batch, _, queries, _ = dims_of(q)
     mask = Masks(key_padding_mask, bool(unidirectional), mask_filter_value).added(b, batch, queries, dims_of(k)[2], type_of(q).dtype)
-    return heads_together(b, attend(b, q, k, v, [mask, attention_bias], scale)), k, v
+    return merge_heads(b, attend(b, q, k, v, [mask, attention_bias], scale)), k, v
 
 
 def parts_by_head(b: ImportBuilder, query: Value, key: Value | None, value: Value | None, bias: Value | None, heads: int) -> list[Value]:
@@ -186,10 +186,10 @@ def parts_by_head(b: ImportBuilder, query: Value, key: Value | None, value: Valu
         if bias is not None:
             raise UnsupportedError("a bias with keys and values by head is not supported; supported: one with keys of rank 3")
         check_heads(heads, dims_of(query)[2])
-        return [heads_apart(b, query, heads), key, value]
+        return [split_heads(b, query, heads), key, value]
     else:
         parts = [query, key, value]
     if any(type_of(p).rank != 3 for p in parts):
         raise ModelError(f"query, key and value must have rank 3, got {', '.join(str(type_of(p)) for p in parts)}")
     check_heads(heads, *(dims_of(p)[2] for p in parts))
-    return [heads_apart(b, part, heads) for part in with_bias(b, parts, bias)]
+    return [split_heads(b, part, heads) for part in with_bias(b, parts, bias)]

@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.resampling import WHOLE, Resampling, common_scale, fitted_sizes, resampled, resampled_when_run, scaled
+from stepwell.frontends.blocks.resampling import WHOLE, Resampling, common_scale, fitted_sizes, resampled, resampled_at_run_time, scaled
 from stepwell.frontends.blocks.resampling_taps import Method
 from stepwell.frontends.blocks.slicing import split_axis
 from stepwell.frontends.builder import Value, dims_of, normalized_axis
@@ -95,14 +95,14 @@ def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: str = "
     if len(numbers) != type_of(x).rank:
         raise ModelError(f"scales must have {type_of(x).rank} entries for {type_of(x)}, got {len(numbers)}")
     mode = single(mode)
-    return (in_two_steps_when_run if mode == "nearest" else rounded_once(in_two_steps_when_run))(b, x, numbers, mode)
+    return (in_two_steps_at_run_time if mode == "nearest" else rounded_once(in_two_steps_at_run_time))(b, x, numbers, mode)
 
 
-def in_two_steps_when_run(b: ImportBuilder, x: Value, scales: Sequence[Value], mode: str) -> Value:
+def in_two_steps_at_run_time(b: ImportBuilder, x: Value, scales: Sequence[Value], mode: str) -> Value:
     """Like `in_two_steps`, by scales that are known only at run time."""
     for rounding, limit in (("ceil", b.minimum), ("floor", b.maximum)):
         limited = [limit(n, b.scalar(1, like=n)) for n in scales]
-        x = resampled_when_run(b, x, range(len(scales)), limited, Method(mode, "asymmetric", rounding), [WHOLE] * len(scales))
+        x = resampled_at_run_time(b, x, range(len(scales)), limited, Method(mode, "asymmetric", rounding), [WHOLE] * len(scales))
     return x
 
 
@@ -137,7 +137,7 @@ def resize(
         if len(found) != len(chosen) or wanted or antialias or keep_aspect_ratio_policy != "stretch":
             what = f"{len(found)} scales computed at run time for {len(chosen)} axes, with sizes, antialias or a policy for the aspect ratio"
             raise UnsupportedError(f"{what}, are not supported; supported: scales known at compile time")
-        return resampled_when_run(b, x, chosen, found, method, bounds)
+        return resampled_at_run_time(b, x, chosen, found, method, bounds)
     factors = [float(s) for s in np.reshape(found, -1)]
     if len(factors or wanted) != len(chosen) or (factors and wanted):
         raise ModelError(f"one of scales and sizes must have {len(chosen)} entries, got {factors} and {wanted}")

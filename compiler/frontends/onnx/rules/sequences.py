@@ -21,7 +21,7 @@ from stepwell.frontends.onnx.walking import nested_nodes
 def sequence_construct(b: ImportBuilder, *elements: Value) -> SequenceValue:
     if not elements:
         raise ModelError("it must have an input at least; SequenceEmpty makes a sequence of none")
-    return ListValue.of(elements)
+    return ListValue.from_elements(elements)
 
 
 @onnx_rule("SequenceEmpty", since=11)
@@ -42,8 +42,8 @@ def sequence_erase(b: ImportBuilder, sequence: SequenceValue, position: Value | 
 @onnx_rule("SequenceAt", since=11)
 def sequence_at(b: ImportBuilder, sequence: SequenceValue, position: Value) -> Value:
     if isinstance(sequence, ListValue) and sequence.is_uniform:
-        return sequence.at(b, position)
-    return placed(b, sequence, position).at(b, position)
+        return sequence.element_at(b, position)
+    return placed(b, sequence, position).element_at(b, position)
 
 
 def placed(b: ImportBuilder, sequence: SequenceValue, position: Value | None) -> SequenceValue:
@@ -138,7 +138,7 @@ def sequence_map(b: ImportBuilder, sequence: SequenceValue, *others: Value | Seq
         for i in range(count)
     ]
     return tuple(
-        ListValue.of([values[i] for values in made]) if made else ListValue(our_dtype(output.type.tensor_type.elem_type))
+        ListValue.from_elements([values[i] for values in made]) if made else ListValue(our_dtype(output.type.tensor_type.elem_type))
         for i, output in enumerate(body.output)
     )
 
