@@ -69,9 +69,9 @@ def quantize(
     """Quantise an f32 network, with ranges of activations from its runs on samples.
 
     `data`, `batch` and `limit` define the samples (`Samples.from_data`). Calibration counts are kept in the file `histograms`, else in the cache if
-    `cache` is true, and read back if nothing that they depend on has changed. `on_batch(done, all)` is called as calibration progresses. Raises InputError
-    for samples or options that do not fit the model, UnsupportedError for a model that has nothing to quantise, is quantised already, or cannot be
-    prepared, and the errors of `stepwell.compile`.
+    `cache` is true, and read back if nothing that they depend on has changed. `on_batch(done, all)` is called as calibration progresses. Raises
+    InputError for samples or options that do not fit the model, UnsupportedError for a model that has nothing to quantise, is quantised already, or
+    cannot be prepared, and the errors of `stepwell.compile`.
     """
     return Calibrated(
         model, data, options, batch=batch, limit=limit, histograms=histograms, cache=cache, threads=threads, on_batch=on_batch
