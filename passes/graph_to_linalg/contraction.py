@@ -172,16 +172,16 @@ def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir
     assert lasts is not None
 
     def fold(_: ir.Value, total: ir.Value) -> ir.Value:
-        inside, row, column = b.scalar(True, "i1"), b.here(1), b.index(0)
+        inside, row, column = b.scalar(True, "i1"), b.loop_index(1), b.index(0)
         for i in range(spatial):
-            place, tap = b.here(2 + i), b.here(2 + spatial + i)
+            place, tap = b.loop_index(2 + i), b.loop_index(2 + spatial + i)
             start = arith.subi(arith.addi(place, b.index(pads[i])), arith.muli(tap, b.index(dilations[i])))
             last = b.index_of(lasts[i])
             position = arith.divui(arith.minsi(arith.maxsi(start, b.index(0)), last), b.index(strides[i]))
             inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.eq, start, arith.muli(position, b.index(strides[i]))))
             row = arith.addi(arith.muli(row, b.index(kernel[i])), tap)
             column = arith.addi(arith.muli(column, b.index_of(counts[i])), position)
-        value = b.widen(b.extract(x, [b.here(0), row, column]))
+        value = b.widen(b.extract(x, [b.loop_index(0), row, column]))
         return s.add(total, s.select(inside, value, s.const(0)))
 
     out = b.filled(0, s.dtype, given)

@@ -73,7 +73,7 @@ def lower_order_rows(op: graph.OrderRowsOp, operands: Operands, b: LinalgBuilder
 
     def code(row: ir.Value, column: ir.Value) -> ir.Value:
         value = b.extract(x, [row, column])
-        return codes.of(arith.ExtUIOp(ir.IntegerType.get_signless(8), value).result if kind.dtype == "i1" else value)
+        return codes.code(arith.ExtUIOp(ir.IntegerType.get_signless(8), value).result if kind.dtype == "i1" else value)
 
     def compared(left: ir.Value, right: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Whether row `right` comes before row `left`, and whether the two are equal."""
@@ -123,7 +123,7 @@ def lower_order_rows(op: graph.OrderRowsOp, operands: Operands, b: LinalgBuilder
 
     # The numbers are on two sides: each sweep reads from one, and writes runs of twice the width to the other.
     count = b.size(x, 0)
-    both = b.elementwise([], "i64", [2, count], lambda: b.from_index(b.here(1)))
+    both = b.elementwise([], "i64", [2, count], lambda: b.from_index(b.loop_index(1)))
     bits = math.CountLeadingZerosOp(arith.SubIOp(b.from_index(rows), b.scalar(1, "i64")).result).result
     some = arith.CmpIOp(_CMP.ne, rows, zero).result
     sweeps = arith.SelectOp(some, b.as_index(arith.SubIOp(b.scalar(64, "i64"), bits).result), zero).result
@@ -139,7 +139,7 @@ def lower_order_rows(op: graph.OrderRowsOp, operands: Operands, b: LinalgBuilder
         differs = arith.OrIOp(first, arith.XOrIOp(equal, b.scalar(1, "i1")).result).result
         return [b.insert_element(differs, carried[0], [place])]
 
-    order = b.elementwise([], "i64", [count], lambda: b.extract(both, [side, b.here(0)]), exact=True)
+    order = b.elementwise([], "i64", [count], lambda: b.extract(both, [side, b.loop_index(0)]), exact=True)
     return [order, b.loop(zero, rows, [b.empty("i1", [count])], starts)[0]]
 
 

@@ -45,7 +45,7 @@ def lower_range(op: graph.RangeOp, operands: Operands, b: LinalgBuilder) -> ir.V
     size = given if given is not None else _range_size(b, s, start, limit, delta)
 
     def body() -> ir.Value:
-        number = cast(b, b.from_index(b.here(0)), "i64", s.dtype, False)
+        number = cast(b, b.from_index(b.loop_index(0)), "i64", s.dtype, False)
         return s.add(start, s.mul(number, delta))
 
     return b.elementwise([], result.dtype, [size], body)
@@ -114,7 +114,7 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
     sizes = b.given_all(result.shape) or [asked(i, static) for i, static in enumerate(result.shape)]
 
     def body() -> ir.Value:
-        loops = [b.here(result.rank - rank + i) for i in range(rank)]
+        loops = [b.loop_index(result.rank - rank + i) for i in range(rank)]
         return b.extract(x, [arith.SelectOp(is_one, zero, loop).result for is_one, loop in zip(single, loops, strict=True)])
 
     return b.elementwise([], result.dtype, sizes, body, exact=True)
@@ -158,7 +158,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
     def body() -> ir.Value:
         where = []
         for i, place in enumerate(places):
-            loop = b.here(i)
+            loop = b.loop_index(i)
             if place is not None:
                 loop = arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result
                 if isinstance(result.shape[i], int):

@@ -40,7 +40,7 @@ def lower_gather_elements(op: graph.GatherElementsOp, operands: Operands, b: Lin
     size = b.size(x, axis)
 
     def body(index: ir.Value) -> ir.Value:
-        return b.read(x, [b.place(index, size) if i == axis else b.here(i) for i in range(result.rank)])
+        return b.read(x, [b.place(index, size) if i == axis else b.loop_index(i) for i in range(result.rank)])
 
     return b.elementwise([indices], result.dtype, b.sizes(indices), body, exact=True)
 
@@ -56,9 +56,9 @@ def lower_gather_nd(op: graph.GatherNdOp, operands: Operands, b: LinalgBuilder) 
     have = b.sizes(x)
 
     def body() -> ir.Value:
-        vector = [b.here(i) for i in range(outer)]
+        vector = [b.loop_index(i) for i in range(outer)]
         places = [b.place(b.extract(indices, [*vector, b.index(i)]), have[batch + i]) for i in range(depth)]
-        return b.read(x, [*vector[:batch], *places, *(b.here(i) for i in range(outer, len(sizes)))])
+        return b.read(x, [*vector[:batch], *places, *(b.loop_index(i) for i in range(outer, len(sizes)))])
 
     return b.elementwise([], result.dtype, sizes, body, exact=True)
 
@@ -123,6 +123,6 @@ def lower_at_round(op: graph.AtRoundOp, operands: Operands, b: LinalgBuilder) ->
     places = [loop - (loop > axis) for loop in range(x.type.rank)]
 
     def body() -> ir.Value:
-        return b.extract(x, [at if i == axis else b.here(place) for i, place in enumerate(places)])
+        return b.extract(x, [at if i == axis else b.loop_index(place) for i, place in enumerate(places)])
 
     return b.elementwise([], op.result_types()[0].dtype, sizes, body, exact=True)

@@ -424,7 +424,7 @@ class LinalgBuilder:
         """A tensor with one element replaced."""
         return tensor.InsertOp(element_, into, list(places)).result
 
-    def here(self, loop: int) -> ir.Value:
+    def loop_index(self, loop: int) -> ir.Value:
         """The index of a loop of the generic whose body is being built."""
         return linalg.IndexOp(loop).result
 

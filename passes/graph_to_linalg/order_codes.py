@@ -32,7 +32,7 @@ class Codes:
         """The type of codes."""
         return f"i{self.bits}"
 
-    def of(self, value: ir.Value) -> ir.Value:
+    def code(self, value: ir.Value) -> ir.Value:
         """The code of an element."""
         b = self.b
         top, ones = b.scalar(1 << (self.bits - 1), self.kind), b.scalar(-1, self.kind)
@@ -65,27 +65,27 @@ def place_of_first(codes: Codes, x: ir.Value, axis: int, *, last: bool = False) 
     source = dims(*(rank - 1 if i == axis else others.index(i) for i in range(rank)))
     index = "i32" if not x.type.is_dynamic_dim(axis) and size < 1 << 31 else "i64"
 
-    def here() -> ir.Value:
-        return b.from_index(b.here(rank - 1), index)
+    def position() -> ir.Value:
+        return b.from_index(b.loop_index(rank - 1), index)
 
     if axis == rank - 1:
         beyond = b.scalar(-1 if last else size if index == "i32" else (1 << 63) - 1, index)
-        most = b.generic([x], b.filled(0, kind, sizes), [source, out], 1, lambda value, so_far: arith.maxui(so_far, codes.of(value)))
+        most = b.generic([x], b.filled(0, kind, sizes), [source, out], 1, lambda value, so_far: arith.maxui(so_far, codes.code(value)))
         start = b.fill(beyond, b.empty(index, sizes))
         nearer = arith.maxsi if last else arith.minsi
 
         def found(value: ir.Value, best: ir.Value, so_far: ir.Value) -> ir.Value:
-            same = arith.cmpi(arith.CmpIPredicate.eq, codes.of(value), best)
-            return nearer(so_far, arith.select(same, here(), beyond))
+            same = arith.cmpi(arith.CmpIPredicate.eq, codes.code(value), best)
+            return nearer(so_far, arith.select(same, position(), beyond))
 
         place = b.generic([x, most], start, [source, out, out], 1, found)
     else:
         order = ByValue(codes, last) if is_float(codes.dtype) and codes.nan_wins else ByCode(codes, last)
 
         def fold(value: ir.Value, best: ir.Value, place: ir.Value) -> list[ir.Value]:
-            seen = order.of(value)
+            seen = order.code(value)
             better = order.better(seen, best)
-            return [arith.select(better, seen, best), arith.select(better, here(), place)]
+            return [arith.select(better, seen, best), arith.select(better, position(), place)]
 
         place = b.generics([x], [b.filled(order.none, order.kind, sizes), b.filled(0, index, sizes)], [source, out, out], 1, fold)[1]
         place = b.staged(place)
@@ -101,9 +101,9 @@ class ByCode:
         self.codes, self.kind = codes, codes.kind
         self.predicate = arith.CmpIPredicate.uge if last else arith.CmpIPredicate.ugt
 
-    def of(self, value: ir.Value) -> ir.Value:
+    def code(self, value: ir.Value) -> ir.Value:
         """What is kept of an element."""
-        return self.codes.of(value)
+        return self.codes.code(value)
 
     def better(self, one: ir.Value, best: ir.Value) -> ir.Value:
         """Whether an element comes before the best one so far, which precedes it in memory."""
@@ -118,7 +118,7 @@ class ByValue:
         self.kind, self.none = self.s.dtype, float("-inf" if codes.largest else "inf")
         self.side = "gt" if codes.largest else "lt"
 
-    def of(self, value: ir.Value) -> ir.Value:
+    def code(self, value: ir.Value) -> ir.Value:
         """What is kept of an element."""
         return self.b.widen(value)
 

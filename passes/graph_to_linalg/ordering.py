@@ -56,6 +56,6 @@ def turned(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> ir.Value:
     last = arith.SubIOp(b.index_of(sizes[axis]), b.index(1)).result
 
     def body() -> ir.Value:
-        return b.extract(x, [arith.SubIOp(last, b.here(i)).result if i == axis else b.here(i) for i in range(len(sizes))])
+        return b.extract(x, [arith.SubIOp(last, b.loop_index(i)).result if i == axis else b.loop_index(i) for i in range(len(sizes))])
 
     return b.elementwise([], dtype, sizes, body, exact=True)

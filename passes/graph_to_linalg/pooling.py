@@ -26,7 +26,7 @@ def lower_max_pool(op: graph.MaxPoolOp, operands: Operands, b: LinalgBuilder) ->
     problem = _dynamic(op.operand_types()[0], attributes)
     if problem is not None:
         return problem
-    separable = Separable.of(b, operands[0], (op.operand_types()[0], result), attributes)
+    separable = Separable.from_pooling(b, operands[0], (op.operand_types()[0], result), attributes)
     if isinstance(separable, Separable):
         return separable.lower()
     return narrowed(b, fold_windows(b, operands[0], result, "maximum", attributes), result.dtype)

@@ -25,7 +25,7 @@ def lower_random_bits(op: graph.RandomBitsOp, operands: Operands, b: LinalgBuild
         number = s.const(1)
         for dim in reversed(range(len(shape))):
             step = steps[dim]
-            number = s.add(number, s.mul(b.from_index(b.here(dim)), s.const(step) if isinstance(step, int) else step))
+            number = s.add(number, s.mul(b.from_index(b.loop_index(dim)), s.const(step) if isinstance(step, int) else step))
         state = s.add(s.mul(number, s.const(STEP)), s.const(attributes["seed"]))
         for shift, factor in ROUNDS:
             state = s.mul(mixed(state, shift), s.const(factor))

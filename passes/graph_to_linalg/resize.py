@@ -63,7 +63,7 @@ def take_places(b: LinalgBuilder, x: ir.Value, dtype: str, chosen: dict[int, np.
 
     def body(*found: ir.Value) -> ir.Value:
         where = {dim: b.as_index(v) for dim, v in zip(order, found, strict=True)}
-        return b.extract(x, [where[i] if i in where else b.here(i) for i in range(rank)])
+        return b.extract(x, [where[i] if i in where else b.loop_index(i) for i in range(rank)])
 
     return b.elementwise(tables, dtype, sizes, body, exact=True, loops={n: [dim] for n, dim in enumerate(order)})
 
@@ -86,7 +86,7 @@ def weighted_sums(b: LinalgBuilder, x: ir.Value, dtype: str, dim: int, places: n
     table = dims(dim, rank)
 
     def fold(source: ir.Value, factor: ir.Value, total: ir.Value) -> ir.Value:
-        value = b.extract(x, [b.as_index(source) if i == dim else b.here(i) for i in range(rank)])
+        value = b.extract(x, [b.as_index(source) if i == dim else b.loop_index(i) for i in range(rank)])
         if not np.all(weights):  # infinity times 0 is not nothing
             value = s.select(s.compare("eq", factor, s.const(0)), s.const(0), value)
         return s.multiply_accumulate(value, factor, total)

@@ -56,7 +56,7 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
     def weigh(*arguments: ir.Value) -> ir.Value:
         elements = [(b.as_index(arguments[i]), arguments[i + 1]) for i in range(0, len(found), 2)]
         axes = [elements[i : i + 2] for i in range(0, len(elements), 2)]
-        total, number, channel = s.const(0), b.here(0), image.channel()
+        total, number, channel = s.const(0), b.loop_index(0), image.channel()
         for chosen in itertools.product(*axes):
             weight = chosen[0][1]
             for _, other in chosen[1:]:
@@ -106,7 +106,7 @@ class Image:
 
     def channel(self) -> ir.Value:
         """In the body of the generic: the channel that the loops are at."""
-        return self.b.here(len(self.sizes) - 1 if self.channels_last else 1)
+        return self.b.loop_index(len(self.sizes) - 1 if self.channels_last else 1)
 
     def element(self, image: ir.Value, channel: ir.Value, place: Sequence[ir.Value]) -> ir.Value:
         """The element of an image and a channel at a place."""
@@ -165,7 +165,7 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
     def body(batch: ir.Value, left: ir.Value, top: ir.Value, right: ir.Value, bottom: ir.Value, _: ir.Value) -> ir.Value:
         image, channel = b.place(batch, images), regions.channel()
         down, across = (
-            Part(b, s, b.widen(low), b.widen(high), b.here(regions.places[i]), spatial[i], attributes["sizes"][i], attributes)
+            Part(b, s, b.widen(low), b.widen(high), b.loop_index(regions.places[i]), spatial[i], attributes["sizes"][i], attributes)
             for i, (low, high) in enumerate(((top, bottom), (left, right)))
         )
 

@@ -39,7 +39,7 @@ class Separable:
     """What the windows need after each row."""
 
     @staticmethod
-    def of(b: LinalgBuilder, x: ir.Value, types: tuple[TensorType, TensorType], attributes: dict[str, Any]) -> "Separable | NoMatch":
+    def from_pooling(b: LinalgBuilder, x: ir.Value, types: tuple[TensorType, TensorType], attributes: dict[str, Any]) -> "Separable | NoMatch":
         """That, or why the pooling is not worth it."""
         image, result = types
         kernel, pads, spatial = attributes["kernel"], attributes["pads"], len(attributes["kernel"])

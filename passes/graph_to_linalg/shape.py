@@ -144,7 +144,7 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     for start, count, inside in stretches:
 
         def body(*_: ir.Value, start: int = start, inside: bool = inside) -> ir.Value:
-            *outer, last = (b.here(i) for i in range(result.rank))
+            *outer, last = (b.loop_index(i) for i in range(result.rank))
             places = [source_place(b, here, mode, low[i], high[i], x.type.shape[i]) for i, here in enumerate(outer)]
             if inside:
                 along = arith.AddIOp(last, b.index(start - low[-1])).result
@@ -263,7 +263,7 @@ def sliced_from(
 
     def body() -> ir.Value:
         along = enumerate(zip(first, steps, strict=True))
-        return b.extract(x, [arith.addi(b.index_of(start), arith.muli(b.here(i), b.index(step))) for i, (start, step) in along])
+        return b.extract(x, [arith.addi(b.index_of(start), arith.muli(b.loop_index(i), b.index(step))) for i, (start, step) in along])
 
     return b.elementwise([], dtype, sizes, body, exact=True)
 

@@ -45,7 +45,7 @@ def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[
         places = one_by_one(codes, x, axis, count, empty)
 
     def value(place: ir.Value) -> ir.Value:
-        return b.extract(x, [b.as_index(place) if i == axis else b.here(i) for i in range(len(sizes))])
+        return b.extract(x, [b.as_index(place) if i == axis else b.loop_index(i) for i in range(len(sizes))])
 
     return [b.elementwise([places], dtype, out_sizes, value, exact=True), places]
 
@@ -73,8 +73,8 @@ def side_by_side(codes: Codes, x: ir.Value, axis: int, count: int, out: ir.Value
     starts = [b.filled(0, dtype, sizes) for _ in range(count) for dtype in (kind, "i32")]
 
     def step(value: ir.Value, _: ir.Value, *kept: ir.Value) -> list[ir.Value]:
-        code = codes.of(value)
-        here = b.from_index(arith.subi(b.index(last), b.here(rank - 1)), "i32")
+        code = codes.code(value)
+        here = b.from_index(arith.subi(b.index(last), b.loop_index(rank - 1)), "i32")
         made: list[ir.Value] = []
         before: tuple[ir.Value, ir.Value] = (code, here)
         goes_here = None
@@ -102,7 +102,7 @@ def one_by_one(codes: Codes, x: ir.Value, axis: int, count: OpFoldResult, out: i
     def row(at: list[ir.Value], outs: list[ir.Value]) -> list[ir.Value]:
         line = b.line(x, at, axis)
         if isinstance(count, int) and count <= FEW:
-            chosen = few(codes, line, sizes[axis], count)
+            chosen = insertion_select(codes, line, sizes[axis], count)
         else:
             chosen = many(codes, line, sizes[axis], count)
 
@@ -118,16 +118,16 @@ def one_by_one(codes: Codes, x: ir.Value, axis: int, count: OpFoldResult, out: i
         return b.loops(others, [out], row)[0]
     piece = -(-rows // THREADED_ROUNDS)
 
-    def some(number: ir.Value, outs: list[ir.Value]) -> list[ir.Value]:
+    def rows_of_piece(number: ir.Value, outs: list[ir.Value]) -> list[ir.Value]:
         """A piece of the rows, one after the other: what a row needs for itself is there once for each piece."""
         start = arith.muli(number, b.index(piece))
         end = arith.minui(arith.addi(start, b.index(piece)), b.index(rows))
         return b.loop(start, end, outs, lambda place, outs: row(b.unflattened(place, known), outs))
 
-    return b.independent(-(-rows // piece), [out], some)[0]
+    return b.independent(-(-rows // piece), [out], rows_of_piece)[0]
 
 
-def few(codes: Codes, row: ir.Value, size: OpFoldResult, count: int) -> ir.Value:
+def insertion_select(codes: Codes, row: ir.Value, size: OpFoldResult, count: int) -> ir.Value:
     """The indices of the first `count` elements of a row in order: one pass that keeps them sorted.
 
     Blocks of neighbours whose best is no better than the worst that is kept are passed over.
@@ -138,7 +138,7 @@ def few(codes: Codes, row: ir.Value, size: OpFoldResult, count: int) -> ir.Value
 
     def take(at: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
         """Put the element at an index among the best where it belongs: what is worse moves on by one place."""
-        code = codes.of(b.extract(row, [at]))
+        code = codes.code(b.extract(row, [at]))
 
         def insert() -> list[ir.Value]:
             def step(i: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
@@ -190,7 +190,7 @@ def greatest_of_blocks(codes: Codes, row: ir.Value, blocks: OpFoldResult) -> ir.
         b.filled(0, codes.kind, [blocks]),
         [[block * BLOCK + inside], [inside], [block]],
         1,
-        lambda value, _, most: arith.maxui(most, codes.of(value)),
+        lambda value, _, most: arith.maxui(most, codes.code(value)),
     )
 
 
@@ -218,7 +218,7 @@ def many(codes: Codes, row: ir.Value, size: OpFoldResult, count: OpFoldResult) -
 
     def pick(at: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
         picked, where, used = state
-        value = codes.of(b.extract(row, [at])) if whole else b.extract(code, [at])
+        value = codes.code(b.extract(row, [at])) if whole else b.extract(code, [at])
         picked = b.insert_element(value, picked, [used])
         where = b.insert_element(b.from_index(at, "i32"), where, [used])
         return [picked, where, arith.addi(used, arith.index_castui(ir.IndexType.get(), good(value, state)))]

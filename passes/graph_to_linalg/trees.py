@@ -22,7 +22,7 @@ def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgB
     s, one = Scalars(b, types[0].dtype), b.index(1)
 
     def walk(root: ir.Value) -> ir.Value:
-        row = b.here(0)
+        row = b.loop_index(0)
         loop = scf.ForOp(b.index(0), b.index(attributes["depth"]), one, [root])
         with ir.InsertionPoint(loop.body):
             node = within(b, loop.inner_iter_args[0], node_count)
@@ -43,7 +43,7 @@ def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgB
     out = b.filled(start, dtype, [rows, groups, columns])
 
     def fold(leaf: ir.Value, so_far: ir.Value) -> ir.Value:
-        value = b.extract(values, [within(b, leaf, leaf_count), b.here(2)])
+        value = b.extract(values, [within(b, leaf, leaf_count), b.loop_index(2)])
         return total.accumulate(_FOLD[kind], value, so_far)
 
     return b.generic([leaves], out, [dims(0, 3, 1), dims(0, 1, 2)], 1, fold)

@@ -41,7 +41,7 @@ def model(nodes: list[NodeProto], inputs: dict[str, list[Any]], outputs: Sequenc
     return bare
 
 
-def few(rng: np.random.Generator, *shape: int, share: float) -> np.ndarray:
+def sparse(rng: np.random.Generator, *shape: int, share: float) -> np.ndarray:
     """Random numbers of which about that share is not 0."""
     return np.where(rng.random(shape) < share, rng.standard_normal(shape), 0).astype(np.float32)
 
@@ -153,7 +153,7 @@ class OnnxRuntime:
 
 def inputs_of(source: ModelProto, n: int, rng: np.random.Generator, share: float) -> dict[str, np.ndarray]:
     shapes = {v.name: [d.dim_value or n for d in v.type.tensor_type.shape.dim] for v in source.graph.input}
-    return {name: few(rng, *shape, share=share) for name, shape in shapes.items()}
+    return {name: sparse(rng, *shape, share=share) for name, shape in shapes.items()}
 
 
 def close(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> None:

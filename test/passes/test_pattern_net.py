@@ -134,7 +134,7 @@ def test_terms_are_what_references_give(mnemonic: str) -> None:
         graph = Graph((*map(Argument, kinds), node), (Ref(len(flat)),))
         try:
             terms = Terms()
-            (found,) = terms.of(graph)
+            (found,) = terms.returned(graph)
         except NoTermError:
             continue
         (want,) = run(graph, flat, {})

@@ -18,7 +18,7 @@ Day = Callable[[Any], bool] | Collection[Any]
 
 def each(factors: Factors) -> Callable[..., Any]:
     """As `pairs`, with rows by day that have every value: for factors that the code treats one after another, where a row is dear."""
-    return some(_names(factors), *split(factors, _each_value))
+    return split_by_day(_names(factors), *split(factors, _each_value))
 
 
 def pairs(factors: Factors) -> Callable[..., Any]:
@@ -27,14 +27,14 @@ def pairs(factors: Factors) -> Callable[..., Any]:
     A factor is a parameter, or several that vary together. Most mistakes take one value, or two that meet (D. R. Kuhn et al., "Software Fault
     Interactions", IEEE Transactions on Software Engineering 30(6), 2004).
     """
-    return some(_names(factors), *split(factors))
+    return split_by_day(_names(factors), *split(factors))
 
 
 def every_by_day(names: Names, cases: Iterable[Any], day: Day, **options: Any) -> Callable[..., Any]:
     """Run a test with each of the `cases`, as `every` does; those that are not of the `day` are a test marked `nightly`."""
     made = list(cases)
     chosen = chooser(made, day)
-    return some(names, [case for case in made if chosen(case)], [case for case in made if not chosen(case)], **options)
+    return split_by_day(names, [case for case in made if chosen(case)], [case for case in made if not chosen(case)], **options)
 
 
 def by_day(cases: Iterable[Any], day: Day) -> list[Any]:
@@ -71,7 +71,7 @@ def fewest(rows: Iterable[Mapping[str, Any]], *wanted: Names) -> list[Mapping[st
     return chosen
 
 
-def some(names: str | Sequence[str], day: Sequence[Any], night: Sequence[Any], **options: Any) -> Callable[..., Any]:
+def split_by_day(names: str | Sequence[str], day: Sequence[Any], night: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """Run a test with the cases for the `day`, as `every` does; those for the `night`, which ask nothing alone, are a test marked `nightly`."""
     parts = [pytest.param(day, id="day"), *([pytest.param(night, id="others", marks=pytest.mark.nightly)] if night else [])]
     listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)

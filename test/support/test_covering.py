@@ -3,7 +3,7 @@
 from itertools import combinations, product
 
 import pytest
-from covering import _each_value, by_day, each, every_by_day, fewest, pairs, some, split
+from covering import _each_value, by_day, each, every_by_day, fewest, pairs, split, split_by_day
 from op_sweep import pairwise
 
 FACTORS = {"a": [1, 2, 3, 4], ("b", "c"): [("x", 0), ("y", 1), ("z", 2)], "d": [False, True]}
@@ -29,7 +29,7 @@ def test_what_a_test_of_every_value_is_given(x: int, y: int, request: pytest.Fix
     assert (request.node.get_closest_marker("nightly") is not None) == ((x, y) not in [(1, 1), (2, 2), (3, 1)])
 
 
-@some("number", [1, 2], [3])
+@split_by_day("number", [1, 2], [3])
 def test_what_a_test_of_some_cases_is_given(number: int, request: pytest.FixtureRequest) -> None:
     assert (request.node.get_closest_marker("nightly") is not None) == (number == 3)
 

@@ -88,7 +88,7 @@ def _convolved(
     loop = dict(zip([*parallel, *reductions], dims(*range(len(parallel) + len(reductions))), strict=True))
     zero = ir.AffineConstantExpr.get(0)
 
-    def at(name: str) -> Any:
+    def tap(name: str) -> Any:
         return loop.get(name, zero)
 
     window = [loop[o] * s + loop[k] * d if k in loop else loop[o] * s for o, k, s, d in zip(places, taps, strides, dilations, strict=True)]
@@ -97,7 +97,7 @@ def _convolved(
     lane = [loop["side"] * of_lanes + inside if "side" in loop else inside] if is_blocked else []
     if is_blocked and side_by_side == 1 and x.type.shape[-1] != of_lanes:
         x = b.first(x, [*b.sizes(x)[:-1], of_lanes])  # a loop that is an index by itself must go over the whole dimension
-    w_map = [*(loop[name] for name in split), loop["c"], *(at(k) for k in taps), *([loop["lane"]] if is_blocked else []), loop["f"]]
+    w_map = [*(loop[name] for name in split), loop["c"], *(tap(k) for k in taps), *([loop["lane"]] if is_blocked else []), loop["f"]]
     w_map += [loop["place"]] if in_groups else []
     counts = [of_group[name] for name in split]
     merged = [[*range(len(split))], *([i] for i in range(len(split), len(split) + len(filters) - 1))]

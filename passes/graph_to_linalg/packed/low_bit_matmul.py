@@ -51,22 +51,22 @@ def lower_low_bit_matmul(op: LowBitMatmulOp, operands: Operands, b: LinalgBuilde
     if few:
         return b.independent(panels, out, one)[0]
 
-    def some(first: ir.Value, count: int, result: ir.Value) -> ir.Value:
+    def products_of_panels(first: ir.Value, count: int, result: ir.Value) -> ir.Value:
         return b.insert(made.of_many_rows(first, count), result, [*before, first, 0])
 
-    return _in_groups(b, panels, FLOATS_AT_ONCE // (made.depth * width), out[0], some)
+    return _in_groups(b, panels, FLOATS_AT_ONCE // (made.depth * width), out[0], products_of_panels)
 
 
-def _in_groups(b: LinalgBuilder, count: int, group: int, start: ir.Value, some: Callable[[ir.Value, int, ir.Value], ir.Value]) -> ir.Value:
-    """A loop over groups of neighbours, and what is left over: `some` takes the first of them, how many they are, and what came of those before."""
+def _in_groups(b: LinalgBuilder, count: int, group: int, start: ir.Value, compute: Callable[[ir.Value, int, ir.Value], ir.Value]) -> ir.Value:
+    """A loop over groups of neighbours, and what is left over: `compute` takes the first of them, how many they are, and what came of those before."""
     group = min(count, max(1, group))
     rest = count % group
 
     def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        return [some(arith.muli(number, b.index(group)), group, carried[0])]
+        return [compute(arith.muli(number, b.index(group)), group, carried[0])]
 
-    out = some(b.index(0), count, start) if group == count else b.loop(b.index(0), b.index(count // group), [start], one)[0]
-    return some(b.index(count - rest), rest, out) if rest else out
+    out = compute(b.index(0), count, start) if group == count else b.loop(b.index(0), b.index(count // group), [start], one)[0]
+    return compute(b.index(count - rest), rest, out) if rest else out
 
 
 def rows_of(op: LowBitMatmulOp) -> int | Size | None:
@@ -149,12 +149,12 @@ class _Product:
         w = b.reshape(w, [[0, 1], *([i + 2] for i in range(len(inner)))], [self.blocks, *inner])
         factors = [b.reshape(v, [[0, 1], [2]], [self.blocks, self.width]) for v in (scale, *zeros)]
 
-        def some(first: ir.Value, blocks: int, total: ir.Value) -> ir.Value:
+        def sum_of_blocks(first: ir.Value, blocks: int, total: ir.Value) -> ir.Value:
             sums = self._sums_of_blocks(first, b.part(w, [first, *[0] * len(inner)], [blocks, *inner]), blocks)
             return self._scaled(sums, first, blocks, [b.part(v, [first, 0], [blocks, self.width]) for v in factors], total)
 
         group = SUMS_AT_ONCE // (self.sums * self.width * (self.rows if isinstance(self.rows, int) else b.state.machine.costs.conversion_rows))
-        return _in_groups(b, self.blocks, group, b.filled(0, "f32", [*self.outer, self.width]), some)
+        return _in_groups(b, self.blocks, group, b.filled(0, "f32", [*self.outer, self.width]), sum_of_blocks)
 
     def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
         """sum of x * number of each of so many blocks of a panel."""
@@ -214,7 +214,7 @@ class _Product:
             if self.each == 1:
                 one = self.number(found)
             else:  # the first of the neighbours is in the lowest bits
-                shift = arith.index_cast(found.type, arith.muli(b.here(3), b.index(4)))
+                shift = arith.index_cast(found.type, arith.muli(b.loop_index(3), b.index(4)))
                 one = cast(b, arith.andi(arith.shrui(found, shift), b.scalar(15, "ui32")), "i32", "f32", False)
             zero = s.neg(self.number(self.one_zero if self.one_zero is not None else values[0]))
             return s.mul(s.add(one, zero), factor)
@@ -262,7 +262,7 @@ class _SlicedProduct(_Product):
             power = arith.shli(bits.sub(bits.const(2 * BIAS + SLICED), exponent(most)), bits.const(MANTISSA))
             rounded = s.add(s.mul(v, arith.bitcast(s.type, power)), s.const(ROUNDS))  # to an integer, in the lowest bits
             whole = bits.add(arith.bitcast(bits.type, rounded), bits.const(ABOVE_ZERO))
-            shift = arith.muli(b.from_index(b.here(count), "i32"), bits.const(8))
+            shift = arith.muli(b.from_index(b.loop_index(count), "i32"), bits.const(8))
             return arith.xori(arith.trunci(element("i8"), arith.shrui(whole, shift)), b.scalar(-128, "i8"))
 
         *rows, which, block, place = dims(*range(count + 3))
@@ -280,7 +280,7 @@ class _SlicedProduct(_Product):
         *outer, block, column, word, half, place = dims(*range(count + 6))
 
         def body(part: ir.Value, byte: ir.Value, total: ir.Value) -> ir.Value:
-            shift = arith.muli(b.from_index(b.here(count + 4), "i8"), b.scalar(4, "i8"))
+            shift = arith.muli(b.from_index(b.loop_index(count + 4), "i8"), b.scalar(4, "i8"))
             number = arith.andi(arith.shrui(byte, shift), b.scalar(15, "i8"))
             return bits.multiply_accumulate(arith.extsi(bits.type, part), arith.extui(bits.type, number), total)
 

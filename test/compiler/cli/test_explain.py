@@ -34,19 +34,19 @@ LINES = {
 
 
 @pytest.fixture(scope="module")
-def told() -> Explanation:
+def explanation() -> Explanation:
     explanation = Explanation()
     stepwell.lower(DIGITS, "affine", shapes={"image": (1, 1, 8, 8)}, target="x86-64-v4", instrumentation=explanation)
     return explanation
 
 
 @pytest.mark.parametrize("what", LINES)
-def test_every_kind_of_decision_is_told(what: str, told: Explanation) -> None:
-    assert re.search(rf"^  {LINES[what]}", told.text(), re.MULTILINE)
+def test_every_kind_of_decision_is_told(what: str, explanation: Explanation) -> None:
+    assert re.search(rf"^  {LINES[what]}", explanation.text(), re.MULTILINE)
 
 
-def test_of_one_node_and_its_kernels(told: Explanation) -> None:
-    text = told.text("conv2")
+def test_of_one_node_and_its_kernels(explanation: Explanation) -> None:
+    text = explanation.text("conv2")
     assert text.startswith("conv2\n")
     assert "assign-schedules" in text
     assert "assign-schedules" not in text.partition("\nkernel ")[0]
@@ -55,16 +55,16 @@ def test_of_one_node_and_its_kernels(told: Explanation) -> None:
     assert kernels
     assert re.findall(r"^kernel (\w+), of ", text, re.MULTILINE) == kernels
     [one] = [kernel for kernel in kernels if kernel.startswith("winograd")]
-    assert told.text(one).startswith(f"kernel {one}, of conv2, ")
-    assert re.findall(r"^\w+$", told.text("conv*"), re.MULTILINE) == ["conv1", "conv2", "conv3"]
+    assert explanation.text(one).startswith(f"kernel {one}, of conv2, ")
+    assert re.findall(r"^\w+$", explanation.text("conv*"), re.MULTILINE) == ["conv1", "conv2", "conv3"]
     with pytest.raises(InputError, match="there is no node or kernel 'conv9'; did you mean 'conv3'"):
-        told.text("conv9")
+        explanation.text("conv9")
 
 
-def test_nodes_come_in_the_models_order(told: Explanation) -> None:
+def test_nodes_come_in_the_models_order(explanation: Explanation) -> None:
     names = [n.name for n in onnx.load(DIGITS).graph.node]
-    assert told.nodes == [name for name in names if name in told.nodes]
-    assert len(told.nodes) > 10
+    assert explanation.nodes == [name for name in names if name in explanation.nodes]
+    assert len(explanation.nodes) > 10
 
 
 def test_each_node_of_several_that_share_a_kernel() -> None:

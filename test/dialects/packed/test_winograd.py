@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from covering import by_day, some
+from covering import by_day, split_by_day
 from native_checks import check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
@@ -122,7 +122,7 @@ FURTHER = [(1, 320, 40, 17, 9, 1, 1), (3, 64, 64, 8, 8, 0, 1)]  # sums in parts,
 
 
 @natively_together
-@some(
+@split_by_day(
     ("tile", "images", "channels", "filters", "height", "width", "pad", "group"),
     *([(tile, *border) for tile in POINTS for border in borders] for borders in (BORDERS, FURTHER)),
 )

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from covering import pairs, some
+from covering import pairs, split_by_day
 from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 from quantized_networks import HALF_TILES, pretending
@@ -63,7 +63,7 @@ LEFT = [(where, name) for where in (HALF_TILES, PLAIN) for name in CONVOLUTIONS 
 
 
 @natively_together
-@some(("where", "name"), [*(("bf16", name) for name in CONVOLUTIONS), *ELSEWHERE], LEFT)
+@split_by_day(("where", "name"), [*(("bf16", name) for name in CONVOLUTIONS), *ELSEWHERE], LEFT)
 def test_a_convolution(name: str, where: str, targets: dict[str, Target]) -> None:
     """Exactly that of the rounded numbers, but for the order of the sums; a convolution by channel keeps its weights."""
     filters, shape, attributes = CONVOLUTIONS[name]

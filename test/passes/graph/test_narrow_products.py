@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 import pytest
-from covering import each, some
+from covering import each, split_by_day
 from every import every
 from native_checks import Arrays, check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
@@ -64,7 +64,7 @@ def convolved(x: np.ndarray, w: np.ndarray, pads: int = 0, strides: int = 1) -> 
 
 
 @natively_together
-@some(("target", "disable"), ON_TARGETS, WITHOUT)
+@split_by_day(("target", "disable"), ON_TARGETS, WITHOUT)
 @every("kinds", [(np.int8, np.int8), (np.uint8, np.int8), (np.int8, np.uint8), (np.uint8, np.uint8), (np.int8, np.int16)])
 def test_casts_before_a_product(kinds: tuple[type, type], target: str, disable: tuple[str, ...]) -> None:
     x, w = draw(kinds[0], (2, 7, 70)), draw(kinds[1], (70, 33))
@@ -95,7 +95,7 @@ def test_weights_in_groups(rows: tuple[int, ...], depth: int, columns: int, kind
 
 
 @natively_together
-@some(("target", "disable"), ON_TARGETS, WITHOUT)
+@split_by_day(("target", "disable"), ON_TARGETS, WITHOUT)
 @every(("x_zero", "w_zero"), [(None, None), (128, None), (3, -7), (255, "columns"), ("rows", "columns")])
 def test_matmul_integer(x_zero: int | str | None, w_zero: int | str | None, target: str, disable: tuple[str, ...]) -> None:
     x, w = draw(np.uint8, (6, 45)), draw(np.int8, (45, 19))
@@ -109,7 +109,7 @@ def test_matmul_integer(x_zero: int | str | None, w_zero: int | str | None, targ
 
 
 @natively_together
-@some(("target", "disable"), ON_TARGETS, WITHOUT)
+@split_by_day(("target", "disable"), ON_TARGETS, WITHOUT)
 def test_products_of_one_difference_all_read_it_narrow(target: str, disable: tuple[str, ...]) -> None:
     x, v, w, zero = draw(np.uint8, (6, 45)), draw(np.int8, (45, 19)), draw(np.int8, (45, 19)), np.uint8(131)
     want = (x.astype(np.int32) - 131) @ (v.astype(np.int32) + w)
@@ -124,7 +124,7 @@ APART = [(case, *on) for on in [*ON_TARGETS, *WITHOUT] for case in CASES if (cas
 
 
 @natively_together
-@some(("case", "target", "disable"), COMBINED, APART)
+@split_by_day(("case", "target", "disable"), COMBINED, APART)
 def test_conv_integer(case: str, target: str, disable: tuple[str, ...]) -> None:
     x, zeros = draw(np.uint8, (2, 12, 9, 11)), {}
     w = draw(np.int8, {"pointwise": (7, 12, 1, 1), "groups": (8, 3, 3, 3)}.get(case, (7, 12, 3, 3)))
@@ -141,7 +141,7 @@ def test_conv_integer(case: str, target: str, disable: tuple[str, ...]) -> None:
 
 
 @natively_together
-@some(("target", "disable"), ON_TARGETS, WITHOUT)
+@split_by_day(("target", "disable"), ON_TARGETS, WITHOUT)
 def test_what_lies_between_two_layers_is_stored_narrow(target: str, disable: tuple[str, ...]) -> None:
     """The second product reads bytes; the cast that widens them stays out of the kernel of the first. This machine's blocks may be larger."""
     first, second, third = (16, 32, 16) if target == "host" else (10, 9, 4)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import some
+from covering import split_by_day
 from every import every
 from one_op import Literal, check_op, ops_together, run_op
 
@@ -200,7 +200,7 @@ def test_resize(case: dict[str, Any]) -> None:
 
 
 @ops_together
-@some("dtype", RESIZED, [dtype for dtype in NUMERIC if dtype not in RESIZED])
+@split_by_day("dtype", RESIZED, [dtype for dtype in NUMERIC if dtype not in RESIZED])
 def test_resize_dtypes(dtype: str) -> None:
     x = values(dtype, 1, 2, 3, 4) if dtype in FLOATS else RNG.integers(0, 100, (1, 2, 3, 4)).astype(to_numpy(dtype))
     for case in [c for c in resizes() if c["coordinates"] in ("asymmetric", "tf_crop_and_resize") and c["sizes"][2] == 7]:
@@ -226,7 +226,7 @@ WIDTHS = ("i1", "i8", "bf16", "f32", "f64")  # an element type of each kind of b
 
 
 @ops_together
-@some("dtype", WIDTHS, [dtype for dtype in DTYPES if dtype not in WIDTHS])
+@split_by_day("dtype", WIDTHS, [dtype for dtype in DTYPES if dtype not in WIDTHS])
 @every("row", [1, 3, 8, 37])
 def test_rows_are_gathered_in_vectors_and_what_is_left_of_them_one_by_one(dtype: str, row: int) -> None:
     x = values(dtype, 5, 4, row)

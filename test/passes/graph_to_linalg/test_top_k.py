@@ -1,7 +1,7 @@
 """Each way that TopK, ArgMax and ArgMin are computed, native: every way of TopK against a stable sort, over types, ties, NaN and zeros."""
 
 import numpy as np
-from covering import pairs, some
+from covering import pairs, split_by_day
 from importing import model, node
 from native_checks import Arrays, check_model, natively_together
 
@@ -48,7 +48,7 @@ CASES = {day: [(*DATA[i], largest, WAYS[j]) for i, j, largest in EVERY if (i == 
 
 
 @natively_together
-@some(("dtype", "kind", "largest", "way"), CASES[True], CASES[False])
+@split_by_day(("dtype", "kind", "largest", "way"), CASES[True], CASES[False])
 def test_top_k(dtype: type, kind: str, largest: int, way: tuple[tuple[int, ...], int, int]) -> None:
     shape, k, axis = way
     x = drawn(dtype, shape, kind)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import each, pairs, some
+from covering import each, pairs, split_by_day
 from every import every
 from integer_convolutions import convolved, draw, model
 from native_checks import Arrays, check_model, natively_together
@@ -135,7 +135,7 @@ def residual(net: Net, size: Any) -> Any:
     return net.model(net.op("MaxPool", [z], kernel_shape=[2, 2], strides=[2, 2]), (1, 24, size, size))
 
 
-@some(("size", "strict"), [(19, False), (16, True)], [(16, False), (30, False), (19, True), (30, True)])
+@split_by_day(("size", "strict"), [(19, False), (16, True)], [(16, False), (30, False), (19, True), (30, True)])
 def test_networks_get_the_bits_of_the_direct_method(size: int, strict: bool) -> None:
     """Strict code has it too: nothing is rounded."""
     made = residual(Net(5), size)

@@ -81,7 +81,7 @@ def code(module: ir.Module, op: Structured, nest: Nest) -> str:
     return str(copy)
 
 
-def some(values: list[Any]) -> list[Any]:
+def sampled(values: list[Any]) -> list[Any]:
     """First, last and some between."""
     return values if len(values) <= SEEN else list(dict.fromkeys([*values[: SEEN - 3], values[len(values) // 2], *values[-2:]]))
 
@@ -122,11 +122,11 @@ def test_what_is_not_offered_is_code_of_what_is(kernel: tuple[ir.Module, Structu
     for nest in candidates(op, 2):
         legal = {knob.name: knob for knob in knobs(op, TARGET)}
         for knob in offered(op, TARGET, nest):
-            wanted = some(list(itertools.islice(knob.legal, 40)))
+            wanted = sampled(list(itertools.islice(knob.legal, 40)))
             made = {value: code(module, op, with_value(nest, op, knob.name, value)) for value in wanted}
             count, alike = count + len(made), alike + len(made) - len(set(made.values()))
             left_out = [] if isinstance(knob.legal, (Permutation, Range)) and not knob.name.startswith("unroll") else list(legal[knob.name].legal)
-            for value in some([value for value in left_out if value not in knob.legal]):
+            for value in sampled([value for value in left_out if value not in knob.legal]):
                 with contextlib.suppress(ScheduleError):
                     assert code(module, op, with_value(nest, op, knob.name, value)) in made.values(), (nest, knob.name, value)
     assert count > 20

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from covering import some
+from covering import split_by_day
 from native_checks import check_model, natively_together
 from onnx import TensorProto, helper, numpy_helper
 
@@ -106,7 +106,7 @@ ORDERED = [[pytest.param(case, id=f"case{i}") for i, case in enumerate(CASES) if
 
 
 @natively_together
-@some("model", *ORDERED)
+@split_by_day("model", *ORDERED)
 def test_it_gives_what_another_runtime_gives(model, chunks):
     x = np.random.default_rng(1).uniform(-1, 1, [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]).astype(np.float32)
     want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})

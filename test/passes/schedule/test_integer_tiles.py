@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from commands import Commands
-from covering import some
+from covering import split_by_day
 from native_checks import Arrays, check_model, natively_together
 from quantized_networks import Net
 
@@ -62,7 +62,7 @@ def test_tiles_fill_the_registers(size: int, capsys: pytest.CaptureFixture[str],
 
 
 @natively_together
-@some("size", [28, 7, 31], [14, 5])
+@split_by_day("size", [28, 7, 31], [14, 5])
 def test_tiles_sum_the_same_everywhere(size: int) -> None:
     """What is left over of a tile, along either dimension, is summed as well: whatever this machine has, as with the smallest tiles."""
     x = np.random.default_rng(size).normal(0, 1, (1, 128, size, size)).astype(np.float32)

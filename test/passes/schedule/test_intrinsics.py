@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import some
+from covering import split_by_day
 from linalg_model import kernel_text
 
 import stepwell
@@ -95,7 +95,7 @@ def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transp
 
 
 @of_each_intrinsic
-@some("calls", [2], [1])
+@split_by_day("calls", [2], [1])
 def test_lanes_along_columns(chosen: dot_products.Intrinsic, calls: int) -> None:
     # Columns, rows and sums that leave something over: 2 vectors and 3 columns, 4 rows in threes, an odd sum.
     sizes = (4, 2 * chosen.lanes * calls + 3, 5 * chosen.depth + 1)
@@ -103,7 +103,7 @@ def test_lanes_along_columns(chosen: dot_products.Intrinsic, calls: int) -> None
 
 
 @of_each_intrinsic
-@some("calls", [1], [2])
+@split_by_day("calls", [1], [2])
 def test_lanes_along_the_sum(chosen: dot_products.Intrinsic, calls: int) -> None:
     step = chosen.lanes * chosen.depth * calls
     check_product(chosen.operands, (4, 5, 2 * step + step // 2 + 3), transposed=True, sched=attribute((3, 2, 1), 2, step, chosen.name))

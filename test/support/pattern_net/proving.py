@@ -26,9 +26,9 @@ def proven(match: Match, effort: int) -> Proof:
     """
     terms = Terms()
     try:
-        before = terms.of(match.before)
+        before = terms.returned(match.before)
         conditions = list(terms.conditions)
-        after = terms.of(match.after)
+        after = terms.returned(match.after)
     except NoTermError as error:
         return Proof(False, str(error))
     known = [*conditions, *terms.axioms, *terms.products_of_powers()]

@@ -133,7 +133,7 @@ class Terms:
                 raise NoTermError(f"{kind.dtype} is only stored")
         return out
 
-    def of(self, graph: Graph) -> list[np.ndarray]:
+    def returned(self, graph: Graph) -> list[np.ndarray]:
         """The terms of what a graph returns. Raises NoTermError."""
         if not self.arguments:
             self.whole = any(node.mnemonic in ROUNDING for node in graph.nodes())

@@ -125,15 +125,15 @@ def test_nodes_of_graphs_inside_in_any_order(tmp_path: Path) -> None:
     inside = [node("Neg", ["t"], ["o"]), node("Add", ["u", "w"], ["t"])]
     other = branch("else", [node("Neg", ["x"], ["e"])], 2, 3)
 
-    def of(nodes: Sequence[NodeProto]) -> ModelProto:
+    def model_of(nodes: Sequence[NodeProto]) -> ModelProto:
         then = helper.make_graph(list(nodes), "then", [], [info("o", 2, 3)])
         choice = node("If", ["c"], then_branch=then, else_branch=other)
         return made([choice, node("Exp", ["x"], ["u"])], weights=[weight("w", W), weight("c", np.array(True))])
 
     before = "the nodes of graph 'main' are not in topological order (If \"the_if\" comes before the node that makes its input 'u')"
-    model = of(inside)
+    model = model_of(inside)
     got, texts = native(model, tmp_path)
-    np.testing.assert_allclose(got[0], runtime(of(inside[::-1]))[0], rtol=1e-6)
+    np.testing.assert_allclose(got[0], runtime(model_of(inside[::-1]))[0], rtol=1e-6)
     assert len(texts) == 1
     assert before in texts[0]
     assert "the nodes of graph 'then'" in texts[0]
