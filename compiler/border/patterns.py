@@ -64,7 +64,7 @@ class _Walk:
         self.anchors = self.boundaries = False
         self._choices = self._quantifiers = 0
         self._varies = [False]
-        """Of each group that is open, whether what is in it may match in several ways."""
+        """For each open group, whether its content may match in several ways."""
 
     @property
     def is_simple(self) -> bool:

@@ -94,7 +94,7 @@ class Calibrated:
         """The prepared network."""
         check_options(self.floats, self.options)
         self.equalized: list[str] = []
-        """What was equalised or left, a line for each layer."""
+        """The equalised and skipped layers, a line for each."""
         if self.options.equalize:
             self.floats, self.equalized = equalized(self.floats)
         self.samples = Samples.from_data(data, self.floats, labels=labels, batch=batch, limit=limit)

@@ -17,15 +17,15 @@ __all__ = ["MEANINGS", "Interpreter", "NoMeaningError", "Observer", "functions_o
 def interpret(
     module: ir.Module, arguments: Sequence[np.ndarray], observe: Observer | None = None, sizes: dict[str, int] | None = None
 ) -> list[np.ndarray]:
-    """What `@main` of a module returns for its arguments: tensors as arrays of signless integers or floats, a buffer as an array of bytes.
+    """The results of a module's `@main` for its arguments: tensors as arrays of signless integers or floats, a buffer as an array of bytes.
 
-    It ignores schedules: they say how to compute, not what. `observe` is called for each op; `sizes` gets the symbols that become known.
-    Raises StepwellError, naming op and node, for an op that has no meaning here (NoMeaningError) or reads what is not there, and IRError for
-    a module without @main.
+    Schedules are ignored, since they do not affect results. `observe` is called for each op; `sizes` gets the symbols that become known. Raises
+    StepwellError, naming op and node, for an op without an interpretation (NoMeaningError) or an invalid read, and IRError for a module without
+    @main.
     """
     return Interpreter(functions_of(module), observe, sizes).call("main", arguments)
 
 
 def signless(array: np.ndarray) -> np.ndarray:
-    """An array as the interpreter takes it: below the level graph unsigned integers are signless, which here is signed."""
+    """An array in the interpreter's form: below the level graph unsigned integers are signless, represented here as signed."""
     return array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array

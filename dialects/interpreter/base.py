@@ -21,7 +21,7 @@ Values: TypeAlias = MutableMapping[ir.Value, Any]
 Observer: TypeAlias = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
 """Called with each op that was run, the arrays of its operands and those of its results."""
 Meaning: TypeAlias = Callable[["Interpreter", Any, list[Any], Values], Sequence[Any]]
-"""The results of an op from the interpreter, the op, its operands and the values around it."""
+"""Computes the results of an op from the interpreter, the op, its operands and the values around it."""
 MEANINGS: dict[str, Meaning] = {}
 TERMINATORS = ("func.return", "graph.yield", "scf.yield", "linalg.yield", "tensor.yield")
 ENTERED_AFRESH = ("func.func", "graph.fused", "graph.if", "graph.loop")
@@ -34,7 +34,7 @@ class NoMeaningError(StepwellError):
 
 
 def meaning(*names: str) -> Callable[[Meaning], Meaning]:
-    """Register a function as what the ops of these names mean."""
+    """Register a function as the interpretation of the ops with these names."""
 
     def register(function: Meaning) -> Meaning:
         MEANINGS.update(dict.fromkeys(names, function))
@@ -52,7 +52,7 @@ def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
 
 
 def scalar_dtype(kind: ir.Type) -> np.dtype:
-    """The numpy dtype that holds a scalar: 64 bits with a sign for an index, signed integers for signless ones."""
+    """The numpy dtype of a scalar: 64 bits with a sign for an index, signed integers for signless ones."""
     return INDEX if isinstance(kind, ir.IndexType) else to_numpy(dtype_of(kind))
 
 
@@ -115,7 +115,7 @@ class Interpreter:
         """Called with the arrays of a block's arguments, and with those of each op's results."""
 
     def results_of(self, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
-        """The results of one op. Raises StepwellError, naming op and node, where it has none."""
+        """The results of one op. Raises StepwellError, naming op and node, if it has none."""
         found = MEANINGS.get(op.name) or (MEANINGS["linalg.generic"] if op.name.startswith("linalg.") and len(op.regions) else None)
         try:
             if found is not None:
@@ -185,7 +185,7 @@ class Interpreter:
 
 
 class ReferenceFault(Exception):
-    """An op reads or writes what is not there, or is used in a way that has no meaning; what `results_of` names op and node for."""
+    """An op accesses a missing element, or is used in an undefined way; `results_of` adds op and node."""
 
 
 def _named(op: ir.Operation) -> str:
@@ -210,7 +210,7 @@ def sizes_of(kind: ir.Type, dynamic: Sequence[Any]) -> list[int]:
 
 
 def entries(op: ir.Operation, name: str, dynamic: Sequence[Any]) -> list[int]:
-    """A list of numbers that an attribute gives in part, the rest taken from `dynamic` in order."""
+    """A list of numbers, partly in an attribute, the rest taken from `dynamic` in order."""
     rest = iter(dynamic)
     open_ = ir.ShapedType.get_dynamic_size()
     return [int(next(rest)) if number == open_ else number for number in ir.DenseI64ArrayAttr(op.attributes[name])]

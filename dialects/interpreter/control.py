@@ -1,4 +1,4 @@
-"""The meanings of calls, loops and branches, and of the few memory ops that lead from the arena of weights to tensors."""
+"""Interpretations of calls, loops and branches, and of the few memory ops that lead from the arena of weights to tensors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +14,15 @@ from stepwell.dialects.interpreter.tensors import owned, undefined
 
 @meaning("func.call")
 def call(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
-    """What the function gives."""
+    """The results of the function."""
     return machine.call(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, operands)
 
 
 @meaning("scf.for")
 def loop(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
-    """One round after the other. The arrays that it carries are its own, so that `tensor.insert` may write to them.
+    """One iteration after the other. The carried arrays are private, so that `tensor.insert` may write to them.
 
-    In the body of a structured op, where the rounds may depend on the place, each place keeps what it had after its last one.
+    In the body of a structured op, where the trip count may depend on the point, each point keeps its values after its last iteration.
     """
     lower, upper, step, *initial = operands
     if np.ndim(lower) or np.ndim(upper):
@@ -39,7 +39,7 @@ def loop(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Va
 
 
 def rounds_by_place(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
-    """The loop of every place of an iteration space at once: as many rounds as the place with most of them has."""
+    """The loop of every point of an iteration space at once: the largest trip count of all points."""
     lower, upper, step, *carried = operands
     if np.ndim(step) or step != 1:
         raise ReferenceFault("a loop of other steps than 1 whose bounds depend on the place in an iteration space")
@@ -75,19 +75,19 @@ def size(machine: Interpreter, op: ir.Operation, _: list[Any], __: Values) -> Se
 
 @meaning(BOX_OP)
 def box(machine: Interpreter, _: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """A box of what the first operand is now."""
+    """A box of the current value of the first operand."""
     return [machine.boxes.box(operands[0])]
 
 
 @meaning(UNBOX_OP)
 def unbox(machine: Interpreter, _: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """What the box holds."""
+    """The content of the box."""
     return [machine.boxes.unbox(operands[0])]
 
 
 @meaning("flow.if")
 def branch_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
-    """What one of two functions gives."""
+    """The results of one of two functions."""
     count = len(operands) - ir.IntegerAttr(op.attributes["destinations"]).value
     then, otherwise = called_by(op)
     return machine.call_region(then if operands[0] else otherwise, operands[1:count])
@@ -95,7 +95,7 @@ def branch_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any
 
 @meaning("flow.loop")
 def loop_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
-    """One round after the other: the carried values after the last, what was collected, and the number of rounds."""
+    """One iteration after the other: the final carried values, the collected values, and the trip count."""
     carried, places = (ir.IntegerAttr(op.attributes[name]).value for name in ("carried", "destinations"))
     (body,) = called_by(op)
     trip_count, condition, *inputs = operands[: len(operands) - places]
@@ -118,12 +118,12 @@ def view(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> S
 
 @meaning("bufferization.to_tensor", "sched.boundary")
 def same(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """What it is given."""
+    """The operand itself."""
     return operands
 
 
 @meaning("bufferization.alloc_tensor")
 def allocated(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """A tensor whose elements mean nothing yet."""
+    """A tensor with undefined elements."""
     kind = op.results[0].type
     return [undefined(sizes_of(kind, operands), scalar_dtype(kind.element_type))]

@@ -1,4 +1,4 @@
-"""The meanings of scalar ops (arith, math), on one scalar or on an array of them: signless integers wrap, the op says what is unsigned."""
+"""Interpretations of scalar ops (arith, math), on one scalar or on an array: signless integers wrap, and the op decides signedness."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def unsigned(x: Array) -> Array:
 
 
 def signed(x: Array) -> Array:
-    """The same bits as signed integers; a boolean that is true as -1."""
+    """The same bits as signed integers; true is -1."""
     x = np.asarray(x)
     return -x.astype(np.int8) if x.dtype.kind == "b" else x
 
@@ -39,7 +39,7 @@ def modular(function: Function) -> Function:
 
 
 def on(view: Callable[[Array], Array], function: Function) -> Function:
-    """`function` of the operands seen as signed or unsigned, the result as the signless bits it is."""
+    """`function` of the operands seen as signed or unsigned, with the result as signless bits."""
 
     def viewed(*operands: Array) -> Array:
         result = np.asarray(function(*map(view, operands)))
@@ -72,7 +72,7 @@ def ceil_divide(x: Array, y: Array) -> Array:
 
 
 def truncating_divide(x: Array, y: Array) -> Array:
-    """The quotient rounded toward 0; the least integer divided by -1 wraps."""
+    """The quotient rounded toward 0; the smallest integer divided by -1 wraps."""
     if x.dtype.kind == "u":
         return np.asarray(x // y)
     wraps = (x == np.iinfo(x.dtype).min) & (y == -1)
@@ -80,12 +80,12 @@ def truncating_divide(x: Array, y: Array) -> Array:
 
 
 def greater(x: Array, y: Array) -> Array:
-    """The greater of two, NaN if one is, and +0 above -0."""
+    """The larger of two, NaN if one is, and +0 above -0."""
     return np.asarray(np.where((x == y) & (x == 0), x + y, np.maximum(x, y))).astype(x.dtype)
 
 
 def lesser(x: Array, y: Array) -> Array:
-    """The lesser of two, NaN if one is, and -0 below +0."""
+    """The smaller of two, NaN if one is, and -0 below +0."""
     return -greater(-x, -y)
 
 
@@ -118,7 +118,7 @@ ARITHMETIC: dict[str, Function] = {
 
 
 def elementwise(function: Function) -> Any:
-    """The meaning of an op from a numpy function of its operands."""
+    """The interpretation of an op from a numpy function of its operands."""
     def results(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
         kind = op.results[0].type
         element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
@@ -149,7 +149,7 @@ def compare_integers(_: Interpreter, op: ir.Operation, operands: list[Any], __: 
 
 @meaning("arith.cmpf")
 def compare_floats(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """One of sixteen relations: never, six that NaN makes false, that there is none, six that it makes true, that there is one, always."""
+    """One of sixteen relations: never, six that NaN makes false, ordered, six that NaN makes true, unordered, always."""
     number, (x, y) = ir.IntegerAttr(op.attributes["predicate"]).value, operands
     nan = np.isnan(x) | np.isnan(y)
     if number in (0, 15):
@@ -187,7 +187,7 @@ def cast(*names: str) -> Callable[[Callable[[Array, np.dtype], Array]], Any]:
 
 @cast("arith.extf", "arith.fptosi")
 def convert(x: Array, dtype: np.dtype) -> Array:
-    """As numpy converts."""
+    """Numpy's conversion."""
     return x.astype(dtype)
 
 

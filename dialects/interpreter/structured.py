@@ -1,4 +1,4 @@
-"""The meaning of structured ops: their body over the whole iteration space at once, in parts where that is large."""
+"""The interpretation of structured ops: their body over the whole iteration space at once, in parts if that is large."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from stepwell.dialects.graph import numerics
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning
 from stepwell.dialects.interpreter.scalars import greater, lesser
 
-POINTS = 1 << 21  # of the iteration space at once: what keeps the arrays of a body in memory
+POINTS = 1 << 21  # points of the iteration space at once, which bounds the memory for the arrays of a body
 Array = np.ndarray
 
 
@@ -48,7 +48,7 @@ def linear(expr: Any) -> Expression | None:
 
 
 class Access:
-    """How an operand is read or written: a view of it with a dimension for each loop, of size 1 for those that do not matter to it."""
+    """How an operand is read or written: a view of it with a dimension for each loop, of size 1 for irrelevant loops."""
 
     def __init__(self, affine_map: Any) -> None:
         self.loops: int = affine_map.n_dims
@@ -59,7 +59,7 @@ class Access:
 
     @property
     def is_permuted(self) -> bool:
-        """Whether each index is a loop of its own, forwards or backwards, as where results are written."""
+        """Whether each index is a distinct loop, forwards or backwards, as for results."""
         steps = [list(e.coefficients.items()) for e in self.results]
         return all(len(s) == 1 and abs(s[0][1]) == 1 for s in steps) and len({s[0][0] for s in steps}) == len(steps)
 
@@ -71,7 +71,7 @@ class Access:
         return any(e.coefficients.get(loop, 0) for e in self.results)
 
     def view(self, array: Array, part: Sequence[range]) -> Array:
-        """The operand's elements for a part of the iteration space. Raises ReferenceFault if one is outside of the operand."""
+        """The operand's elements for a part of the iteration space. Raises ReferenceFault if one is outside the operand."""
         first: list[Any] = []
         strides = [0] * self.loops
         for dim, e in enumerate(self.results):
@@ -86,7 +86,7 @@ class Access:
         return np.lib.stride_tricks.as_strided(array[(*first, ...)], shape, strides, writeable=array.flags.writeable)
 
 
-# What folds the values of a reduction: numpy's function for all at once, and that of two.
+# The folds of reductions: numpy's function for all values at once, and that of two.
 FOLDS: dict[str, tuple[np.ufunc, Callable[[Array, Array], Array]]] = {
     "arith.addf": (np.add, np.add), "arith.mulf": (np.multiply, np.multiply), "arith.maximumf": (np.maximum, greater),
     "arith.minimumf": (np.minimum, lesser), "arith.maxnumf": (np.fmax, np.fmax), "arith.addi": (np.add, np.add),
@@ -98,7 +98,7 @@ BOOLEAN = ("arith.andi", "arith.ori", "arith.xori")
 
 @meaning("linalg.generic")
 def structured(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
-    """Any structured op: what its body gives at each point, folded along the loops that the results do not have."""
+    """Any structured op: the body's result at each point, folded along the loops that the results do not have."""
     return Structured(machine, op, operands, values).run()
 
 
@@ -143,7 +143,7 @@ class Structured:
         """The results."""
         if 0 not in self.sizes:
             folds = self._folds()
-            if folds is None:  # one step of the reduction after the other, each for all places at once
+            if folds is None:  # one step of the reduction after the other, each for all points at once
                 steps = itertools.product(*(range(self.sizes[d]) for d in self.reductions))
                 for step in steps:
                     for part in self._parts({d: range(i, i + 1) for d, i in zip(self.reductions, step, strict=True)}):
@@ -167,21 +167,21 @@ class Structured:
         return (list(part) for part in itertools.product(*ranges))
 
     def _body(self, part: Sequence[range]) -> list[Any]:
-        """What the body yields at the points of a part."""
+        """The yielded values of the body at the points of a part."""
         places = [np.arange(r.start, r.stop).reshape([-1 if i == d else 1 for i in range(len(part))]) for d, r in enumerate(part)]
         arguments = [a.view(x, part) for a, x in zip(self.accesses, [*self.inputs, *self.outs], strict=True)]
         with self.machine.with_places(places):
             return self.machine.run(self.op, 0, arguments, self.values)
 
     def _replace(self, part: Sequence[range]) -> None:
-        """Each output by what the body yields."""
+        """Replace each output by the yielded values."""
         # Everything is computed before anything is written: the body may yield its own arguments.
         yielded = [np.array(value) for value in self._body(part)]
         for access, out, new in zip(self.accesses[len(self.inputs) :], self.outs, yielded, strict=True):
             access.view(out, part)[...] = new
 
     def _folds(self) -> list[str | None] | None:
-        """For each output the op that folds what its body computes from the inputs alone; None if one has none.
+        """For each output the op that folds the values computed only from inputs; None if one has none.
 
         Without reductions no output needs one.
         """
@@ -190,7 +190,7 @@ class Structured:
         block = self.op.regions[0].blocks[0]
         folds: list[str | None] = []
         if any(access.uses(d) for access in self.accesses[len(self.inputs) :] for d in self.reductions):
-            return None  # a scan shows every step
+            return None  # a scan stores every step
         for value, out in zip(list(block.operations)[-1].operands, list(block.arguments)[len(self.inputs) :], strict=True):
             op = defining_op(value)
             if op is None or op.name not in FOLDS or list(op.operands).count(out) != 1 or use_count(out) != 1:

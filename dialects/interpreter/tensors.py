@@ -1,4 +1,4 @@
-"""The meanings of ops that make tensors, take them apart and put them together."""
+"""Interpretations of ops that create, split and assemble tensors."""
 
 from collections.abc import Sequence
 from math import prod
@@ -14,7 +14,7 @@ Array = np.ndarray
 
 
 def undefined(sizes: Sequence[int], dtype: np.dtype) -> Array:
-    """An array of elements that mean nothing yet: NaN or large numbers, so that it shows where they are used."""
+    """An array of undefined elements: NaN or large numbers, so that their use is noticed."""
     if numerics.is_floating(dtype):
         return np.full(sizes, np.nan, dtype)
     return np.full(sizes, True if dtype.kind == "b" else -0x55, dtype)
@@ -22,7 +22,7 @@ def undefined(sizes: Sequence[int], dtype: np.dtype) -> Array:
 
 @meaning("tensor.empty")
 def empty(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """A tensor whose elements mean nothing yet."""
+    """A tensor with undefined elements."""
     kind = op.results[0].type
     return [undefined(sizes_of(kind, operands), scalar_dtype(kind.element_type))]
 
@@ -50,7 +50,7 @@ def dim(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Se
 
 
 def window(op: ir.Operation, shape: Sequence[int], dynamic: Sequence[Sequence[Any]]) -> tuple[tuple[slice, ...], list[int]]:
-    """The slices of a tensor of `shape` that an op names by offsets, sizes and strides, and their sizes."""
+    """The slices of a tensor of `shape` that an op describes by offsets, sizes and strides, and their sizes."""
     offsets, sizes, strides = (entries(op, f"static_{name}", part) for name, part in zip(("offsets", "sizes", "strides"), dynamic, strict=True))
     for dimension, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
         if size < 0 or offset < 0 or (size and offset + (size - 1) * stride >= shape[dimension]):
@@ -67,7 +67,7 @@ def extract_slice(_: Interpreter, op: ir.Operation, operands: list[Any], __: Val
         return [part]
     rest = list(part.shape)
     for _dropped in range(part.ndim - kind.rank):
-        rest.remove(1)  # which one does not matter: the others keep their order
+        rest.remove(1)  # any one of them: the others keep their order
     return [part.reshape(rest)]
 
 
@@ -96,12 +96,12 @@ def from_elements(_: Interpreter, op: ir.Operation, operands: list[Any], __: Val
 
 @meaning("tensor.splat")
 def splat(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """A tensor of one element again and again."""
+    """A tensor that repeats one element."""
     return [np.full(sizes_of(op.results[0].type, operands[1:]), operands[0])]
 
 
 def place(shape: Sequence[int], indices: Sequence[Any]) -> tuple[Array, ...]:
-    """Indices, each a number or an array of them. Raises ReferenceFault if one is outside of `shape`."""
+    """Indices, each a number or an array of them. Raises ReferenceFault if one is outside `shape`."""
     for dimension, (size, at) in enumerate(zip(shape, indices, strict=True)):
         wrong = np.asarray((at < 0) | (at >= size))
         if wrong.any():
@@ -126,14 +126,14 @@ def insert(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) ->
 
 
 def owned(tensor: ir.Value) -> bool:
-    """Whether nobody else sees the array of a tensor that is used once: what a loop carries (`scf.for` sees to that), or was inserted into."""
+    """Whether the array of a tensor with one use is private: a loop-carried value (`scf.for` ensures that), or one that was inserted into."""
     made = defining_op(tensor)
     return use_count(tensor) == 1 and (tensor.owner.owner.name == "scf.for" if made is None else made.name in ("tensor.insert", "scf.for"))
 
 
 @meaning("tensor.generate", "tensor.pad")
 def generate(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
-    """A tensor whose body says each element by its place; with `tensor.pad` only around another."""
+    """A tensor whose elements the body computes from their indices; with `tensor.pad` only around another."""
     if op.name == "tensor.generate":
         sizes, inner = sizes_of(op.results[0].type, operands), None
     else:

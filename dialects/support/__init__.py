@@ -1,1 +1,1 @@
-"""Support code that knows nothing of compilers: errors, files, locks, limits, extensions."""
+"""Support code that is independent of compilers: errors, files, locks, limits, extensions."""

@@ -1,4 +1,4 @@
-"""Aligned memory, and where it lies."""
+"""Aligned memory, and addresses of arrays."""
 
 import contextlib
 import ctypes
@@ -7,14 +7,14 @@ import mmap
 import numpy as np
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector."""
+"""The alignment in bytes: a cache line, and the widest vector."""
 _HUGE_PAGE = 1 << 21
 
 
 def aligned_empty(size: int) -> np.ndarray:
     """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`. A large one is on huge pages if the system has them.
 
-    Small pages lie anywhere in physical memory, so how much of the cache a buffer can use would be a matter of luck.
+    Small pages are scattered in physical memory, so the share of the cache that a buffer can use would be a matter of luck.
     """
     if size < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         raw = np.empty(size + ALIGNMENT, np.uint8)
@@ -30,7 +30,7 @@ def aligned_empty(size: int) -> np.ndarray:
 
 def address(array: np.ndarray) -> int:
     """The address of an array's first element."""
-    # An array's C struct has it first, after what every object begins with: to read it takes a tenth of the time of asking for the interface.
+    # An array's C struct has it first, after the common object header: reading it takes a tenth of the time of using the interface.
     if not isinstance(array, np.ndarray):
         raise TypeError(f"an array is expected, got {type(array).__name__}, which owns no memory that stays")
     return _pointer_at(id(array) + _HEAD).value or 0 if _IS_FIRST else _declared_address(array)

@@ -1,4 +1,4 @@
-"""Digests of content, and keys made of them: BLAKE3, which is fast on large data (it takes all cores) and safe against forgery."""
+"""Digests of content, and keys made of them: BLAKE3, which is fast on large data (it uses all cores) and safe against forgery."""
 
 import os
 from pathlib import Path
@@ -10,12 +10,12 @@ from blake3 import blake3
 from stepwell.dialects.support.files import open_plain, read_into
 
 Buffer: TypeAlias = bytes | memoryview
-_PARALLEL_BYTES = 1 << 20  # less is done before other threads have begun
+_PARALLEL_BYTES = 1 << 20  # smaller data are done before other threads have started
 _LEAST_BLOCK_BYTES, _BLOCK_BYTES = 1 << 18, 16 << 20
 
 
 def key_of(*parts: str | bytes) -> str:
-    """A key made of `parts`: the same for the same parts in the same order only."""
+    """A key made of `parts`: equal only for equal parts in the same order."""
     digest = blake3()
     for part in parts:
         data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
@@ -33,7 +33,7 @@ def stream_digest(descriptor: int) -> bytes | None:
     """The digest of the content of a file, read in pieces; None if it is empty. Raises OSError."""
     size = os.fstat(descriptor).st_size
     digest = new_digest(size)
-    block = np.empty(min(max(size // 8, _LEAST_BLOCK_BYTES), _BLOCK_BYTES), np.uint8)  # small: the first use of memory takes longer than to read it
+    block = np.empty(min(max(size // 8, _LEAST_BLOCK_BYTES), _BLOCK_BYTES), np.uint8)  # small: the first use of memory takes longer than reading it
     total = 0
     while count := read_into(descriptor, block):
         digest.update(block[:count].data)

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class StepwellError(Exception):
-    """Base of every error that Stepwell raises on purpose.
+    """Base class of every error that Stepwell raises on purpose.
 
-    `code` is stable (docs/errors.md has a section for each); the message says what, where, why and what would be accepted.
-    `details` lists every single problem where the message sums up several.
+    `code` is stable (docs/errors.md has a section for each); the message names the problem, its position, the reason and the accepted values.
+    `details` lists every single problem if the message summarises several.
     """
 
     code = "SW000"
@@ -35,13 +35,13 @@ class ModelError(StepwellError):
 
 
 class UnsupportedError(StepwellError):
-    """The model is valid, but uses something that Stepwell does not support; every such node is listed."""
+    """The model is valid, but uses an unsupported feature; every such node is listed."""
 
     code = "SW002"
 
 
 class InputError(StepwellError):
-    """An input array handed to a compiled model (or a user's option) does not fit: which, what was expected, what came."""
+    """An input array of a compiled model (or a user's option) does not fit; the message names it, the expectation and the given value."""
 
     code = "SW003"
 
@@ -53,11 +53,11 @@ class InferenceError(StepwellError):
 
 
 class ElementTypeError(InferenceError):
-    """An operation, or all of Stepwell, does not take an element type, of which ONNX has more: no fault of the model."""
+    """An operation, or all of Stepwell, does not support an element type, of which ONNX has more; the model is not wrong."""
 
 
 class PassError(StepwellError):
-    """A pass or lowering failed: names the phase, pass, pattern, op and node, and the IR before it where that is known."""
+    """A pass or lowering failed: names the phase, pass, pattern, op and node, and the IR before it if it is known."""
 
     code = "SW005"
 
@@ -69,7 +69,7 @@ class PipelineError(StepwellError):
 
 
 class CodegenError(StepwellError):
-    """Native code could not be made or loaded for a kernel."""
+    """Native code could not be generated or loaded for a kernel."""
 
     code = "SW007"
 
@@ -77,7 +77,7 @@ class CodegenError(StepwellError):
 class IRError(StepwellError):
     """A file of IR cannot be parsed or does not verify.
 
-    `diagnostics` are what MLIR said of its text, with lines and columns, where it is the text that is wrong.
+    `diagnostics` are MLIR's messages about its text, with lines and columns, if the text is wrong.
     """
 
     code = "SW008"
@@ -94,29 +94,29 @@ class ScheduleError(PassError):
 
 
 class IndexRangeError(StepwellError):
-    """What only a run has does not fit: an index, a size that is declared, or the branch that is taken. Names the node and what was expected."""
+    """A value known only at run time does not fit: an index, a declared size, or the branch taken. Names the node and the expectation."""
 
     code = "SW010"
 
 
 class SizesDifferError(IndexRangeError):
-    """Sizes that only the data of a run have told are not equal, where the code takes them to be, and one of them is 1: it may be a broadcast."""
+    """Data-dependent sizes that the code assumes to be equal differ, and one of them is 1: it may be a broadcast."""
 
 
 class LimitError(StepwellError):
-    """Compiling or running the model would cost more than it may: which node, which limit, what it would take."""
+    """Compiling or running the model would exceed a limit; the message names the node, the limit and the needed amount."""
 
     code = "SW011"
 
 
 class ResourceError(StepwellError):
-    """The machine does not give what is needed: memory, stack, a file to write, a process."""
+    """The machine lacks a resource: memory, stack, a file to write, a process."""
 
     code = "SW012"
 
 
 class ModelWarning(UserWarning):
-    """A model's file has something against the standard, and was accepted: what it says, and how it was taken."""
+    """A model's file deviates from the standard, and was accepted; the message names the deviation and its interpretation."""
 
 
 class BusyWarning(UserWarning):
@@ -124,7 +124,7 @@ class BusyWarning(UserWarning):
 
 
 def warn_caller(warning: Warning) -> None:
-    """Issue a warning at the place, outside of this package, that called into it."""
+    """Issue a warning at the position, outside this package, that called into it."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "stepwell":
         level, frame = level + 1, frame.f_back
@@ -132,10 +132,10 @@ def warn_caller(warning: Warning) -> None:
 
 
 def shown(value: object) -> str:
-    """A value in a message: short, on one line, its type where that says more."""
+    """A value in a message: short, on one line, with its type if that is informative."""
     try:
         text = repr(value)
-    except Exception:  # somebody else's
+    except Exception:  # a foreign object's
         text = ""
     if not text or len(text) > 60 or not text.isprintable():
         return f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Which modules outside of this package extend it; cached results depend on their content."""
+"""The registry of modules outside this package that extend it; cached results depend on their content."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ _generating: set[str] = set()
 
 
 def extension(thing: Any, *, code_generation: bool = False) -> None:
-    """Take note of who defined `thing`, a class or function. Every decorator that registers something calls this with it.
+    """Record the module that defines `thing`, a class or function. Every decorator that registers something calls this with it.
 
     `code_generation` says whether it affects a kernel below the level `affine`.
     """
@@ -18,5 +18,5 @@ def extension(thing: Any, *, code_generation: bool = False) -> None:
 
 
 def extending_modules(*, code_generation: bool = False) -> list[str]:
-    """The names of the modules outside of this package that have registered something so far, or something for code generation."""
+    """The names of the modules outside this package that have registered something so far, or something for code generation."""
     return sorted(_generating if code_generation else _modules)

@@ -39,7 +39,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
-    """Write a file whole; what is no regular file (a pipe, /dev/stdout) is written to as it is. Raises OSError."""
+    """Write a file atomically; anything but a regular file (a pipe, /dev/stdout) is written to directly. Raises OSError."""
     content = data.encode() if isinstance(data, str) else data
     target = Path(path)
     if target.exists() and not target.is_file():
@@ -50,9 +50,9 @@ def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
 
 
 def read_utf8(path: str | os.PathLike[str], argument: str, expected: str, error: type[StepwellError]) -> str:
-    """The text of the file that an argument names; `expected` is what it should hold.
+    """The text of the file that an argument names; `expected` describes its content.
 
-    Raises `error` if the file cannot be read or is not UTF-8, InputError if there can be no such path.
+    Raises `error` if the file cannot be read or is not UTF-8, InputError if the path is invalid.
     """
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -65,16 +65,16 @@ def read_utf8(path: str | os.PathLike[str], argument: str, expected: str, error:
 
 
 def nameless_file() -> IO[bytes]:
-    """A temporary file to write and read back, gone when it is closed: in memory if the system can, since disks may be full."""
+    """A temporary file to write and read back, deleted when it is closed: in memory if possible, since disks may be full."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("stepwell"), "w+b")
     return tempfile.TemporaryFile()
 
 
 def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None, links: bool = True) -> int:
-    """A descriptor to read a plain file by; `links` is whether the last part of the path may be a symbolic link.
+    """A descriptor for reading a plain file; `links` says whether the last part of the path may be a symbolic link.
 
-    Raises OSError, also for what is no plain file: a pipe, for one, would be waited for.
+    Raises OSError, also for anything but a plain file, such as a pipe, which would block.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW), dir_fd=dir_fd)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -84,14 +84,14 @@ def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None, links
 
 
 def read_into(descriptor: int, buffer: Any) -> int:
-    """Fill a buffer from a file, from where that stands on; returns how many bytes there were. Raises OSError.
+    """Fill a buffer from a file, from its current position; returns the number of bytes. Raises OSError.
 
-    Several threads read a large file together: most of the time goes into page faults of the fresh memory.
+    Several threads read a large file together: most of the time is spent on page faults of the fresh memory.
     """
     view = memoryview(buffer).cast("B")
     if len(view) < 2 * _READ_TOGETHER:
         return _read_part(descriptor, view, None)
-    from concurrent.futures import ThreadPoolExecutor  # here, because most reads are small
+    from concurrent.futures import ThreadPoolExecutor  # imported here, because most reads are small
 
     start = os.lseek(descriptor, 0, os.SEEK_CUR)
     offsets = range(0, len(view), _READ_TOGETHER)
@@ -104,7 +104,7 @@ def read_into(descriptor: int, buffer: Any) -> int:
 
 
 def _read_part(descriptor: int, view: memoryview, offset: int | None) -> int:
-    """Fill `view` from `offset` on, or from where the file stands; returns how many bytes there were."""
+    """Fill `view` from `offset` on, or from the file's position; returns the number of bytes."""
     done = 0
     while done < len(view):
         rest = [view[done:]]

@@ -1,4 +1,4 @@
-"""Installed distributions: what every command asks of them, without `importlib.metadata` where possible, whose import takes 60 ms of CPU."""
+"""Installed distributions: queries that every command makes, without `importlib.metadata` if possible, whose import takes 60 ms of CPU time."""
 
 import os
 import re
@@ -58,7 +58,7 @@ def files(package: str) -> Iterator[Path]:
 
 
 def _folder(package: str) -> Path | None:
-    """The metadata of a distribution; None if it is not installed, or nobody but `importlib.metadata` knows."""
+    """The metadata of a distribution; None if it is not installed, or only `importlib.metadata` knows it."""
     wanted = _normal(package)
     return next((folder for name, folder in _folders() or () if name == wanted), None)
 
@@ -71,7 +71,7 @@ def _folders() -> list[tuple[str, Path]] | None:
     for place in sys.path:
         try:
             status = os.stat(place or ".")
-        except OSError:  # as Python has it, what is not there holds nothing
+        except OSError:  # like Python, take a missing folder for an empty one
             continue
         if place.lower().endswith(".egg") or not stat.S_ISDIR(status.st_mode):
             return None
@@ -81,7 +81,7 @@ def _folders() -> list[tuple[str, Path]] | None:
 
 @lru_cache
 def _folders_in(place: str, modified: int) -> list[tuple[str, Path]]:
-    """The part of `_folders` in one folder, kept until that is modified."""
+    """The part of `_folders` in one folder, cached until that is modified."""
     try:
         names = os.listdir(place or ".")
     except OSError:

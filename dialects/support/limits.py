@@ -1,4 +1,4 @@
-"""Limits of a compilation: what a model may cost before it runs, and how much of that is used up."""
+"""Limits of a compilation: the largest cost of a model before it runs, and the consumption so far."""
 
 import time
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from stepwell.dialects.support.memory import memory_of_process
 from stepwell.dialects.support.numbers import whole_number
 
 KNOWN_ELEMENTS = 1024
-"""Of an input whose values code is made for."""
+"""The largest input, in elements, for whose values code is specialised."""
 DEFAULT = "default"
-"""The key in the metadata of a field: its default in words, where that is no constant."""
+"""The key in the metadata of a field: its default in words, if that is not a constant."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def _part_of_memory(part: int, most: str) -> int:
-    """The field of a limit that is by default a part of the memory which this process may have, and at most `most`."""
+    """The field of a limit that defaults to a fraction of the memory available to this process, at most `most`."""
     bound = int(most[:-1]) * _UNITS[most[-1]]
     text = f"1/{part} of the memory that the process may have, at most {most}"
     found: int = field(default_factory=lambda: min(memory_of_process() // part, bound), metadata={DEFAULT: text})
@@ -25,24 +25,24 @@ def _part_of_memory(part: int, most: str) -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a model may cost before it runs. Folding that would cost more is left to run time; exceeding another limit is a LimitError."""
+    """The largest cost of a model before it runs. Folding that would exceed it is left to run time; exceeding another limit is a LimitError."""
 
     fold_bytes: int = 1 << 28
-    """By how many bytes constants may grow through what is computed at compile time (at least 4 times the model's own weights are allowed)."""
+    """The largest growth of constants by compile-time computation, in bytes (at least 4 times the model's own weights are allowed)."""
     fold_operations: int = 1 << 33
-    """How many arithmetic operations may be done at compile time, in all."""
+    """The largest total number of arithmetic operations at compile time."""
     unrolled_operations: int = 1 << 14
-    """How many nodes may come of unrolled loops, in all. Others stay loops, at every level."""
+    """The largest total number of nodes from unrolled loops. Other loops stay loops, at every level."""
     operations: int = 1 << 18
-    """How many nodes a model may have, with its functions and unrolled loops written out."""
+    """The largest number of nodes of a model, with its functions and unrolled loops expanded."""
     value_bytes: int = _part_of_memory(4, "16G")
-    """How many bytes a value may have: a weight, an input, an intermediate or final result."""
+    """The largest value in bytes: a weight, an input, an intermediate or final result."""
     workspace_bytes: int = _part_of_memory(2, "32G")
-    """How many bytes of memory a run may take for intermediate results."""
+    """The largest memory of a run for intermediate results, in bytes."""
     loop_rounds: int = 1 << 40
-    """How many rounds a loop may go on for while a model runs."""
+    """The largest number of iterations of a loop while a model runs."""
     seconds: float = float("inf")
-    """How long compiling may take. Looked at between nodes and passes, so that it may take a pass longer."""
+    """The time limit for compiling, in seconds. Checked between nodes and passes, so it may be exceeded by the time of a pass."""
 
     def __post_init__(self) -> None:
         for name, value in self.items():
@@ -55,12 +55,12 @@ class Limits:
         return [(f.name, getattr(self, f.name)) for f in fields(self)]
 
     def key(self) -> str:
-        """What compiled code may depend on, as text for a key of the cache."""
+        """The limits that compiled code may depend on, as text for a key of the cache."""
         return repr(replace(self, seconds=0.0))
 
     @staticmethod
     def parse(texts: Sequence[str]) -> "Limits":
-        """Limits from `NAME=NUMBER`, where K, M, G and T after the number stand for powers of 1024. Raises InputError."""
+        """Limits from `NAME=NUMBER`, where K, M, G and T after the number mean powers of 1024. Raises InputError."""
         values: dict[str, float] = {}
         known = [name for name, _ in Limits().items()]
         for text in texts:
@@ -88,20 +88,20 @@ def _number(name: str, text: str) -> float:
 
 @dataclass
 class Budget:
-    """The limits of one compilation, and how much is used up so far. The importer and all passes of a model use the same one."""
+    """The limits of one compilation, and their consumption so far. The importer and all passes of a model share one."""
 
     limits: Limits = field(default_factory=Limits)
     given_bytes: int = 0
-    """The weights that came with the model."""
+    """The bytes of the model's own weights."""
     held_bytes: int = 0
-    """By how much constants have grown."""
+    """The growth of constants so far, in bytes."""
     operations: int = 0
     unrolled: int = 0
     began: float = field(default_factory=time.perf_counter)
 
     @property
     def fold_bytes(self) -> int:
-        """By how much constants may grow."""
+        """The allowed growth of constants, in bytes."""
         return max(self.limits.fold_bytes, 4 * self.given_bytes)
 
     def objection(self, made: int, operations: int, freed: int = 0) -> str | None:
@@ -114,12 +114,12 @@ class Budget:
         return None
 
     def spend(self, made: int, operations: int, freed: int = 0) -> None:
-        """Note what was computed at compile time, as for `objection`."""
+        """Record a compile-time computation, with the arguments of `objection`."""
         self.held_bytes += made - freed
         self.operations += operations
 
     def check_time(self, where: str) -> None:
-        """Raise LimitError if compiling has taken too long; `where` says what comes next."""
+        """Raise LimitError if compiling has taken too long; `where` names the next step."""
         spent = time.perf_counter() - self.began
         if spent > self.limits.seconds:
             raise LimitError(f"{where}: compiling has taken {spent:.1f} s, more than {self.limits.seconds:g} ({how_to('seconds')})")
@@ -131,5 +131,5 @@ def how_to(limit: str) -> str:
 
 
 def over(what: str, limit: str, value: float, limits: Limits) -> LimitError:
-    """The error for something that would take `value` of a limit."""
+    """The error for something that would consume `value` of a limit."""
     return LimitError(f"{what} would take {value}, more than {getattr(limits, limit)} ({how_to(limit)})")

@@ -1,4 +1,4 @@
-"""How much memory this process may have: what the machine has, what control groups leave of it, and the limits of the process."""
+"""The memory available to this process: that of the machine, within its control groups and the limits of the process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ PROCESS, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 @cache
 def memory_of_process() -> int:
-    """Bytes of memory that this process may have, looked up once; 8 GiB where nothing tells."""
+    """Bytes of memory available to this process, determined once; 8 GiB if unknown."""
     return min([*_of_machine(), *_of_groups(PROCESS, GROUPS), *_of_limits()], default=8 << 30)
 
 

@@ -1,4 +1,4 @@
-"""Names that come from files: escaped where they enter, so that no terminal, table or listing gets a control character from one."""
+"""Names that come from files: escaped on input, so that no terminal, table or listing gets a control character from one."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -7,27 +7,27 @@ V = TypeVar("V")
 
 
 def printable(text: str) -> str:
-    """Text on one line, in which what is not printable is escaped: `\\x1b`, `\\n`, `\\u2028`, `\\udc80`.
+    """Text on one line, with unprintable characters escaped: `\x1b`, `\n`, `\u2028`, `\udc80`.
 
-    That is all that a terminal would obey or that would begin a line: controls, separators other than the space, marks of direction, halves of
+    These are all characters that control a terminal or begin a line: control characters, separators other than the space, direction marks, halves of
     characters.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """As `printable`, line by line: for messages of several lines, whose names were made printable before."""
+    """Like `printable`, line by line: for messages of several lines, whose names are already printable."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_keys(named: Mapping[str, V]) -> Mapping[str, V]:
-    """What a caller gives by a model's own names, by those that it has here; the same object if these are the same."""
+    """A caller's values by a model's own names, converted to the names used here; the same object if these are the same."""
     odd = [name for name in named if isinstance(name, str) and not name.isprintable()]
     return {printable(name) if name in odd else name: value for name, value in named.items()} if odd else named
 
 
 class ByName(dict[str, V]):
-    """What has names here, in which a name as the model's file has it is found too."""
+    """Values by the names used here, in which a name from the model's file is found too."""
 
     def __missing__(self, name: object) -> V:
         if isinstance(name, str) and not name.isprintable():
@@ -36,7 +36,7 @@ class ByName(dict[str, V]):
 
 
 def plain_names(given: set[str]) -> dict[str, str]:
-    """For each of the names that is not printable one that is, and that no other of them has: `a\\x00b`, `a\\x00b.1` if that is taken."""
+    """Maps each unprintable name to a printable one that no other has: `a\x00b`, or `a\x00b.1` if that is taken."""
     taken = {name for name in given if name.isprintable()}
     plain = {}
     for name in sorted(given - taken):
@@ -49,13 +49,13 @@ def plain_names(given: set[str]) -> dict[str, str]:
     return plain
 
 
-LONGEST_FILE_NAME = 200  # bytes; file systems take 255, with an ending and what makes it unique
+LONGEST_FILE_NAME = 200  # bytes; file systems allow 255, including an ending and a number
 
 
 def file_names(names: Iterable[str], *, folders: bool = False) -> dict[str, str]:
-    """For each name one that a file, or with `folders` a member of an archive, can have: inside its folder, and no other's.
+    """Maps each name to one that a file, or with `folders` a member of an archive, can have: unique, and inside its folder.
 
-    A name that can be one stays as it is. Others have their slashes replaced, `../x` by `.._x`, and a number where that is taken.
+    A valid name stays unchanged. In others, slashes are replaced, `../x` becomes `.._x`, and a number is added if the name is taken.
     """
     given = list(dict.fromkeys(names))
     found = {name: name for name in given if _file_name(name, folders) == name}
@@ -75,6 +75,6 @@ def _file_name(name: str, folders: bool) -> str:
     text = printable(name).replace("\\", "_").encode(errors="replace")[:LONGEST_FILE_NAME].decode(errors="ignore")
     if not folders or any(part in ("", ".", "..") for part in text.split("/")):
         text = text.replace("/", "_")
-    if text.endswith(".npy"):  # numpy takes the ending off, of this name and of the file's
+    if text.endswith(".npy"):  # numpy strips the ending, from this name and from the file's
         text = text.removesuffix(".npy") + "_npy"
     return text if text.strip(".") else f"unnamed{text}"

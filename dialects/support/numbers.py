@@ -1,9 +1,9 @@
-"""Whole numbers in text from outside: Python's `int` takes other digits than 0 to 9, and raises ValueError beyond 4,300 of them."""
+"""Integers in text from outside: Python's `int` accepts other digits than 0 to 9, and raises ValueError beyond 4,300 of them."""
 
 MOST_DIGITS = 19
-"""As 2^63 has: no size, count or place has more."""
+"""The number of digits of 2^63: no size, count or index has more."""
 
 
 def whole_number(text: str) -> int | None:
-    """The number from 0 that the text is; None for other text, and for more digits than `MOST_DIGITS`."""
+    """The nonnegative number in the text; None for other text, and for more digits than `MOST_DIGITS`."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None

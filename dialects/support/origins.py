@@ -1,4 +1,4 @@
-"""The file and line in a plugin or script that an error comes from, or that defines a function, for a message without a traceback."""
+"""The file and line in a plugin or script that raised an error or defines a function, for a message without a traceback."""
 
 import sysconfig
 import traceback
@@ -17,7 +17,7 @@ _OURS = "stepwell"
 def plugin_line(error: BaseException) -> str:
     """` (FILE, line N)` of the innermost line of a plugin, or of a script, that an error went through since the caller; "" if there is none.
 
-    What Python and other packages hold does not count, unless it extends this one.
+    Lines of Python and other packages do not count, unless a package extends this one.
     """
     extending = {name.partition(".")[0] for name in extending_modules()}
     own = [
@@ -48,8 +48,8 @@ def result_of(method: str, action: Callable[[], T], expected: str, fits: Callabl
 
 
 def line_of(function: Any) -> str:
-    """` (FILE, line N)` where a function is defined, for messages; "" for one of ours."""
-    function = getattr(function, "plain", function)  # what `widened` wraps
+    """` (FILE, line N)` of a function's definition, for messages; "" for one of ours."""
+    function = getattr(function, "plain", function)  # the function behind `widened`
     code = getattr(function, "__code__", None)
     ours = str(getattr(function, "__module__", "")).partition(".")[0] == _OURS
     return "" if code is None or ours else f" ({code.co_filename}, line {code.co_firstlineno})"

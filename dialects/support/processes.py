@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TypeVar
 
 LOADED_AT = time.time()
-"""When this package was loaded, in seconds since the epoch: files changed after this time are not the code that is running."""
+"""The time when this package was loaded, in seconds since the epoch: files changed later are not the code that is running."""
 
 _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
@@ -21,8 +21,8 @@ _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 class Lock(RLock):  # type: ignore[misc]  # that class may be inherited from
     """A re-entrant lock that is free in a forked child, in which the thread that held it does not exist.
 
-    Use it by `with`. Handlers of signals run between any two steps of Python code and may raise: a lock taken by `acquire`, or by an `__enter__`
-    in Python, would then be held for ever. `with` of a lock in C has no such steps.
+    Use it by `with`. Signal handlers run between any two steps of Python code and may raise: a lock taken by `acquire`, or by an `__enter__` in
+    Python, would then be held for ever. `with` of a lock in C has no such steps.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 
 class Turn:
-    """Lets one caller in at a time and refuses others, those that come from a handler of a signal in the same thread too.
+    """Lets one caller in at a time and refuses others, including those from a signal handler in the same thread.
 
     It is free in a forked child. An exception of such a handler, whenever it comes, leaves it free.
     """
@@ -48,14 +48,14 @@ class Turn:
         """By process."""
 
     def alone(self, call: Callable[[], R], refusal: Exception) -> R:
-        """What `call` returns. Raises `refusal` while another call goes on."""
+        """The result of `call`. Raises `refusal` while another call goes on."""
         process, token = os.getpid(), object()
         try:
             if self._holders.setdefault(process, token) is not token:
                 raise refusal
             return call()
         finally:
-            # Without a call of a function, after which a handler could run: no step of this can be the last one.
+            # Without a function call, after which a handler could run: no step of this can be the last one.
             if process in self._holders and self._holders[process] is token:
                 del self._holders[process]
 
@@ -74,7 +74,7 @@ def frames(frame: FrameType | None) -> Iterator[FrameType]:
 def uninterrupted() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block: for imports, which cannot be repeated if native code is half initialised.
 
-    Python delivers it to the main thread only, so elsewhere there is nothing to do.
+    Python delivers it only to the main thread, so elsewhere there is nothing to do.
     """
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(before):  # ignored, the system's own, or one that was not set from Python
@@ -82,7 +82,7 @@ def uninterrupted() -> Iterator[None]:
         return
     received: list[FrameType | None] = []
     is_over = False
-    around = sys._getframe(2)  # the function that has the block
+    around = sys._getframe(2)  # the function that contains the block
 
     def note(number: int, frame: FrameType | None) -> None:
         if is_over or not any(outer is around for outer in frames(frame)):  # what another signal's handler raised has kept us from being replaced
@@ -96,7 +96,7 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         is_over = True
-        if signal.getsignal(signal.SIGINT) is note:  # who set another one in the block keeps it
+        if signal.getsignal(signal.SIGINT) is note:  # a handler set in the block stays
             signal.signal(signal.SIGINT, before)
         if received:
             before(signal.SIGINT, received[0])

@@ -7,10 +7,10 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):
-    """As `functools.cached_property` is from Python 3.12 on, in earlier ones too.
+    """Equivalent to `functools.cached_property` of Python 3.12, in earlier versions too.
 
-    Before, one lock for all instances is held while a property is computed: threads that compile wait for each other, and a process
-    forked meanwhile waits forever, since the thread that holds the lock does not exist there.
+    Before 3.12, one lock for all instances is held while a property is computed: compiling threads wait for each other, and a process forked
+    meanwhile waits forever, since the thread that holds the lock does not exist there.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

@@ -30,7 +30,7 @@ class Decision:
     """The kernel that contains the op, if any; it may stand for several groups of nodes."""
     done: bool
     what: str
-    """What was done, or why it was not."""
+    """The action, or the reason against it."""
 
 
 @dataclass

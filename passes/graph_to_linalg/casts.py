@@ -9,7 +9,7 @@ from stepwell.passes.graph_to_linalg.small_floats import from_single, to_single
 
 
 def cast(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
-    """`x` of dtype `source` as one of dtype `target`, as graph.cast defines it."""
+    """`x` of dtype `source` converted to dtype `target`, as graph.cast defines it."""
     if source == target:
         return x
     if is_small_float(source):
@@ -25,7 +25,7 @@ def cast(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool
 
 
 def _resize_integer(x: ir.Value, source: str, target: str) -> ir.Value:
-    """An integer of another width, wrapping; the signedness of the source decides how it grows."""
+    """An integer of another width, wrapping; the signedness of the source selects sign or zero extension."""
     kind = element(target)
     if kind.width == x.type.width:
         return x
@@ -55,7 +55,7 @@ def _narrowed(b: LinalgBuilder, x: ir.Value, target: str, saturate: bool) -> ir.
 
 
 def _rounded_to_odd(b: LinalgBuilder, x: ir.Value, source: str) -> ir.Value:
-    """A 64-bit integer as one that an f64 holds: rounded to odd, so that rounding it once more is as if it were the only time."""
+    """A 64-bit integer that f64 represents exactly: rounded to odd, so that a second rounding has the effect of a single one."""
     s = Scalars(b, source)
     zero, low, unit, limit = (s.const(n) for n in (0, 2047, 2048, 1 << 53))
     rest = s.compare("ne", arith.AndIOp(x, low).result, zero)
@@ -97,16 +97,16 @@ def _saturated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Val
 
 
 def _saturated_through_i32(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
-    """`_saturated` for a type whose ends are floats exactly: bound the float, convert it to i32, and cut that."""
+    """Like `_saturated`, for a type whose limits are exact floats: bound the float, convert it to i32, and truncate that."""
     integer = arith.FPToSIOp(element("i32"), bounded(s, x, target, None)).result
     return _zero_for_nan(b, s, x, integer, target)
 
 
 def rounded(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str, zero: ir.Value | None) -> ir.Value:
-    """The integer of the target's range, of up to 16 bits, that is nearest to `x + zero`, halfway the even one; `zero` for NaN is 0.
+    """The integer of the target's range (up to 16 bits) nearest to `x + zero`, ties to even; NaN becomes 0; no `zero` means 0.
 
-    Bounds are whole numbers, so that it makes no difference whether a number is bounded before it is rounded; rounding and conversion are one
-    instruction then (see round-in-conversion).
+    Bounds are integers, so it makes no difference whether a number is bounded before or after rounding; rounding and conversion are then one
+    instruction (see round-in-conversion).
     """
     shift = None if zero is None else cast(b, zero, target, s.dtype, False)
     integer = arith.FPToSIOp(element("i32"), s.call(math.RoundEvenOp, bounded(s, x, target, shift))).result
@@ -116,9 +116,9 @@ def rounded(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str, zero: ir.Val
 
 
 def bounded(s: Scalars, x: ir.Value, target: str, shift: ir.Value | None) -> ir.Value:
-    """`x` within the ends of `target`, less `shift` if there is one; the lower end for NaN.
+    """`x` within the limits of `target`, minus `shift` if there is one; the lower limit for NaN.
 
-    Each bound is a comparison and a select of the same two values, which is one instruction of x86.
+    Each bound is a comparison and a select of the same two values, which is one instruction on x86.
     """
     low, high = (s.const(float(end)) if shift is None else s.sub(s.const(float(end)), shift) for end in (lowest(target), highest(target)))
     above = s.select(s.compare("gt", x, low), x, low)
@@ -126,22 +126,22 @@ def bounded(s: Scalars, x: ir.Value, target: str, shift: ir.Value | None) -> ir.
 
 
 def _zero_for_nan(b: LinalgBuilder, s: Scalars, x: ir.Value, integer: ir.Value, target: str) -> ir.Value:
-    """`integer` cut to the target, 0 where `x` is NaN, of which the lower end was made: that is 0 if the target is unsigned."""
+    """`integer` truncated to the target, 0 if `x` is NaN, for which it is the lower limit: that is 0 if the target is unsigned."""
     if not is_unsigned(target):
         integer = s.select(s.compare("ne", x, x), b.scalar(0, "i32"), integer)
     return arith.TruncIOp(element(target), integer).result
 
 
 def _truncated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
-    """The integer part, wrapped to the target's width; numbers beyond the intermediate integer type become its least value.
+    """The integer part, wrapped to the target's width; numbers beyond the intermediate integer type become its smallest value.
 
-    The conversion of a number out of range is poison in LLVM, so such numbers are replaced before it.
+    Converting a number out of range is poison in LLVM, so such numbers are replaced before the conversion.
     """
     through = "i64" if element(target).width == 64 else "i32"
     integer = _guarded(b, s, x, through)
     if target not in ("ui32", "ui64"):
         return _resize_integer(integer, through, target)
-    # Above what the signed type holds: less half the range, which the top bit then stands for.
+    # Above the signed type's range: minus half of the unsigned range, which the top bit then represents.
     half = s.const(-float(lowest(through)))
     upper = arith.XOrIOp(_guarded(b, s, s.sub(x, half), through), b.scalar(lowest(through), through)).result
     return s.select(s.compare("ge", x, half), upper, integer)

@@ -16,7 +16,7 @@ from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.shape import in_kernel
 
 SHOWN = 40
-"""Problems that a message spells out, at most."""
+"""The largest number of problems in a message."""
 _STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield", "graph.bind_sizes")
 
 

@@ -19,7 +19,7 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import spread
 
 OFTEN = 32
-"""Reads of an element of a contraction from which on it is widened once and stored so."""
+"""The smallest number of reads of an element of a contraction for which it is widened once and stored."""
 
 
 def contract(
@@ -36,8 +36,8 @@ def contract(
 ) -> ir.Value:
     """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
 
-    Narrow floats are multiplied and summed in f32 and rounded once at the end. Of more products than `part`, if it is not 0, so many are added up
-    at once. `kinds` are the element types of `lhs` and `rhs` where these are integers narrower than `dtype`.
+    Narrow floats are multiplied and summed in f32 and rounded once at the end. If `part` is not 0 and there are more products than that, groups of
+    `part` products are summed separately. `kinds` are the element types of `lhs` and `rhs` if these are integers narrower than `dtype`.
     """
     s = Scalars(b, dtype)
     out = b.filled(0, s.dtype, sizes)
@@ -54,9 +54,9 @@ def contract(
 
 
 def widened(b: LinalgBuilder, value: ir.Value, products: int | None) -> ir.Value:
-    """An operand of a contraction of so many products, of narrow floats, in the type that they are multiplied in; as it is if it is read seldom.
+    """An operand (a narrow float) of a contraction with that many products, in the type of the products; unchanged if it is seldom read.
 
-    To widen an element takes as long as to multiply it. A scalar that meets a vector is widened for each tile of registers that reads it.
+    Widening an element takes as long as multiplying it. A scalar that meets a vector is widened for each register tile that reads it.
     """
     kind = value.type
     if not isinstance(kind.element_type, (ir.F16Type, ir.BF16Type)) or products is None or not kind.has_static_shape:
@@ -68,7 +68,7 @@ def widened(b: LinalgBuilder, value: ir.Value, products: int | None) -> ir.Value
 
 @lowering(graph.MatmulOp)
 def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """Loops: batch dimensions, rows, columns; then the summed dimension."""
+    """Loops: batch dimensions, rows, columns; then the reduction dimension."""
     result = op.result_types()[0]
     rank = result.rank
     sizes: list[OpFoldResult] = []
@@ -81,7 +81,7 @@ def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir
 
 
 def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[OpFoldResult]) -> ir.Value:
-    """The product of the last two dimensions, of those `sizes`; the others broadcast."""
+    """The product of the last two dimensions, with these `sizes`; the others broadcast."""
     rank = len(sizes)
     if sizes[-1] == 1 and rank > 1 and rhs.type.rank > 1:
         return _matrix_vector_product(b, lhs, rhs, dtype, sizes)
@@ -91,13 +91,13 @@ def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, s
 
 
 def products_of(op: graph.GraphOp) -> int | None:
-    """How many products a contraction of known sizes adds up; None if a size is not known."""
+    """The number of products that a contraction of static sizes sums; None if a size is dynamic."""
     types, result = op.operand_types(), op.result_types()[0]
     return int(op.flops(*types, result=result, **op.attribute_values())) // 2 if all(t.is_static for t in (*types, result)) else None
 
 
 def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[OpFoldResult]) -> ir.Value:
-    """The product with a single column, which lies in memory as a vector does: vectors can run along it, as along the rows."""
+    """The product with a single column, which is contiguous in memory: vectors can run along it, as along the rows."""
     rank, given = len(sizes), rhs.type.rank
     merged = [*([i] for i in range(given - 2)), [given - 2, given - 1]]
     vector = b.reshape(rhs, merged, b.sizes(rhs)[:-1])
@@ -133,7 +133,7 @@ def lower_conv(op: graph.ConvOp, operands: Operands, b: LinalgBuilder) -> ir.Val
 
 @lowering(graph.ConvTransposeOp)
 def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """A convolution over the image spread out by the strides, zeros between, whose taps run backwards."""
+    """A convolution over the image spread out by the strides, with zeros in between, whose taps run backwards."""
     attributes, result = op.attribute_values(), op.result_types()[0]
     image, filters = op.operand_types()
     given = b.given_all(result.shape)
@@ -141,10 +141,10 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
         return NoMatch(f"its channels and filters must have static sizes, got {image} and {filters}")
     (x, w), spatial = operands, result.rank - 2
     strides, dilations, pads = attributes["strides"], attributes["dilations"], attributes["pads"]
-    # Element i of the image goes to place i * stride + before of the spread one; position o and tap t meet at o + shift - t * dilation.
+    # Element i of the image goes to index i * stride + before of the spread one; position o and tap t meet at o + shift - t * dilation.
     before = [max(0, d * (taps - 1) - pad) for d, taps, pad in zip(dilations, filters.static_shape[2:], pads[:spatial], strict=True)]
     shift = [pad + space for pad, space in zip(pads[:spatial], before, strict=True)]
-    if any(shift) or image.shape[2:] != result.shape[2:]:  # strides tell in the sizes
+    if any(shift) or image.shape[2:] != result.shape[2:]:  # strides show in the sizes
         ends = [space + (n - 1) * s + 1 for space, n, s in zip(before, image.shape[2:], strides, strict=True) if n is not None]
         sizes = b.given_all([maximum(end, n + move) for end, n, move in zip(ends, result.shape[2:], shift, strict=True) if n is not None])
         assert sizes is not None
@@ -158,7 +158,7 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
 
 @lowering(graph.Col2ImOp)
 def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: image, channel, places; then taps. Each place and tap reads the matching element of a window, if there is one."""
+    """Loops: image, channel, positions; then taps. Each position and tap reads the matching element of a window, if there is one."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, kernel, strides, pads, dilations = (attributes[key] for key in ("image", "kernel", "strides", "pads", "dilations"))
     given = b.given_all(result.shape)

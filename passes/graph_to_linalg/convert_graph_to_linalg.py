@@ -20,9 +20,9 @@ UPSTREAM = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memr
 class ConvertGraphToLinalg(Pass):
     """Lower every graph op to linalg.generic, linalg.fill, tensor, arith and math, so that no graph op remains.
 
-    The ops that compute a kernel's results start from a tensor.empty, which a later pass replaces by the kernel's destination.
-    Unsigned element types become signless. Lowerings are registered by op (`lowering`), plugins' too. Ops without one are left alone
-    if a pass says that it converts them (`register_pass(…, converts=…)`), and so are ops of plugins' dialects that are not graph ops.
+    The ops that compute a kernel's results start from a tensor.empty, which a later pass replaces by the kernel's destination. Unsigned element types
+    become signless. Lowerings are registered by op (`lowering`), including those of plugins. Ops without one are left alone if a pass declares to
+    convert them (`register_pass(…, converts=…)`), and so are ops of plugins' dialects that are not graph ops.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,4 +1,4 @@
-"""Lowerings of ops that choose elements by their values, into tensors of the largest size that there may be."""
+"""Lowerings of ops that select elements by value, into tensors of the largest possible size."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ def lower_first(op: graph.FirstOp, operands: Operands, b: LinalgBuilder) -> ir.V
 
 @lowering(graph.OverwriteOp)
 def lower_overwrite(op: graph.OverwriteOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """The part inserted where it begins."""
+    """The part, inserted at its start."""
     starts = b.given_all(op.attribute_values()["starts"])
     if 0 in operands[1].type.shape:  # nothing, which may begin behind the last element
         return operands[0]
@@ -32,7 +32,7 @@ def lower_overwrite(op: graph.OverwriteOp, operands: Operands, b: LinalgBuilder)
 
 @lowering(graph.NonZeroPlacesOp)
 def lower_non_zero_places(op: graph.NonZeroPlacesOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
-    """One pass without branches: each element's place is written behind those found so far, and stays if the element is not 0."""
+    """One pass without branches: each element's index is written behind those found so far, and is kept if the element is not 0."""
     (x,), s = operands, Scalars(b, op.operand_types()[0].dtype)
 
     def look(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
@@ -65,7 +65,7 @@ def one_number(b: LinalgBuilder, number: ir.Value) -> ir.Value:
 
 @lowering(graph.OrderRowsOp)
 def lower_order_rows(op: graph.OrderRowsOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
-    """A merge sort from below, of the numbers of the rows; two rows are compared by the codes of their elements up to the first that differ."""
+    """A bottom-up merge sort of the row numbers; two rows are compared by the codes of their elements up to the first difference."""
     (x,), kind = operands, op.operand_types()[0]
     codes = Codes(b, kind.dtype if kind.dtype != "i1" else "ui8", largest=True)
     rows, columns = (b.index_of(b.size(x, i)) for i in range(2))
@@ -93,7 +93,7 @@ def lower_order_rows(op: graph.OrderRowsOp, operands: Operands, b: LinalgBuilder
         return before, equal
 
     def merge(run: ir.Value, width: ir.Value, side: ir.Value, both: ir.Value) -> ir.Value:
-        """Merge the runs of `width` from `run` on and behind it, from one side to the other; of equal rows those of the first run come first."""
+        """Merge the runs of `width` from `run` on, from one buffer to the other; among equal rows those of the first run come first."""
         middle = arith.MinSIOp(arith.AddIOp(run, width).result, rows).result
         end = arith.MinSIOp(arith.AddIOp(middle, width).result, rows).result
         last = arith.SubIOp(rows, one).result
@@ -121,7 +121,7 @@ def lower_order_rows(op: graph.OrderRowsOp, operands: Operands, b: LinalgBuilder
         both = b.loop(zero, arith.CeilDivSIOp(rows, pair).result, [both], one_run)[0]
         return [pair, arith.SubIOp(one, side).result, both]
 
-    # The numbers are on two sides: each sweep reads from one, and writes runs of twice the width to the other.
+    # The numbers are in two buffers: each pass reads from one, and writes runs of twice the width to the other.
     count = b.size(x, 0)
     both = b.elementwise([], "i64", [2, count], lambda: b.from_index(b.loop_index(1)))
     bits = math.CountLeadingZerosOp(arith.SubIOp(b.from_index(rows), b.scalar(1, "i64")).result).result
@@ -145,7 +145,7 @@ def lower_order_rows(op: graph.OrderRowsOp, operands: Operands, b: LinalgBuilder
 
 @lowering(graph.KeptBoxesOp)
 def lower_kept_boxes(op: graph.KeptBoxesOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
-    """Of each image and class: the boxes above the threshold, then in turn the best that is left, which takes out those that it overlaps.
+    """For each image and class: the boxes above the threshold, then repeatedly the best remaining one, which removes those that it overlaps.
 
     That is one pass over the candidates for each box that is kept.
     """

@@ -1,4 +1,4 @@
-"""Lowerings of ops whose shapes are data: sizes read from tensors, results with dynamic dimensions."""
+"""Lowerings of ops whose shapes are data: sizes are read from tensors, and results have dynamic dimensions."""
 
 from typing import TypeAlias
 
@@ -52,7 +52,7 @@ def lower_range(op: graph.RangeOp, operands: Operands, b: LinalgBuilder) -> ir.V
 
 
 def _range_size(b: LinalgBuilder, s: Scalars, start: ir.Value, limit: ir.Value, delta: ir.Value) -> ir.Value:
-    """How many steps of `delta` lead from `start` to below `limit`; none for a delta of 0."""
+    """The number of steps of `delta` from `start` to below `limit`; none for a delta of 0."""
     if s.is_float:
         steps = s.call(math.CeilOp, s.div(s.sub(limit, start), delta))
         count = cast(b, s.maximum(steps, s.const(0)), s.dtype, "i64", True)
@@ -71,7 +71,7 @@ def _range_size(b: LinalgBuilder, s: Scalars, start: ir.Value, limit: ir.Value, 
 
 @lowering(graph.DynamicReshapeOp)
 def lower_dynamic_reshape(op: graph.DynamicReshapeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """By way of one dimension; a size of -1 is what the others leave."""
+    """By way of one dimension; a size of -1 is the number of elements that the others leave."""
     (x, shape), result = operands, op.result_types()[0]
     if result.is_static and op.operand_types()[0].is_static:
         return reshape_to(b, x, result.static_shape)
@@ -122,13 +122,13 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
 
 @lowering(graph.DynamicSliceOp)
 def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """One generic that reads at start + i * step, all clamped as ONNX says.
+    """One generic that reads at start + i * step, all clamped as ONNX requires.
 
-    If the result's size is declared, the data may ask for a smaller one: reads beyond the operand's end give its last element.
+    If the result's size is declared, the data may ask for a smaller one: reads beyond the operand's end return its last element.
     """
     (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
     if 0 in x.type.shape and result.is_static:
-        return b.filled(0, result.dtype, result.static_shape)  # nothing to read: the model declares what the data cannot ask for
+        return b.filled(0, result.dtype, result.static_shape)  # nothing to read: the declared size contradicts the data
     named = b.known(axes)
     count = type_of(op.operation.operands[3]).shape[0]
     if not isinstance(count, int):
@@ -175,7 +175,7 @@ def _normalised(b: LinalgBuilder, start: ir.Value, end: ir.Value, step: ir.Value
     """Start, step and count of a slice of a dimension of `size`."""
     zero, one, minus_one = b.index(0), b.index(1), b.index(-1)
     back = arith.CmpIOp(_CMP.slt, step, zero).result
-    step = arith.SelectOp(arith.CmpIOp(_CMP.eq, step, zero).result, one, step).result  # has no meaning, but must not trap
+    step = arith.SelectOp(arith.CmpIOp(_CMP.eq, step, zero).result, one, step).result  # undefined, but must not trap
     low = arith.SelectOp(back, minus_one, zero).result
     high = arith.AddIOp(size, low).result
 

@@ -13,22 +13,22 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFold
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-# What an op does to one element: `body(s, *operands, **attributes)`, where `s` computes in the operands' type.
+# The computation of an op for one element: `body(s, *operands, **attributes)`, where `s` computes in the operands' type.
 Body: TypeAlias = Callable[..., ir.Value]
 
 
 def calls(function: Any) -> Body:
-    """The body that is one op of the math dialect."""
+    """A body consisting of one op of the math dialect."""
     return lambda s, x: s.call(function, x)
 
 
 def compares(predicate: str) -> Body:
-    """The body that is one comparison."""
+    """A body consisting of one comparison."""
     return lambda s, x, y: s.compare(predicate, x, y)
 
 
 def bits(function: Any) -> Body:
-    """The body that is one bitwise op."""
+    """A body consisting of one bitwise op."""
     return lambda s, x, y: function(x, y).result
 
 
@@ -37,7 +37,7 @@ def sign(s: Scalars, x: ir.Value) -> ir.Value:
     zero, one = s.const(0), s.const(1)
     if s.is_unsigned:
         return s.select(s.compare("ne", x, zero), one, zero)
-    rest = s.add(x, zero) if s.is_float else zero  # NaN or 0, whose sign goes away
+    rest = s.add(x, zero) if s.is_float else zero  # NaN or 0, without its sign
     below = s.select(s.compare("lt", x, zero), s.const(-1), rest)
     return s.select(s.compare("gt", x, zero), one, below)
 
@@ -55,12 +55,12 @@ def softplus(s: Scalars, x: ir.Value) -> ir.Value:
 
 
 def leaky_relu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
-    """`x` where it is not negative, else `alpha * x`."""
+    """`x` if it is not negative, else `alpha * x`."""
     return s.select(s.compare("lt", x, s.const(0)), s.mul(s.const(alpha), x), x)
 
 
 def elu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
-    """`x` where it is not negative, else `alpha * (exp(x) - 1)`."""
+    """`x` if it is not negative, else `alpha * (exp(x) - 1)`."""
     return s.select(s.compare("lt", x, s.const(0)), s.mul(s.const(alpha), s.call(math.ExpM1Op, x)), x)
 
 
@@ -94,7 +94,7 @@ def modulo(s: Scalars, x: ir.Value, y: ir.Value, *, fmod: bool) -> ir.Value:
 
 
 def power(s: Scalars, x: ir.Value, y: ir.Value) -> ir.Value:
-    """`x ** y`; integers by squaring, in one loop over the exponent's bits."""
+    """`x ** y`; for integers by repeated squaring, in one loop over the exponent's bits."""
     if s.is_float:
         if _is_constant(y, 2.0):
             return s.mul(x, x)
@@ -134,7 +134,7 @@ def shift(function: Any) -> Body:
 
 
 def is_inf(s: Scalars, x: ir.Value, *, detect_negative: bool, detect_positive: bool) -> ir.Value:
-    """A comparison with the infinities that are asked for."""
+    """A comparison with the requested infinities."""
     infinity = s.const(pymath.inf)
     if detect_negative and detect_positive:
         return s.compare("eq", s.abs(x), infinity)
@@ -231,7 +231,7 @@ def lower_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
 
 @lowering(graph.QuantizeOp)
 def lower_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic: a quotient within the bounds of the type less the zero point, rounded to an integer, and the zero point."""
+    """One generic: a quotient clamped to the type's range minus the zero point, rounded to an integer, plus the zero point."""
     s, result = Scalars(b, "f32"), op.result_types()[0]
 
     def body(x: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
@@ -243,7 +243,7 @@ def lower_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Valu
 
 @lowering(graph.DequantizeOp)
 def lower_dequantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic: a difference in i32, and its product with the scale."""
+    """One generic: a difference in i32, times the scale."""
     source, result = op.operand_types()[0].dtype, op.result_types()[0]
     integers, floats = Scalars(b, "i32"), Scalars(b, "f32")
 
@@ -256,7 +256,7 @@ def lower_dequantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Va
 
 @lowering(graph.FakeQuantizeOp)
 def lower_fake_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic: a number within the bounds of the type less the zero point, rounded."""
+    """One generic: a number clamped to the type's range minus the zero point, rounded."""
     result, zero_point = op.operand_types()
     s = Scalars(b, "f32")
 
@@ -273,7 +273,7 @@ def lower_fake_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir
 
 @lowering(graph.BitCastOp)
 def lower_bit_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that reads each element's bits in another way; integers of either sign are the same below this level."""
+    """One generic that reinterprets each element's bits; signed and unsigned integers are the same below this level."""
     to = op.result_types()[0].dtype
     kind = element(to)
 

@@ -1,4 +1,4 @@
-"""Lowerings of gathers and scatters: generics that compute which element they read; scatters are loops that write one by one."""
+"""Lowerings of gathers and scatters: gathers are generics that compute indices; scatters are loops that write one element at a time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def lower_gather(op: graph.GatherOp, operands: Operands, b: LinalgBuilder) -> ir
     taken = indices.type.rank
     sizes = [*b.sizes(x)[:axis], *b.sizes(indices), *b.sizes(x)[axis + 1 :]]
     if 0 in x.type.shape:
-        return b.filled(0, result.dtype, sizes)  # there is nothing to read, and no index that names an element
+        return b.filled(0, result.dtype, sizes)  # there is nothing to read, and no valid index
     size = b.size(x, axis)
 
     def body(index: ir.Value) -> ir.Value:
@@ -113,7 +113,7 @@ def scatter(b: LinalgBuilder, operands: Sequence[ir.Value], dtype: str, reductio
 
 @lowering(graph.AtRoundOp)
 def lower_at_round(op: graph.AtRoundOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that reads at that index."""
+    """One generic that reads at the iteration's index."""
     (x, number), attributes = operands, op.attribute_values()
     axis, last = attributes["axis"], arith.SubIOp(b.index_of(b.size(x, attributes["axis"])), b.index(1)).result
     at = b.as_index(b.extract(number, []))

@@ -33,13 +33,13 @@ def dims(*positions: int) -> list[Any]:
 class LinalgBuilder:
     """Builds the ops of lowerings. Element types are given as the graph's dtype strings; values are signless tensors.
 
-    Sizes of dimensions are ints where they are static, else values of type index, which is what MLIR calls an OpFoldResult.
+    Sizes of dimensions are ints if they are static, else values of type index; MLIR calls this an OpFoldResult.
     """
 
     def __init__(self, state: PassState) -> None:
         self.state = state
         self._outside: ir.InsertionPoint | None = None  # before the op whose body is being built
-        self.has_elements: ir.Value | None = None  # whether there are elements that indices can mean; None if there are
+        self.has_elements: ir.Value | None = None  # whether there are elements that indices can address; None if there are
 
     # -- scalars and sizes
 
@@ -50,7 +50,7 @@ class LinalgBuilder:
             value = np.array(value, np.float32).astype(dtype_info(dtype).numpy).view(np.uint8)
         if dtype in FLOATS:
             attribute: ir.Attribute = ir.FloatAttr.get(kind, float(value))
-        else:  # as the signed number with the same bits, which is what a signless attribute takes
+        else:  # as the signed number with the same bits, which a signless attribute needs
             width = kind.width
             bits = int(value) & ((1 << width) - 1)
             signed = bits if width == 1 or bits < 1 << (width - 1) else bits - (1 << width)
@@ -66,7 +66,7 @@ class LinalgBuilder:
         return arith.ConstantOp(kind, attribute, ip=self._outside).result
 
     def splat(self, value: ir.Value) -> ir.Value | None:
-        """The scalar that every element of `value` is known to be, as a constant; None if it is not known to be one."""
+        """The scalar that every element of `value` is known to be, as a constant; None if it is not known."""
         origin = defining_op(value)
         if origin is None or origin.name != "arith.constant":
             return None
@@ -76,7 +76,7 @@ class LinalgBuilder:
         return self._hoisted(value.type.element_type, attribute.get_splat_value())
 
     def known(self, value: ir.Value) -> np.ndarray | None:
-        """The array that a signless tensor is known to hold, or None."""
+        """The known array in a signless tensor, or None."""
         origin = defining_op(value)
         if origin is None or origin.name != "arith.constant" or not isinstance(origin.attributes["value"], ir.DenseElementsAttr):
             return None
@@ -91,8 +91,8 @@ class LinalgBuilder:
     def dim(self, value: ir.Value, dim: int) -> ir.Value:
         """The size of one dimension as a value of type index, static or not.
 
-        Of what an op of this kernel makes it is that of its destination: a size that is asked of the result would count as another user of it,
-        and keep it from being fused with its reader.
+        For the result of an op of this kernel it is the size of its destination: reading a size from the result would count as another user of it,
+        and prevent its fusion with its reader.
         """
         while (op := defining_op(value)) is not None and value.type.is_dynamic_dim(dim):
             if op.name == "tensor.empty":
@@ -107,7 +107,7 @@ class LinalgBuilder:
         return [self.size(value, i) for i in range(value.type.rank)]
 
     def given(self, size: Dim) -> "OpFoldResult | None":
-        """A size of a type: a number, or the value of an expression of symbols; None if nothing is known of it."""
+        """A size of a type: a number, or the value of an expression of symbols; None if it is unknown."""
         if not isinstance(size, Size):
             return size
         outside = self._outside
@@ -118,7 +118,7 @@ class LinalgBuilder:
         return SymbolicShapes(function, arguments, KernelInfo(function).symbols, elements_of(function)).value(size, outside)
 
     def given_all(self, sizes: Sequence[Dim]) -> list[OpFoldResult] | None:
-        """As `given`, for all sizes of a type; None if nothing is known of one."""
+        """Like `given`, for all sizes of a type; None if one is unknown."""
         found = [self.given(size) for size in sizes] if None not in sizes else []
         return [size for size in found if size is not None] if len(found) == len(sizes) else None
 
@@ -147,7 +147,7 @@ class LinalgBuilder:
         return tensor.EmptyOp(list(sizes), element(dtype)).result
 
     def empty_like(self, value: ir.Value, sizes: Sequence[OpFoldResult]) -> ir.Value:
-        """As `empty`, with the element type of another tensor."""
+        """Like `empty`, with the element type of another tensor."""
         return tensor.EmptyOp(list(sizes), value.type.element_type).result
 
     def fill(self, value: ir.Value, out: ir.Value) -> ir.Value:
@@ -164,7 +164,7 @@ class LinalgBuilder:
         return self.fill(self.scalar(value, dtype), self.empty(dtype, sizes))
 
     def reshape(self, value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[OpFoldResult]) -> ir.Value:
-        """`value` with dimensions merged (fewer `sizes` than it has) or split (more) as the groups of the longer shape say."""
+        """`value` with dimensions merged (fewer `sizes` than it has) or split (more), by the groups of the longer shape."""
         rank = value.type.rank
         if len(sizes) == rank:
             return value
@@ -196,13 +196,13 @@ class LinalgBuilder:
         return self.reshape(value, groups, sizes)
 
     def insert(self, source: ir.Value, into: ir.Value, offsets: Sequence[OpFoldResult]) -> ir.Value:
-        """`into` with `source` in place of the slice that begins at `offsets`; of the leading dimensions that `source` lacks it is one index."""
+        """`into` with `source` in place of the slice that begins at `offsets`; leading dimensions that `source` lacks have one index each."""
         sizes = [*[1] * (len(offsets) - source.type.rank), *self.sizes(source)]
         (at, static_at), (dynamic, static) = operands_of(offsets), operands_of(sizes)
         return tensor.InsertSliceOp(source, into, at, dynamic, [], static_at, static, [1] * len(sizes)).result
 
     def part(self, value: ir.Value, offsets: Sequence[OpFoldResult], sizes: Sequence[OpFoldResult]) -> ir.Value:
-        """The slice of `value` of these sizes from `offsets` on; of the leading dimensions that `sizes` lacks it is one index."""
+        """The slice of `value` of these sizes from `offsets` on; leading dimensions that `sizes` lacks have one index each."""
         lacking = len(offsets) - len(sizes)
         (at, static_at), (dynamic, static) = operands_of(offsets), operands_of([*[1] * lacking, *sizes])
         kind = ir.RankedTensorType.get(static[lacking:], value.type.element_type)
@@ -225,7 +225,7 @@ class LinalgBuilder:
         return self.part(value, [*[0] * dim, *offsets, *[0] * len(after)], [*have[:dim], *sizes, *after])
 
     def first(self, value: ir.Value, sizes: Sequence[OpFoldResult]) -> ir.Value:
-        """The slice of `value` of these sizes at its beginning; `value` itself where they are its own."""
+        """The slice of `value` of these sizes at its beginning; `value` itself if it has these sizes."""
         have = self.sizes(value)
         if all(isinstance(h, int) and h == s for h, s in zip(have, sizes, strict=True)):
             return value
@@ -239,7 +239,7 @@ class LinalgBuilder:
         return staged
 
     def after_sums(self, value: ir.Value) -> ir.Value:
-        """`value`, behind a boundary if sums of this kernel lead to it: element-wise ops in between become epilogues of the sums."""
+        """`value`, behind a boundary if it depends on sums of this kernel: element-wise ops in between become epilogues of the sums."""
         pending, seen = [value], set()
         while pending:
             op = defining_op(pending.pop())
@@ -258,16 +258,16 @@ class LinalgBuilder:
     ) -> ir.Value:
         """A linalg.generic with one output.
 
-        `maps` gives for each input and for the output its indices as affine expressions of the loops: first one parallel loop for each
-        dimension of the output, in whatever order its map has them, then `reductions` reduction loops. `body` takes one scalar for each
-        input and the output's and returns the new one.
+        `maps` has, for each input and for the output, its indices as affine expressions of the loops: first one parallel loop for each dimension of
+        the output, in whatever order its map has them, then `reductions` reduction loops. `body` takes one scalar for each input and the output's and
+        returns the new one.
         """
         return self.generics(inputs, [out], maps, reductions, lambda *scalars: [body(*scalars)])[0]
 
     def generics(
         self, inputs: Sequence[ir.Value], outs: Sequence[ir.Value], maps: Sequence[Any], reductions: int, body: Callable[..., Sequence[ir.Value]]
     ) -> list[ir.Value]:
-        """As `generic`, with several outputs of one map each."""
+        """Like `generic`, with several outputs that each have a map."""
         parallel = len(maps[len(inputs)])
         loops = parallel + reductions
         op = linalg.GenericOp(
@@ -296,10 +296,10 @@ class LinalgBuilder:
         exact: bool = False,
         loops: Mapping[int, Sequence[int]] | None = None,
     ) -> ir.Value:
-        """One element-wise generic: inputs broadcast to `sizes` as numpy does, constant splats become scalars of the body.
+        """One element-wise generic: inputs broadcast to `sizes` as in numpy, constant splats become scalars of the body.
 
-        Narrow floats reach `body` as f32, and its result is rounded once to `dtype`; with `exact` they are passed as they are.
-        `loops` says for an input, by its number, which dimensions of the result its own follow, where that is not numpy's rule.
+        Narrow floats reach `body` as f32, and its result is rounded once to `dtype`; with `exact` they are passed unchanged. `loops` maps an input's
+        index to the dimensions of the result that its own dimensions follow, if that differs from numpy's rule.
         """
         groups = None if loops else self._split_dims(inputs, sizes)
         if groups is not None:
@@ -327,7 +327,7 @@ class LinalgBuilder:
     def _split_dims(self, inputs: Sequence[ir.Value], sizes: Sequence[OpFoldResult]) -> tuple[list[list[int]], list[OpFoldResult]] | None:
         """The groups and sizes of the dimensions that an input of shape `sizes` had before they were merged, or None.
 
-        Ops after a grouped convolution keep groups and filters apart, as it does, so that they can be fused into its loops.
+        Ops after a grouped convolution keep groups and filters separate, as it does, so that they can be fused into its loops.
         """
         for value in inputs:
             merge = defining_op(value)
@@ -339,7 +339,7 @@ class LinalgBuilder:
         return None
 
     def _split(self, value: ir.Value, groups: Sequence[Sequence[int]], inner: Sequence[OpFoldResult], sizes: Sequence[OpFoldResult]) -> ir.Value:
-        """An operand that broadcasts to `sizes` with its dimensions split as `groups` and `inner` say."""
+        """An operand that broadcasts to `sizes` with its dimensions split according to `groups` and `inner`."""
         shape = value.type.shape
         if self.splat(value) is not None or all(len(g) == 1 for g in groups[len(groups) - len(shape) :]):
             return value
@@ -355,14 +355,14 @@ class LinalgBuilder:
 
     @staticmethod
     def broadcast_map(value: ir.Value, sizes: Sequence[OpFoldResult]) -> list[Any]:
-        """How an operand that broadcasts to `sizes` is read: at index 0 along its dimensions of size 1 that are broadcast."""
+        """How an operand that broadcasts to `sizes` is read: at index 0 along its broadcast dimensions of size 1."""
         shape = value.type.shape
         loops = range(len(sizes) - len(shape), len(sizes))
         zero = ir.AffineExpr.get_constant(0)
         return [zero if s == 1 and sizes[loop] != 1 else ir.AffineExpr.get_dim(loop) for s, loop in zip(shape, loops, strict=True)]
 
     def copy(self, value: ir.Value) -> ir.Value:
-        """The elements of `value` in a tensor of their own."""
+        """A copy of the elements of `value` in a new tensor."""
         identity = dims(*range(value.type.rank))
         return self.generic([value], self.empty_like(value, self.sizes(value)), [identity, identity], 0, lambda x, _: x)
 
@@ -381,7 +381,7 @@ class LinalgBuilder:
     def loop(
         self, low: ir.Value, high: ir.Value, carried: Sequence[ir.Value], body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]
     ) -> list[ir.Value]:
-        """One sequential scf loop from `low` up to below `high`, as `loops`."""
+        """One sequential scf loop from `low` up to below `high`, like `loops`."""
         loop = scf.ForOp(low, high, self.index(1), list(carried))
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(list(body(loop.induction_variable, list(loop.inner_iter_args))))
@@ -390,7 +390,7 @@ class LinalgBuilder:
     def independent(
         self, rounds: int, carried: Sequence[ir.Value], body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]
     ) -> list[ir.Value]:
-        """A loop of so many rounds that run on threads: each may write other parts of what is carried, and reads nothing that another one writes."""
+        """A loop of `rounds` iterations that run on threads: each writes its own parts of the carried values, and reads none that another writes."""
         results = self.loop(self.index(0), self.index(rounds), carried, body)
         LoopInfo(results[0].owner).is_parallel = True
         return results
@@ -398,7 +398,7 @@ class LinalgBuilder:
     def branch(
         self, condition: ir.Value, otherwise: Sequence[ir.Value], then: Callable[[], Sequence[ir.Value]]
     ) -> list[ir.Value]:
-        """What `then` gives where the condition holds, computed only there; elsewhere the values `otherwise`."""
+        """The result of `then` if the condition holds, computed only in that case; otherwise the values `otherwise`."""
         made = scf.IfOp(condition, [v.type for v in otherwise], has_else=True)
         with ir.InsertionPoint(made.then_block):
             scf.YieldOp(list(then()))
@@ -413,7 +413,7 @@ class LinalgBuilder:
         return tensor.ExtractOp(value, list(places)).result
 
     def read(self, value: ir.Value, places: Sequence[ir.Value]) -> ir.Value:
-        """One element of a tensor that indices name; 0 where there is none that they can mean."""
+        """One element of a tensor at the given indices; 0 if the tensor has none."""
         if self.has_elements is None:
             return self.extract(value, places)
         kind = value.type.element_type
@@ -437,17 +437,17 @@ class LinalgBuilder:
         return arith.IndexCastOp(element(dtype), value).result
 
     def place(self, value: ir.Value, size: OpFoldResult, *, from_start: bool = False) -> ir.Value:
-        """An integer scalar as an index of a dimension of `size`: negative ones count from the end unless told; others mean some element of it."""
+        """An integer scalar as an index of a dimension of `size`: negative ones count from the end by default; out-of-range ones are clamped."""
         at, whole, zero = self.as_index(value), self.index_of(size), self.index(0)
         if not from_start:
             negative = arith.CmpIOp(arith.CmpIPredicate.slt, at, zero).result
             at = arith.SelectOp(negative, arith.AddIOp(at, whole).result, at).result
         if isinstance(size, int):
-            return arith.MinUIOp(at, self.index(size - 1)).result  # what is negative still is a large number
+            return arith.MinUIOp(at, self.index(size - 1)).result  # a remaining negative number is a large unsigned one
         return arith.MaxSIOp(arith.MinSIOp(at, arith.SubIOp(whole, self.index(1)).result).result, zero).result
 
     def unflattened(self, place: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
-        """The indices of the element that is at a place in row-major order."""
+        """The indices of the element at a row-major position."""
         out: list[ir.Value] = []
         for size in reversed(sizes[1:]):
             out.append(arith.RemUIOp(place, self.index(size)).result)

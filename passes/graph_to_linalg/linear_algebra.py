@@ -1,4 +1,4 @@
-"""Lowerings of what is iterated over whole matrices: elimination for determinants, pairwise coupling."""
+"""Lowerings of iterations over whole matrices: elimination for determinants, pairwise coupling."""
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
@@ -60,7 +60,7 @@ def lower_det(op: graph.DetOp, operands: Operands, b: LinalgBuilder) -> ir.Value
 
 @lowering(graph.PairwiseCouplingOp)
 def lower_pairwise_coupling(op: graph.PairwiseCouplingOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One sample after the other. The inner loops of a round have no steps once a sample is near enough its optimum."""
+    """One sample after the other. The inner loops of an iteration are empty once a sample is close enough to its optimum."""
     (x,), dtype = operands, op.result_types()[0].dtype
     s, zero, (samples, size, _) = Scalars(b, "f64"), b.index(0), b.sizes(x)
     classes = b.index_of(size)
@@ -87,7 +87,7 @@ def lower_pairwise_coupling(op: graph.PairwiseCouplingOp, operands: Operands, b:
         q, p = b.loop(zero, classes, [q, p], first)
 
         def round_(_: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
-            left = state[2]  # how many classes the round goes over: none after the last one
+            left = state[2]  # the number of classes in this iteration: none after the last one
 
             def product(i: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
                 def term(j: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:

@@ -33,9 +33,9 @@ _FUNCTIONS: dict[str, Any] = {}
 def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
     """Register a function as the lowering of these op classes; a later registration replaces an earlier one.
 
-    The function takes the op (for its attributes and its graph types, which know unsigned from signed), its operands in order as
-    signless tensors, and a LinalgBuilder at the op's place and location. It returns the value (or one for each result) that replaces
-    the op, or NoMatch with the reason before building anything.
+    The function takes the op (for its attributes and its graph types, which distinguish unsigned from signed), its operands in order as signless
+    tensors, and a LinalgBuilder at the op's position and location. It returns the value (or one for each result) that replaces the op, or NoMatch
+    with the reason before building anything.
     """
 
     def add(function: L) -> L:
@@ -49,12 +49,12 @@ def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
 
 
 def conversions() -> list[Conversion]:
-    """All registered lowerings, plugins' included, for the conversion driver."""
+    """All registered lowerings, including those of plugins, for the conversion driver."""
     return list(_LOWERINGS.values())
 
 
 def lowering_of(name: str) -> Any:
-    """The function that lowers an op of that name, None if there is none."""
+    """The function that lowers an op of that name; None if there is none."""
     return _FUNCTIONS.get(name)
 
 
@@ -64,7 +64,7 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
         if needs_emulation(op):
             return NoMatch("it computes with elements that are only bytes here; run emulate-floats before")
         b = LinalgBuilder(state)
-        # Where there is nothing to compute; and linalg rejects some maps into no elements.
+        # Results without elements need no computation, and linalg rejects some maps into no elements.
         if len(operands) and all(0 in t.shape and None not in t.shape for t in types):
             answer: Any = [b.empty(t.dtype, b.given_all(t.shape) or []) for t in types]
         else:
@@ -88,8 +88,9 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
 def _present(op: ir.OpView, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
     """Whether the dimensions that an op's indices go along have elements, for the code to ask; None where they do, or are assumed to.
 
-    An index out of range means some element of its dimension (`LinalgBuilder.place`): where there are indices there is to be one, or code made
-    for that size. The code asks where nobody else may: of sizes that data decide, in a branch that may be there for just that, or a loop.
+    An out-of-range index means some element of its dimension (`LinalgBuilder.place`): if there are indices there must be one, or the code is
+    specialised for that size. The code only tests where no assumption is possible: for data-dependent sizes, in a branch that may exist for just that
+    case, or in a loop.
     """
     asked = op.index_operand() if isinstance(op, GraphOp) else None
     if asked is None:
@@ -121,8 +122,8 @@ def _where(function: Lowering, op: Any) -> str:
     return f"lowering '{function.__name__}' of '{op.operation.name}' at {op.location}"
 
 
-# The conversion driver cannot change signatures, so unsigned tensors keep their type between lowerings; casts around each lowering
-# hide that from it, and `make_plain` takes them out at the end.
+# The conversion driver cannot change signatures, so unsigned tensors keep their type between lowerings; casts around each lowering hide that from it,
+# and `make_plain` removes them at the end.
 
 
 def _without_sign(value: ir.Value) -> ir.Value:

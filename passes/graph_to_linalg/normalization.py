@@ -31,7 +31,7 @@ def lower_batch_norm(op: graph.BatchNormOp, operands: Operands, b: LinalgBuilder
 
 @lowering(graph.LrnOp)
 def lower_lrn(op: graph.LrnOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Squares in a buffer with zero channels around, their sum over each channel's neighbours, and the quotient by its power."""
+    """Squares in a buffer with a border of zero channels, their sum over each channel's neighbours, and the quotient by its power."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     if result.shape[1] is None:
         return NoMatch(f"its channels must be static, got {result}")
@@ -47,7 +47,7 @@ def lower_lrn(op: graph.LrnOp, operands: Operands, b: LinalgBuilder) -> ir.Value
 def sums_around(
     b: LinalgBuilder, s: Scalars, squares: ir.Value, read: Sequence[Any], image: Sequence[Any], sizes: Sequence[OpFoldResult], size: int
 ) -> ir.Value:
-    """The sums, of shape `sizes`, of `size` squares each: for the element at `image` those at `read`, of which the last loop is the tap."""
+    """The sums, of shape `sizes`, of `size` squares each: for the element at `image` those at `read`, whose last loop is the tap."""
     tap = ir.AffineExpr.get_dim(len(sizes))
     window = b.empty(s.dtype, [size])
     return b.generic([squares, window], b.filled(0, s.dtype, sizes), [read, [tap], image], 1, lambda v, _, total: s.accumulate("add", v, total))
@@ -60,7 +60,7 @@ def normalised(s: Scalars, v: ir.Value, total: ir.Value, attributes: Mapping[str
 
 
 def positive_power(s: Scalars, base: ir.Value, exponent: float) -> ir.Value:
-    """`base ** exponent`; exponents that are multiples of 1/4 up to 1 by square roots, which vectors have."""
+    """`base ** exponent`; multiples of 1/4 up to 1 are computed by square roots, which have vector instructions."""
     if exponent == 1:
         return base
     if exponent == 0.5:

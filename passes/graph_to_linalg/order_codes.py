@@ -1,4 +1,4 @@
-"""Elements as integers that order as they do, and the search for the first of them."""
+"""Elements as integers with the same order, and the search for the first of them."""
 
 from dataclasses import dataclass
 from math import prod
@@ -11,9 +11,9 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 @dataclass
 class Codes:
-    """Elements of a type as integers of as many bits: the greatest one, without a sign, comes first in the order.
+    """Maps elements of a type to integers of equally many bits: the largest one, as an unsigned number, comes first in the order.
 
-    NaN is greater than all other floats, or, where it `wins`, the first in the order that begins with the least as well.
+    NaN is greater than all other floats, or, if it `wins`, also the first in ascending order.
     """
 
     b: LinalgBuilder
@@ -23,7 +23,7 @@ class Codes:
 
     @property
     def bits(self) -> int:
-        """Of a code."""
+        """The number of bits of a code."""
         width: int = element(self.dtype).width
         return width
 
@@ -49,10 +49,10 @@ class Codes:
 
 
 def place_of_first(codes: Codes, x: ir.Value, axis: int, *, last: bool = False) -> ir.Value:
-    """The index along `axis` of what is first in the order, of equal ones the first, or the `last`; i64, without that dimension.
+    """The index along `axis` of the first element in the order, among equal ones the first, or the `last`; i64, without that dimension.
 
-    Along the dimension that is contiguous, two folds whose lanes lie along it: the greatest code, then the least index that has it. Along
-    another one, a single fold of both.
+    Along the contiguous dimension: two folds whose lanes lie along it, the largest code and then the smallest index that has it. Along another one: a
+    single fold of both.
     """
     merged = _merged(codes.b, x, axis)
     if merged is not None:
@@ -93,7 +93,7 @@ def place_of_first(codes: Codes, x: ir.Value, axis: int, *, last: bool = False) 
 
 
 class ByCode:
-    """What a fold keeps of the best element so far: its code."""
+    """A fold that keeps the code of the best element so far."""
 
     none = 0  # no element is worse
 
@@ -102,7 +102,7 @@ class ByCode:
         self.predicate = arith.CmpIPredicate.uge if last else arith.CmpIPredicate.ugt
 
     def code(self, value: ir.Value) -> ir.Value:
-        """What is kept of an element."""
+        """The kept form of an element."""
         return self.codes.code(value)
 
     def better(self, one: ir.Value, best: ir.Value) -> ir.Value:
@@ -111,7 +111,7 @@ class ByCode:
 
 
 class ByValue:
-    """As `ByCode`, of floats among which NaN comes first: the element itself, which takes two comparisons and no code."""
+    """Like `ByCode`, for floats among which NaN comes first: keeps the element itself, which takes two comparisons and no code."""
 
     def __init__(self, codes: Codes, last: bool) -> None:
         self.b, self.last, self.s = codes.b, last, Scalars(codes.b, codes.dtype)
@@ -119,7 +119,7 @@ class ByValue:
         self.side = "gt" if codes.largest else "lt"
 
     def code(self, value: ir.Value) -> ir.Value:
-        """What is kept of an element."""
+        """The kept form of an element."""
         return self.b.widen(value)
 
     def better(self, one: ir.Value, best: ir.Value) -> ir.Value:
@@ -134,7 +134,7 @@ class ByValue:
 def _merged(b: LinalgBuilder, x: ir.Value, axis: int) -> ir.Value | None:
     """An argument of the kernel with the dimensions before and after `axis` merged into one each; None if there is nothing to merge.
 
-    A fold with two results keeps its loops: long rows have to be there from the start.
+    A fold with two results keeps its loops: long rows must be there from the start.
     """
     shape, rank = b.sizes(x), x.type.rank
     if not 0 < axis < rank - 1 or rank == 3 or defining_op(x) is not None or not all(isinstance(s, int) for s in shape):

@@ -12,7 +12,7 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 @lowering(graph.ArgMaxOp, graph.ArgMinOp)
 def lower_arg(op: graph.ArgMaxOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """The place of the extreme; NaN wins, as in numpy."""
+    """The index of the extreme; NaN wins, as in numpy."""
     (x,), attributes = operands, op.attribute_values()
     codes = Codes(b, op.operand_types()[0].dtype, isinstance(op, graph.ArgMaxOp), nan_wins=True)
     found = place_of_first(codes, x, attributes["axis"], last=attributes["select_last"])
@@ -21,9 +21,9 @@ def lower_arg(op: graph.ArgMaxOp, operands: Operands, b: LinalgBuilder) -> ir.Va
 
 @lowering(graph.CumsumOp, graph.CumprodOp)
 def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic with two outputs: the fold so far, which the loop along the axis carries, and what is shown of it. Narrow floats in f32.
+    """One generic with two outputs: the fold so far, which the loop along the axis carries, and the stored part of it. Narrow floats in f32.
 
-    From the end of a dimension whose size is known only at run time, of which no access can say where that is, it folds what has been turned round.
+    A scan from the end of a dynamic dimension, whose last index no access map can express, folds a reversed copy.
     """
     (x,), attributes, dtype = operands, op.attribute_values(), op.result_types()[0].dtype
     s, axis, sizes, rank = Scalars(b, dtype), attributes["axis"], b.sizes(x), x.type.rank
@@ -36,7 +36,7 @@ def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.V
     if attributes["reverse"] and not turns:
         size = sizes[axis]
         along = along * -1 + (size - 1)
-        inputs.append(b.empty("i8", [size]))  # which says how far the loop goes, as a reversed access does not
+        inputs.append(b.empty("i8", [size]))  # which determines the loop's extent, unlike a reversed access
         maps.append(dims(rank - 1))
     everywhere = [along if i == axis else ir.AffineExpr.get_dim(others.index(i)) for i in range(rank)]
     folded = b.filled(neutral, s.dtype, [sizes[i] for i in others])
@@ -51,7 +51,7 @@ def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.V
 
 
 def turned(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> ir.Value:
-    """`x` from the end to the start along an axis."""
+    """`x` reversed along an axis."""
     sizes = b.sizes(x)
     last = arith.SubIOp(b.index_of(sizes[axis]), b.index(1)).result
 

@@ -1,4 +1,4 @@
-"""The pass that gives every weight its place in the arena."""
+"""The pass that gives every weight its offset in the arena."""
 
 from dataclasses import dataclass
 
@@ -20,8 +20,8 @@ class PackWeights(Pass):
     rewrite: graph.parameter {id}     -> bufferization.to_tensor (memref.view %weights[offset][])
     rewrite: graph.constant in @main  -> a weight of its own, likewise
 
-    `%weights: memref<?xi8>` becomes the last argument of `@main` and of the functions of its regions; the module gets `stepwell.arena`, the
-    byte offset of each weight, and `stepwell.weights_bytes`.
+    `%weights: memref<?xi8>` becomes the last argument of `@main` and of the functions of its regions; the module gets `stepwell.arena`, the byte
+    offset of each weight, and `stepwell.weights_bytes`.
     """
 
     alignment: int = 64  # of each weight, in bytes

@@ -1,4 +1,4 @@
-"""Types below the graph dialect: operations, not integer types, say what is unsigned; compact types are i8; no type names sizes."""
+"""Types below the graph dialect: unsignedness is in operations, not types; compact types are i8; no type names sizes."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ from stepwell.passes.framework.rewriting import CAST, functions
 
 
 def is_graph_type(mlir_type: ir.Type) -> bool:
-    """Whether only graph ops know a type: of unsigned integers or of compact elements, or one that names its sizes."""
+    """Whether a type exists only on graph ops: it has unsigned integers or compact elements, or names its sizes."""
     return _has_graph_element(mlir_type) or (isinstance(mlir_type, ir.RankedTensorType) and mlir_type.encoding is not None)
 
 
@@ -67,7 +67,7 @@ def make_plain(module: ir.Operation) -> None:
 
 
 def _free_sizes(mlir_type: ir.Type) -> tuple[Dim, ...]:
-    """The dimensions of a type that are known only at run time."""
+    """The dynamic dimensions of a type."""
     if not isinstance(mlir_type, ir.RankedTensorType):
         return ()
     return tuple(size for size in TensorType.from_mlir(mlir_type).shape if not isinstance(size, int))

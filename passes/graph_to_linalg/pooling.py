@@ -34,7 +34,7 @@ def lower_max_pool(op: graph.MaxPoolOp, operands: Operands, b: LinalgBuilder) ->
 
 @lowering(graph.AvgPoolOp)
 def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """The sum over each window, then a multiplication by the reciprocal of how many elements it counts."""
+    """The sum over each window, times the reciprocal of the number of elements that count."""
     result = op.result_types()[0]
     x = op.operand_types()[0]
     attributes = op.attribute_values()
@@ -74,7 +74,7 @@ def _dynamic(x: TensorType, attributes: dict[str, Any]) -> NoMatch | None:
 
 
 def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, attributes: dict[str, Any]) -> ir.Value:
-    """Each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b) folded, padding counting for nothing; f16 and bf16 come out as f32."""
+    """A fold of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b), ignoring padding; f16 and bf16 become f32."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
     spatial = len(kernel)
     sizes, block = b.given_all(result.shape[1 : 2 + spatial]), known_sizes(result.shape[2 + spatial :])
@@ -99,7 +99,7 @@ def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, a
 
 
 def counted(sizes: Sequence[int], positions: Sequence[int], attributes: dict[str, Any]) -> list[list[int]]:
-    """For each spatial dimension and position, how many taps an average counts."""
+    """For each spatial dimension and position, the number of taps that an average counts."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
     out = []
     for i, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""The lowering of LSTM layers with quantised weights: in each step the state becomes bytes, which integer instructions multiply."""
+"""The lowering of LSTM layers with quantised weights: in each step the state is converted to bytes for integer instructions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from stepwell.passes.graph_to_linalg.recurrence import Layer, Products, Step, ls
 from stepwell.passes.graph_to_linalg.reduction import reduce
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-QUANTISED = "ui8"  # what states are quantised to
+QUANTISED = "ui8"  # the type to which states are quantised
 
 
 @lowering(graph.QuantizedLstmOp)
 def lower_quantized_lstm(op: graph.QuantizedLstmOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
-    """As `lower_lstm`; before the product of a step, the range of the state, and the state as integers."""
+    """Like `lower_lstm`; before the product of a step, the range of the state, and the state as integers."""
     if (reason := objection(op)) is not None:
         return reason
     projected, weights, scales, sums, lengths, initial_h, initial_c, peepholes = present(op, operands)
@@ -62,7 +62,7 @@ class _Products:
         layer, b, (_, gates, panels, groups, width, depth) = at.layer, at.layer.b, at.layer.weights.type.shape
         inner = [groups, width, depth] if depth > 1 else [groups, width]
         if groups * depth != layer.hidden:
-            filled = b.filled(0, stored, [at.piece.rows, groups * depth])  # what weights of 0 are multiplied by
+            filled = b.filled(0, stored, [at.piece.rows, groups * depth])  # the other operand of weights that are 0
             numbers = b.staged(b.insert(numbers, filled, [0, 0]))
         weights = b.part(layer.weights, [at.piece.direction, 0, 0, 0, 0, 0], [gates, panels, groups, width, depth])
         if depth == 1:
@@ -76,7 +76,7 @@ class _Products:
 
 
 def _quantized(b: LinalgBuilder, x: ir.Value, sizes: Sequence[OpFoldResult], stored: str, shift: int) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Floats as numbers of ui8 plus `shift`, in type `stored`, with their scale in f32 and their zero point in ui8: DynamicQuantizeLinear."""
+    """Floats as ui8 numbers plus `shift`, in type `stored`, with their scale in f32 and their zero point in ui8: DynamicQuantizeLinear."""
     s = Scalars(b, "f32")
     low, high = (reduce(b, x, (0, 1), name, "f32") for name in ("minimum", "maximum"))
 
@@ -85,7 +85,7 @@ def _quantized(b: LinalgBuilder, x: ir.Value, sizes: Sequence[OpFoldResult], sto
         return s.select(s.compare("eq", low, high), s.const(1), s.div(s.sub(high, low), s.const(255)))
 
     def zero_of(low: ir.Value, scale: ir.Value) -> ir.Value:
-        return rounded(b, s, s.div(s.neg(low), scale), QUANTISED, None)  # 0 of a low above 0
+        return rounded(b, s, s.div(s.neg(low), scale), QUANTISED, None)  # 0 if the low end is above 0
 
     def number(v: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
         found = rounded(b, s, s.div(v, scale), QUANTISED, zero)

@@ -1,4 +1,4 @@
-"""Lowering of pseudorandom numbers: each is computed from its place alone."""
+"""Lowering of pseudorandom numbers: each is computed only from its index."""
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir

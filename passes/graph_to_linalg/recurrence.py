@@ -1,4 +1,4 @@
-"""Lowerings of recurrent layers: a loop over the steps, each a product of the state with the weights and what the gates make of it."""
+"""Lowerings of recurrent layers: a loop over the steps, each a product of the state with the weights followed by the gates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ ACTIVATIONS: dict[str, Callable[[Scalars, ir.Value, float, float], ir.Value]] = 
     "tanh": lambda s, x, *_: s.call(math.TanhOp, x),
     "thresholded_relu": lambda s, x, alpha, _: s.select(s.compare("ge", x, s.const(alpha)), x, s.const(0)),
 }
-"""What an activation function does to one element; their meanings are in the dialect's table of the same name."""
+"""Activation functions on one element; their definitions are in the dialect's table of the same name."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Piece:
     first: OpFoldResult
     """The first sequence."""
     rows: OpFoldResult
-    """How many sequences."""
+    """The number of sequences."""
 
 
 class Layer:
-    """A layer being lowered: its sizes, and its operands as its steps read them. If it is `divisible`, sequences do not depend on each other."""
+    """A layer being lowered: its sizes, and its operands in the form that steps read. If it is `divisible`, sequences are independent."""
 
     def __init__(
         self, op: RecurrentOp, projected: ir.Value, weights: ir.Value, lengths: ir.Value | None, b: LinalgBuilder, *, divisible: bool = True
@@ -76,7 +76,7 @@ class Layer:
         self.weights, self.lengths, self.divisible = weights, lengths, divisible
 
     def functions(self, direction: OpFoldResult) -> list[Function]:
-        """The activation functions of a direction, each of one element; all directions have the same where it is not known which it is."""
+        """The activation functions of a direction on one element; if the direction is dynamic, all directions have the same ones."""
         return [partial(_apply, self.s, *chosen) for chosen in self._chosen(direction if isinstance(direction, int) else 0)]
 
     def _chosen(self, direction: int) -> list[tuple[str, float, float]]:
@@ -84,16 +84,16 @@ class Layer:
         return list(zip(*(self.attributes[name][own] for name in ("activations", "alphas", "betas")), strict=True))
 
     def clipped(self, x: ir.Value) -> ir.Value:
-        """An element within the bounds of what goes into the gates' functions."""
+        """An element clipped to the bounds of the inputs of the gates' functions."""
         clip: float = self.attributes["clip"]
         return clamp(self.s, x, min=-clip, max=clip)
 
     def run(self, initial: Sequence[ir.Value | None], step: Callable[["Step"], list[ir.Value]]) -> list[ir.Value]:
-        """The results of the layer: what the steps give, and the last states.
+        """The results of the layer: the outputs of the steps, and the last states.
 
-        `step` builds the ops of one step and returns the states after it, then what it gives. Directions do not depend on each other, nor do
-        sequences of a layer that is `divisible`. Where that pays, each direction, or a part of the batch, goes through all steps on a thread of its
-        own; else one direction follows the other, and large ops of a step run on threads by themselves.
+        `step` builds the ops of one step and returns the states after it, then its output. Directions are independent, and so are sequences of a
+        layer that is `divisible`. If it pays, each direction, or a part of the batch, goes through all steps on its own thread; else the directions
+        run one after the other, and large ops of a step run on threads by themselves.
         """
         b, numbers = self.b, range(len(self.directions))
         results = [b.empty(self.dtype, [self.steps, len(numbers), self.batch, self.hidden])]
@@ -113,14 +113,14 @@ class Layer:
         return results
 
     def _chunks(self, directions: int) -> int:
-        """How many chunks the batch is cut into in each of so many directions that go on threads of their own; 0 if none do."""
+        """The number of chunks of the batch in each of `directions` directions that run on their own threads; 0 if none do."""
         if not isinstance(self.steps, int) or not isinstance(self.batch, int):
             return 0
         weights, bits = self.weights.type.shape[1:], element_bits(self.weights.type.element_type)
         return chunks_on_threads(self.steps, directions, self.batch, weights, bits, self.b.state.machine, self.divisible)
 
     def _piece(self, number: ir.Value, directions: Sequence[int], chunks: int) -> Piece:
-        """One of the pieces that these directions make with the batch in so many chunks: the first direction's chunks, then the next one's."""
+        """One of the pieces of these directions with the batch in `chunks` chunks: the first direction's chunks, then the next one's."""
         assert isinstance(self.batch, int), "only a batch of known size is cut"
         b, rows = self.b, self.batch // chunks
         if len(directions) == 1:
@@ -149,7 +149,7 @@ class Layer:
         return [y, *(b.insert(state, whole, [piece.direction, piece.first, 0]) for state, whole in zip(narrow, last, strict=True))]
 
     def _time(self, round_: ir.Value, backward: bool | ir.Value) -> ir.Value:
-        """The place in the sequence of a round of the loop over the steps."""
+        """The sequence position of an iteration of the loop over the steps."""
         if backward is False:
             return round_
         last = self.b.index(self.steps - 1) if isinstance(self.steps, int) else arith.subi(self.steps, self.b.index(1))
@@ -157,7 +157,7 @@ class Layer:
         return turned if backward is True else arith.select(backward, turned, round_)
 
     def _start(self, initial: ir.Value | None, piece: Piece) -> ir.Value:
-        """A state of a piece before its first step, in the type it is computed in."""
+        """A state of a piece before its first step, in its compute type."""
         b = self.b
         sizes: list[OpFoldResult] = [piece.rows, self.hidden]
         if initial is None:
@@ -176,18 +176,18 @@ class Step:
     layer: Layer
     piece: Piece
     time: ir.Value
-    """Its place in the sequence, an index."""
+    """Its position in the sequence, an index."""
     states: list[ir.Value]
-    """Those before it, (rows, hidden) each."""
+    """The states before it, (rows, hidden) each."""
     given: ir.Value
-    """What its result is written over."""
+    """The destinations of its results."""
 
     def functions(self) -> list[Function]:
-        """The activation functions, each of one element."""
+        """The activation functions on one element."""
         return self.layer.functions(self.piece.direction)
 
     def inputs(self, first: int, count: int) -> list[Read]:
-        """What the inputs of this step count for `count` gates from the `first` on."""
+        """The contribution of this step's inputs to `count` gates from the `first` on."""
         layer, piece, b = self.layer, self.piece, self.layer.b
         gate: OpFoldResult = first
         if isinstance(piece.direction, int):
@@ -197,7 +197,7 @@ class Step:
         return of_gates(b.part(layer.projected, [self.time, piece.first, gate, 0], [piece.rows, count, layer.hidden]))
 
     def products(self, state: ir.Value, first: int, count: int) -> list[Read]:
-        """What a state counts for `count` gates from the `first` on: one product for all of them."""
+        """The contribution of a state to `count` gates from the `first` on: one product for all of them."""
         layer, b, (_, _, panels, depth, width) = self.layer, self.layer.b, self.layer.weights.type.shape
         weights = b.part(layer.weights, [self.piece.direction, first, 0, 0, 0], [count, panels, depth, width])
         row, gate, panel, column, summed = dims(0, 1, 2, 3, 4)
@@ -205,21 +205,21 @@ class Step:
         return self.by_gate(contract(b, state, [row, summed], weights, [gate, panel, summed, column], layer.s.dtype, sizes, 1))
 
     def by_gate(self, products: ir.Value) -> list[Read]:
-        """Products (rows, gates, panels, columns of a panel) as an operand for each gate, without what fills up the last panel."""
+        """Products (rows, gates, panels, columns of a panel) as an operand for each gate, without the padding of the last panel."""
         layer, b, (_, count, panels, width) = self.layer, self.layer.b, products.type.shape
         whole = b.reshape(products, [[0], [1], [2, 3]], [self.piece.rows, count, panels * width])
         return of_gates(whole if panels * width == layer.hidden else b.first(whole, [self.piece.rows, count, layer.hidden]))
 
     def of_units(self, value: ir.Value, places: Sequence[Sequence[int]]) -> list[Read]:
-        """At each of some places behind the direction, a number for each unit of the state."""
+        """A number for each unit of the state, at each of some indices after the direction."""
         b, hidden = self.layer.b, self.layer.hidden
         return [(b.part(value, [self.piece.direction, *place, 0], [hidden]), dims(1)) for place in places]
 
     def end(self, reads: Sequence[Read], body: Callable[..., list[ir.Value]]) -> list[ir.Value]:
-        """The states after the step, then what it gives, as one element-wise op.
+        """The states after the step, then its output, as one element-wise op.
 
-        `body` takes an element of each operand, then of each state before the step, and returns those of the new states; what the step gives
-        is the first.
+        `body` takes an element of each operand, then of each state before the step, and returns those of the new states; the step's output is the
+        first.
         """
         layer, b, s = self.layer, self.layer.b, self.layer.s
         lengths = [] if layer.lengths is None else [(b.part(layer.lengths, [self.piece.first], [self.piece.rows]), dims(0))]
@@ -253,7 +253,7 @@ def present(op: RecurrentOp, operands: Operands) -> list[Any]:
 
 
 def objection(op: RecurrentOp) -> NoMatch | None:
-    """Why a layer cannot be lowered; None if it can: steps and batch may be of any size."""
+    """Why a layer cannot be lowered; None if it can: steps and batch may be dynamic."""
     projected, weights = op.operand_types()[:2]
     if projected is not None and weights is not None and weights.is_static and isinstance(projected.shape[2], int):
         return None
@@ -262,16 +262,16 @@ def objection(op: RecurrentOp) -> NoMatch | None:
 
 @dataclass(frozen=True)
 class Products:
-    """What the state counts in a step."""
+    """The contribution of the state in a step."""
 
     reads: Sequence[Read]
     """Operands of the step's last op."""
     totals: Callable[..., Sequence[ir.Value]]
-    """What an element of each of these makes for each gate."""
+    """Computes the contribution to each gate from an element of each of these."""
 
 
 def lstm_step(products: Callable[[Step], Products], peepholes: ir.Value | None, at: Step) -> list[ir.Value]:
-    """One step of an LSTM: what `products` makes of its state, and one element-wise op from that to the next states."""
+    """One step of an LSTM: the contribution of the state by `products`, and one element-wise op from that to the next states."""
     layer, s = at.layer, at.layer.s
     f, g, out = at.functions()
     held = [] if peepholes is None else at.of_units(peepholes, [[gate] for gate in range(3)])
@@ -309,8 +309,10 @@ def lower_lstm(op: graph.LstmOp, operands: Operands, b: LinalgBuilder) -> Sequen
 
 @lowering(graph.GruOp)
 def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
-    """A loop over the steps. With a `hidden_bias` a step is one product and one element-wise op, else two of each: the second multiplies the
-    reset state."""
+    """A loop over the steps. With a `hidden_bias` a step is one product and one element-wise op, else two of each.
+
+    In the latter case, the second product multiplies the reset state.
+    """
     if (reason := objection(op)) is not None:
         return reason
     projected, weights, lengths, initial_h, hidden_bias = present(op, operands)

@@ -10,7 +10,7 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, 
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-# How each reduction combines two elements.
+# The combiner of each reduction.
 REDUCTIONS: dict[type[GraphOp], str] = {
     graph.ReduceSumOp: "add",
     graph.ReduceProdOp: "mul",
@@ -20,13 +20,13 @@ REDUCTIONS: dict[type[GraphOp], str] = {
 
 
 def neutral(name: str, dtype: str) -> float | int:
-    """What changes nothing when it is combined."""
+    """The neutral element of a combiner."""
     value: float | int = {"add": 0, "mul": 1, "maximum": lowest(dtype), "maximum_number": lowest(dtype), "minimum": highest(dtype)}[name]
     return value
 
 
 def reduce(b: LinalgBuilder, x: ir.Value, axes: Sequence[int], name: str, dtype: str) -> ir.Value:
-    """`x` folded along `axes`, which disappear; narrow floats come out as f32, in which they are folded."""
+    """`x` folded along `axes`, which disappear; narrow floats are folded in f32, which is the result's type."""
     rank = x.type.rank
     kept = [i for i in range(rank) if i not in axes]
     order = [*kept, *(i for i in range(rank) if i in axes)]
@@ -76,7 +76,7 @@ def lower_log_softmax(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.V
 def normalised_powers(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> ir.Value:
     """The softmax of `x` along an axis, as elements of `dtype`.
 
-    One division for a sum, which is at least 1, takes far less than one for each element, and costs half a unit in the last place.
+    One division per sum, which is at least 1, takes far less time than one per element, and costs half a unit in the last place.
     """
     others = [i for i in range(x.type.rank) if i != axis]
     s, sizes = Scalars(b, dtype), b.sizes(x)
@@ -86,9 +86,9 @@ def normalised_powers(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> i
 
 
 def powers_of(b: LinalgBuilder, s: Scalars, x: ir.Value, axis: int, dtype: str) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The maxima of `x` along an axis, the exponentials of `x` less these, and the sums of the exponentials along the axis.
+    """The maxima of `x` along an axis, the exponentials of `x` minus these, and the sums of the exponentials along the axis.
 
-    The maxima leave NaN out, which takes one instruction where `maximum` takes three: a NaN reaches the sum by its own exponential.
+    The maxima ignore NaN, which takes one instruction where `maximum` takes three: a NaN reaches the sum by its own exponential.
     """
     greatest = reduce(b, x, [axis], "maximum_number", dtype)
     others = [i for i in range(x.type.rank) if i != axis]

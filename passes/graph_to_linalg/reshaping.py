@@ -1,4 +1,4 @@
-"""Reshapes as tensor.collapse_shape and tensor.expand_shape, which cost nothing."""
+"""Reshapes as tensor.collapse_shape and tensor.expand_shape, which are free."""
 
 import math
 import operator
@@ -11,7 +11,7 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFold
 
 
 def reshape_to(b: LinalgBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """A static tensor in another shape of as many elements: dimensions merged where need be, then split."""
+    """A static tensor reshaped: dimensions are merged if necessary, then split."""
     old = list(value.type.shape)
     if old == list(shape):
         return value
@@ -25,7 +25,7 @@ def reshape_to(b: LinalgBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Va
 
 
 def reshape_types(b: LinalgBuilder, value: ir.Value, old: Sequence[Dim], new: Sequence[Dim]) -> ir.Value:
-    """A tensor of the shape `old` in the shape `new`, where both have symbols: merged and split where products are seen to be equal."""
+    """A tensor of shape `old` in shape `new`, both with symbols: merged and split where products are provably equal."""
     sizes = b.given_all(new)
     assert sizes is not None
     if 0 in new:
@@ -39,7 +39,7 @@ def reshape_types(b: LinalgBuilder, value: ir.Value, old: Sequence[Dim], new: Se
 
 
 def _matched_groups(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[list[list[int]], list[list[int]]] | None:
-    """As `_common_groups`, of sizes with symbols; None where it is not seen how they match."""
+    """Like `_common_groups`, for sizes with symbols; None if no match can be proven."""
 
     def is_behind(x: Any, y: Any) -> bool | None:
         return True if y % x == 0 else False if x % y == 0 else None
@@ -53,15 +53,15 @@ def _matched_groups(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[list[list[int]]
 
 
 class _UnmatchedError(Exception):
-    """It is not seen how two shapes match."""
+    """No match of two shapes can be proven."""
 
 
 def _common_groups(
     a: Sequence[Any], b: Sequence[Any], is_behind: Callable[[Any, Any], bool | None] = operator.lt
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """The finest runs of dimensions of two shapes of one size that hold equally many elements, pairwise.
+    """The finest runs of dimensions of two shapes of equal size that hold equally many elements, pairwise.
 
-    `is_behind` says of two products that differ which one is to grow: the first (True) or the second.
+    `is_behind` decides which of two different products has to grow: the first (True) or the second.
     """
     left: list[list[int]] = []
     right: list[list[int]] = []
@@ -80,19 +80,19 @@ def _common_groups(
                 right[-1].append(j - 1)
             else:
                 raise _UnmatchedError
-    if left and all(size == 1 for size in (*a[i:], *b[j:])):  # what is left are dimensions of size 1
+    if left and all(size == 1 for size in (*a[i:], *b[j:])):  # only dimensions of size 1 remain
         left[-1].extend(range(i, len(a)))
         right[-1].extend(range(j, len(b)))
     return left, right
 
 
 def reshape_dynamic(b: LinalgBuilder, value: ir.Value, sizes: Sequence[OpFoldResult]) -> ir.Value:
-    """A tensor with dynamic dimensions in the shape `sizes`, of rank 1 or more, by way of one dimension."""
+    """A tensor with dynamic dimensions reshaped to `sizes`, of rank 1 or more, by way of one dimension."""
     rank = value.type.rank
     flat = value
     if rank != 1:
         flat = b.reshape(value, [list(range(rank))] if rank else [], [product(b, b.sizes(value))])
-    # A static size only splits into static ones, a dynamic one only where one of its parts is.
+    # A static size only splits into static ones, a dynamic one only if one of its parts is.
     length = math.prod(s for s in sizes if isinstance(s, int))
     if any(not isinstance(s, int) for s in sizes):
         length = ir.ShapedType.get_dynamic_size()

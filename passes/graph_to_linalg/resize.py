@@ -1,4 +1,4 @@
-"""Lowering of resize: each dimension by itself, with places and weights computed at compile time."""
+"""Lowering of resize: each dimension by itself, with source positions and weights computed at compile time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 @lowering(graph.ResizeOp)
 def lower_resize(op: graph.ResizeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Nearest: one generic that reads at each place's element. Linear and cubic: for each dimension a weighted sum of a few elements."""
+    """Nearest: one generic that reads at each source position. Linear and cubic: for each dimension a weighted sum of a few elements."""
     (x,), kind, result, attributes = operands, op.operand_types()[0], op.result_types()[0], op.attribute_values()
     places: dict[int, np.ndarray] = {}
     for dim in range(result.rank):
@@ -49,7 +49,7 @@ def lower_resize(op: graph.ResizeOp, operands: Operands, b: LinalgBuilder) -> ir
 
 
 def take_places(b: LinalgBuilder, x: ir.Value, dtype: str, chosen: dict[int, np.ndarray]) -> ir.Value:
-    """`x` with each dimension of `chosen` replaced by its elements at these places."""
+    """`x` with each dimension in `chosen` replaced by its elements at these indices."""
     rank = x.type.rank
     sizes = [len(chosen[i]) if i in chosen else b.size(x, i) for i in range(rank)]
     exprs = [affine_places(i, chosen[i]) if i in chosen else ir.AffineExpr.get_dim(i) for i in range(rank)]
@@ -69,7 +69,7 @@ def take_places(b: LinalgBuilder, x: ir.Value, dtype: str, chosen: dict[int, np.
 
 
 def affine_places(loop: int, places: np.ndarray) -> Any:
-    """An affine expression of the loop that gives these places (whole factors up or down), or None."""
+    """An affine expression of the loop for these indices (integer factors up or down), or None."""
     i = np.arange(len(places))
     here = ir.AffineExpr.get_dim(loop)
     step = int(places[1] - places[0]) if len(places) > 1 else 0
@@ -87,7 +87,7 @@ def weighted_sums(b: LinalgBuilder, x: ir.Value, dtype: str, dim: int, places: n
 
     def fold(source: ir.Value, factor: ir.Value, total: ir.Value) -> ir.Value:
         value = b.extract(x, [b.as_index(source) if i == dim else b.loop_index(i) for i in range(rank)])
-        if not np.all(weights):  # infinity times 0 is not nothing
+        if not np.all(weights):  # infinity times 0 is not 0
             value = s.select(s.compare("eq", factor, s.const(0)), s.const(0), value)
         return s.multiply_accumulate(value, factor, total)
 
@@ -96,7 +96,7 @@ def weighted_sums(b: LinalgBuilder, x: ir.Value, dtype: str, dim: int, places: n
 
 
 def finish(b: LinalgBuilder, x: ir.Value, dtype: str, target: str, outside: dict[int, np.ndarray], extrapolation: float) -> ir.Value:
-    """`x` with what lies outside replaced, rounded and clipped to an integer `target`."""
+    """`x` with values outside replaced, rounded and clipped to an integer `target`."""
     if dtype == target and not outside:
         return x
     order = sorted(outside)

@@ -1,4 +1,4 @@
-"""Lowerings of ops that sample images: generics that compute which elements they read."""
+"""Lowerings of ops that sample images: generics that compute the indices they read."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 VECTOR = 8
-"""Channels from which on images are sampled in vectors along the channels, without filling."""
+"""The smallest number of channels for which images are sampled in vectors along the channels, without padding."""
 FEW = 2
-"""Channels from which on these vectors are filled up with zeros."""
+"""The smallest number of channels for which these vectors are padded with zeros."""
 
 
 def assume_pixels(x: TensorType, result: TensorType) -> None:
-    """Images that are read have pixels, so that there is one where a place is outside; for none there is code of its own."""
+    """Assume that images which are read have pixels, so that a position outside can be clamped; empty images get specialised code."""
     for size in x.shape[2:]:
         has_elements(size, result.size)
 
 
 @lowering(graph.InterpolateOp)
 def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that finds the elements around each place and their weights, in vectors along places, and one that reads and weighs them."""
+    """One generic that finds the elements around each position and their weights, in vectors along positions, and one that reads and weights them."""
     (x, places), dtype = operands, op.result_types()[0].dtype
     s, spatial, rank = Scalars(b, dtype), b.sizes(x)[2:], op.result_types()[0].rank
     image = Image(b, x, [*b.sizes(x)[:2], *b.sizes(places)[1:-1]])
@@ -41,7 +41,7 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
     whole, known = [list(range(len(sizes)))], [size for size in sizes if isinstance(size, int)]
     row, found_in = places, sizes
     coordinates: list[list[ir.AffineExpr]] = [[*dims(*whole[0]), ir.AffineExpr.get_constant(i)] for i in listed]
-    if len(known) == len(sizes):  # then neighbouring places lie close in one row
+    if len(known) == len(sizes):  # then neighbouring positions are close together in one row
         row, found_in = b.reshape(places, [[*whole[0], len(sizes)]], [prod(known) * depth]), [prod(known)]
         coordinates = [[ir.AffineExpr.get_dim(0) * depth + i] for i in listed]
 
@@ -70,14 +70,14 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
 
 
 class Image:
-    """An image that is sampled at computed places, the same for all its channels.
+    """An image that is sampled at computed positions, the same for all its channels.
 
-    If there are several channels they lie last while it is sampled: vectors run along them, and what a place needs is computed once for each.
-    A few channels are filled up to the length of a short vector, which takes one load where they would take one each.
+    If there are several channels, they are innermost during sampling: vectors run along them, and everything for a position is computed once. A few
+    channels are padded to the length of a short vector, which takes one load instead of one per channel.
     """
 
     def __init__(self, b: LinalgBuilder, x: ir.Value, sizes: Sequence[OpFoldResult]) -> None:
-        """`sizes` are those of the result: images or regions, channels, places."""
+        """`sizes` are those of the result: images or regions, channels, positions."""
         self.b, self.sizes = b, list(sizes)
         channels, rank = sizes[1], x.type.rank
         self.channels_last = False
@@ -97,7 +97,7 @@ class Image:
         return self.b.generic([x], out, [dims(*(loop_of[i] for i in range(len(perm)))), dims(*range(len(perm)))], 0, lambda v, _: v)
 
     def _with_lanes(self, x: ir.Value, lanes: int) -> ir.Value:
-        """`x` with zeros after its last dimension, up to so many elements."""
+        """`x` padded with zeros to `lanes` elements in its last dimension."""
         have = self.b.sizes(x)
         if have[-1] == lanes:
             return x
@@ -105,15 +105,15 @@ class Image:
         return self.b.insert(x, self.b.fill(zero, self.b.empty_like(x, [*have[:-1], lanes])), [0] * len(have))
 
     def channel(self) -> ir.Value:
-        """In the body of the generic: the channel that the loops are at."""
+        """In the body of the generic: the current channel."""
         return self.b.loop_index(len(self.sizes) - 1 if self.channels_last else 1)
 
     def element(self, image: ir.Value, channel: ir.Value, place: Sequence[ir.Value]) -> ir.Value:
-        """The element of an image and a channel at a place."""
+        """The element of an image and a channel at a position."""
         return self.b.extract(self.x, [image, *place, channel] if self.channels_last else [image, channel, *place])
 
     def result(self, sampled: ir.Value) -> ir.Value:
-        """What the generic made, with channels where they belong."""
+        """The generic's result, with channels in their final position."""
         if not self.channels_last:
             return sampled
         first, last = self.sizes[0], self.sizes[1]
@@ -122,14 +122,14 @@ class Image:
             sampled = self.b.first(sampled, [first, *places, last])
         if not all(isinstance(size, int) for size in places):
             return self._copy(self.b.staged(sampled), (0, len(self.sizes) - 1, *self.places))
-        # One dimension for all places: the copy takes vectors along it.
+        # One dimension for all positions: the copy uses vectors along it.
         merged = self.b.reshape(sampled, [[0], [*self.places], [len(self.sizes) - 1]], [first, prod(places), last])
         turned = self._copy(self.b.staged(merged), (0, 2, 1))
         return self.b.reshape(turned, [[0], [1], list(range(2, len(self.sizes)))], self.sizes)
 
 
 def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: OpFoldResult, index: str) -> list[tuple[ir.Value, ir.Value]]:
-    """The two elements around a place along one dimension: index, within the dimension, and weight, which is 0 where there is none."""
+    """The two elements around a position along one dimension: index, clamped to the dimension, and weight, which is 0 outside."""
     whole = b.scalar(size, index) if isinstance(size, int) else b.from_index(size, index)
     near = arith.AndIOp(s.compare("gt", place, s.const(-1)), s.compare("lt", place, arith.SIToFPOp(s.type, whole).result)).result
     place = s.select(near, place, s.const(0))
@@ -148,9 +148,9 @@ def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: OpFoldResult, in
 
 @lowering(graph.RoiAlignOp)
 def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic over the result; loops over the samples of a part inside of its body.
+    """One generic over the result; loops over the samples of a part inside its body.
 
-    Where the data say how many samples there are, the loops go over those that may be in the image: the others count, but add nothing.
+    If the number of samples depends on data, the loops cover only those that may be in the image: the others count, but add nothing.
     """
     (x, boxes, batch_indices), attributes, result = operands, op.attribute_values(), op.result_types()[0]
     s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
@@ -185,7 +185,7 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
             return b.loop(across.first, across.end, outer, column)
 
         total = b.loop(down.first, down.end, [s.const(float("-inf") if greatest else 0)], row)[0]
-        if greatest and not attributes["samples"]:  # the term of a sample outside of the image is 0
+        if greatest and not attributes["samples"]:  # the term of a sample outside the image is 0
             some = arith.OrIOp(down.leaves_out, across.leaves_out).result
             total = s.select(some, s.maximum(total, s.const(0)), total)
         count = arith.MulIOp(down.count, across.count).result
@@ -199,16 +199,16 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
 
 
 class Sample:
-    """Along one dimension a sample: whether it is in the image, and the pixels below and above it with their weights."""
+    """A sample along one dimension: whether it is in the image, and the pixels below and above it with their weights."""
 
     def __init__(self, inside: ir.Value, pixels: list[tuple[ir.Value, ir.Value]]) -> None:
         self.inside, self.pixels = inside, pixels
 
 
 class Part:
-    """Along one dimension, of that size, a part of a region, and how many samples there are in it.
+    """A part of a region along one dimension, with its size and its number of samples.
 
-    Samples before `first` and from `end` on are outside of the image.
+    Samples before `first` and from `end` on are outside the image.
     """
 
     def __init__(
@@ -235,16 +235,16 @@ class Part:
         self.leaves_out = arith.CmpIOp(arith.CmpIPredicate.slt, arith.SubIOp(self.end, self.first).result, self.count).result
 
     def _inside(self, count: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """From which sample on, and up to below which one, samples may be in the image: about as many as it has pixels for each, at most two."""
+        """The range of samples that may be in the image, from the first to below the end: about as many per pixel as requested, at most two."""
         s, size = self.s, self._float(self.b.index_of(self.size))
-        # How far off rounding may be, in pixels: some units in the last place of what a place is computed from.
+        # The rounding error in pixels: a few units in the last place of the values from which a position is computed.
         off = s.mul(s.add(s.abs(self.start), s.add(self.step, size)), s.const(2.0 ** (5 - (53 if s.width == 64 else 24))))
         density = s.div(count, self.step)
         one = s.const(1)
         begin = s.sub(s.mul(s.sub(s.sub(s.const(-1), off), self.start), density), s.const(1.5))
         length = s.add(s.mul(s.add(s.add(size, one), s.add(off, off)), density), s.const(4))
         ends = (s.call(math.FloorOp, begin), s.add(begin, length))
-        # A place that is infinite or no number is outside: comparisons with what is no number are false.
+        # An infinite or NaN position is outside: comparisons with NaN are false.
         bounds = [s.select(s.compare("gt", end, s.const(0)), end, s.const(0)) for end in ends]
         first, end = (self._index(s.select(s.compare("lt", bound, count), bound, count)) for bound in bounds)
         return first, end
@@ -273,7 +273,7 @@ class Part:
 
 @lowering(graph.RoiMaxPoolOp)
 def lower_roi_max_pool(op: graph.RoiMaxPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic over the result, with loops over a window inside of its body."""
+    """One generic over the result, with loops over a window inside its body."""
     (x, batch_indices, rows, columns), result = operands, op.result_types()[0]
     s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
     regions = Image(b, x, [b.size(batch_indices, 0), b.size(x, 1), b.size(rows, 1), b.size(columns, 1)])
@@ -298,5 +298,5 @@ def lower_roi_max_pool(op: graph.RoiMaxPoolOp, operands: Operands, b: LinalgBuil
 
 
 def clamped(b: LinalgBuilder, bound: ir.Value, size: OpFoldResult) -> ir.Value:
-    """A bound of a window as an index from 0 up to the size of the dimension."""
+    """A bound of a window, clamped to an index from 0 up to the size of the dimension."""
     return arith.MaxSIOp(arith.MinSIOp(b.as_index(bound), b.index_of(size)).result, b.index(0)).result

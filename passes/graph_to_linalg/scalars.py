@@ -46,7 +46,7 @@ class Scalars:
         return self.b.scalar(value, self.dtype)
 
     def binary(self, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
-        """add, sub, mul, maximum, minimum or maximum_number; floats carry NaN on, but for the last, which leaves it out."""
+        """add, sub, mul, maximum, minimum or maximum_number; floats propagate NaN, except the last, which ignores it."""
         return _BINARY[name][self._column](x, y).result
 
     def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -71,7 +71,7 @@ class Scalars:
         return _BINARY[name][0](total, x, fastmath=arith.FastMathFlags.contract).result
 
     def multiply_accumulate(self, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
-        """`total + x * y`, as one fused multiply-add where the target has it. A sum that begins at zero may begin at its first term."""
+        """`total + x * y`, as one fused multiply-add if the target has it. A sum that begins at zero may begin at its first term."""
         if not self.is_float:
             return self.add(total, self.mul(x, y))
         contract = arith.FastMathFlags.contract
@@ -97,7 +97,7 @@ class Scalars:
         return (math.AbsFOp if self.is_float else math.AbsIOp)(x).result
 
     def div(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """The quotient; integers truncate, give 0 for a division by zero, and never trap."""
+        """The quotient; for integers truncated, 0 for a division by zero, and never trapping."""
         if self.is_float:
             return arith.DivFOp(x, y).result
         zero, one = self.const(0), self.const(1)
@@ -110,11 +110,11 @@ class Scalars:
         return self.select(by_zero, zero, quotient)
 
     def _quotient(self, x: ir.Value, safe: ir.Value, y: ir.Value) -> ir.Value:
-        """The quotient of integers by `safe`, which is `y` where that can be divided by.
+        """The quotient of integers by `safe`, which is `y` if that is a valid divisor.
 
-        Machines divide vectors of floats, not of integers. Where every integer is a float exactly, a quotient that is rounded to a float does not
-        reach the next integer: with p bits, x / y is at least 1 / y away from it, and the rounding less than 2^-p x / y. A known number is left
-        to LLVM, which multiplies instead.
+        Machines divide vectors of floats, not of integers. If every integer is exactly representable as a float, a quotient rounded to a float does
+        not reach the next integer: with p bits, x / y is at least 1 / y away from it, and the rounding error is below 2^-p x / y. A constant divisor
+        is left to LLVM, which multiplies instead.
         """
         made = defining_op(y)
         if self.width > 32 or (made is not None and made.name == "arith.constant"):
@@ -124,7 +124,7 @@ class Scalars:
         return to_integer(self.type, arith.DivFOp(to_float(wide, x).result, to_float(wide, safe).result).result).result
 
     def rem(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """What truncating division leaves, with the sign of `x`; integers give 0 for a division by zero."""
+        """The remainder of truncating division, with the sign of `x`; 0 for an integer division by zero."""
         if self.is_float:
             return arith.RemFOp(x, y).result
         one = self.const(1)

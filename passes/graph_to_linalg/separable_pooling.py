@@ -1,4 +1,4 @@
-"""Maxima over windows, found along the outer dimensions first and then along rows: few elements are read for each result."""
+"""Maxima over windows, first along the outer dimensions and then along rows, which reads few elements for each result."""
 
 import itertools
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 MOST_STRETCHES = 32
-"""Parts of an image, cut by its borders, that get loops of their own, at most."""
+"""The largest number of parts of an image, cut by its borders, that get their own loops."""
 PART = 0.5
-"""The part of the first cache that the values between the two steps of a round may fill."""
+"""The fraction of the first cache that the values between the two steps of an iteration may fill."""
 
 
 @dataclass
 class Separable:
-    """A pooling of plain images (N, C, spatial…) whose windows are folded along all dimensions but the last, and then along that.
+    """A pooling of plain images (N, C, spatial…) whose windows are folded along all dimensions but the last, and then along the last.
 
-    Positions near a border are folded over fewer elements, so that only rows need something around them.
+    Positions near a border are folded over fewer elements, so that only rows need padding.
     """
 
     b: LinalgBuilder
@@ -36,11 +36,11 @@ class Separable:
     outer: list[Border]
     """The spatial dimensions but the last."""
     high: int
-    """What the windows need after each row."""
+    """The padding that windows need at the end of each row."""
 
     @staticmethod
     def from_pooling(b: LinalgBuilder, x: ir.Value, types: tuple[TensorType, TensorType], attributes: dict[str, Any]) -> "Separable | NoMatch":
-        """That, or why the pooling is not worth it."""
+        """The separable form of a pooling, or why it does not pay."""
         image, result = types
         kernel, pads, spatial = attributes["kernel"], attributes["pads"], len(attributes["kernel"])
         if result.rank != 2 + spatial or spatial < 2:
@@ -64,7 +64,7 @@ class Separable:
         return Separable(b, x, result, attributes, borders[:-1], high[-1])
 
     def lower(self) -> ir.Value:
-        """A loop over planes, some at a time, so that what lies between the two steps stays in a cache."""
+        """A loop over planes, a few at a time, so that the values between the two steps stay in a cache."""
         b, (n, c, *sizes), shape = self.b, self.x.type.shape, self.result.static_shape
         planes, counts = n * c, list(shape[2:])
         step = self._planes_at_once(planes)
@@ -81,7 +81,7 @@ class Separable:
         return b.reshape(made[0], [[0, 1], *([2 + i] for i in range(len(sizes)))], shape)
 
     def _between(self) -> list[int]:
-        """The sizes of a plane between the steps: positions of the outer dimensions, elements of rows with what is around them."""
+        """The sizes of a plane between the steps: positions of the outer dimensions, elements of padded rows."""
         return [*(border.positions for border in self.outer), self.attributes["pads"][len(self.outer)] + self.x.type.shape[-1] + self.high]
 
     def _planes_at_once(self, planes: int) -> int:
@@ -90,7 +90,7 @@ class Separable:
         return max(d for d in range(1, min(room, planes) + 1) if planes % d == 0)
 
     def _columns(self, images: ir.Value, first: ir.Value, planes: int) -> ir.Value:
-        """Windows of so many planes folded along the outer dimensions, in rows with the neutral element around them."""
+        """Windows of `planes` planes folded along the outer dimensions, in rows padded with the neutral element."""
         b, dtype = self.b, Scalars(self.b, self.result.dtype).dtype
         low, width, between = self.attributes["pads"][len(self.outer)], self.x.type.shape[-1], self._between()
         out = b.empty(dtype, [planes, *between])
@@ -103,7 +103,7 @@ class Separable:
         return out
 
     def _stretch(self, images: ir.Value, first: ir.Value, planes: int, stretches: tuple[Stretch, ...]) -> ir.Value:
-        """The positions of a stretch of each outer dimension, folded over the taps that reach the image from there."""
+        """The positions of a run of each outer dimension, folded over the taps that reach the image from there."""
         seen = [s.seen(border.stride, border.dilation) for s, border in zip(stretches, self.outer, strict=True)]
         starts = [start - border.before for (start, _), border in zip(seen, self.outer, strict=True)]
         width = self.x.type.shape[-1]
@@ -123,7 +123,7 @@ class Separable:
         return self._fold(between, [*others, column * stride + tap * dilation], [planes, *counts], [self.attributes["kernel"][last]])
 
     def _fold(self, x: ir.Value, read: list[Any], sizes: list[int], taps: list[int]) -> ir.Value:
-        """The greatest of the elements that `read` names over loops of `sizes` and, behind them, of `taps`."""
+        """The largest of the elements that `read` addresses over loops of `sizes`, followed by `taps`."""
         b, s = self.b, Scalars(self.b, self.result.dtype)
         out, window = b.filled(neutral("maximum", self.result.dtype), s.dtype, sizes), b.empty(s.dtype, taps)
         loops = dims(*range(len(sizes) + len(taps)))

@@ -1,4 +1,4 @@
-"""Lowerings of ops that rearrange a tensor: views where possible, else one generic with maps."""
+"""Lowerings of ops that rearrange a tensor: views if possible, else one generic with maps."""
 
 import math
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def lower_constant(op: graph.ConstantOp, operands: Operands, b: LinalgBuilder) -
 
 @lowering(graph.ParameterOp)
 def lower_parameter(op: graph.ParameterOp, operands: Operands, b: LinalgBuilder) -> NoMatch:
-    """Declines: weights get their places earlier."""
+    """Declines: weights are placed earlier."""
     return NoMatch("weights must have their places in the arena; run pack-weights before")
 
 
@@ -45,7 +45,7 @@ def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> 
         return reshape_to(b, x, result.static_shape)
     if None not in (*op.operand_types()[0].shape, *result.shape) and result.rank and x.type.rank:
         return reshape_types(b, x, op.operand_types()[0].shape, result.shape)
-    if not result.rank and x.type.rank:  # all of its sizes are taken to be 1
+    if not result.rank and x.type.rank:  # all of its sizes are assumed to be 1
         return b.reshape(reshape_dynamic(b, x, [1]), [], [])
     if not result.rank or result.shape.count(None) > 1:
         return NoMatch(f"{op.operand_types()[0]} does not say the sizes of {result}")
@@ -158,9 +158,9 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
 
 
 def stretches_of_last(low: int, high: int, size: int) -> list[tuple[int, OpFoldResult, bool]]:
-    """The stretches of the last dimension of a padded tensor: where they begin, how many elements, whether these are the operand's in a row.
+    """The runs of the last dimension of a padded tensor: start, number of elements, and whether these are contiguous in the operand.
 
-    Neighbours there are neighbours in the operand too, so that these are read as vectors; beside them each element has a place of its own.
+    Neighbours in such a run are neighbours in the operand too, so they are read as vectors; elements of other runs are read one by one.
     """
     end = low + size + high
     first, last = max(low, 0), min(low + size, end)
@@ -170,7 +170,7 @@ def stretches_of_last(low: int, high: int, size: int) -> list[tuple[int, OpFoldR
 
 
 def source_place(b: LinalgBuilder, here: ir.Value, mode: str, low: int, high: int, size: int) -> ir.Value:
-    """Where along a dimension of `size` the element at place `here` of the padded tensor comes from."""
+    """The source index, along a dimension of `size`, of the element at index `here` of the padded tensor."""
     if not low and not high:
         return here
     if mode == "edge":
@@ -178,7 +178,7 @@ def source_place(b: LinalgBuilder, here: ir.Value, mode: str, low: int, high: in
         return arith.MinSIOp(inside, b.index(size - 1)).result
     period = max(1, size if mode == "wrap" else 2 * (size - 1))
     forward = arith.AddIOp(here, b.index(-low % period)).result
-    if low + size + high + -low % period <= 2 * period:  # then unsigned wrap-around says whether to go one period back
+    if low + size + high + -low % period <= 2 * period:  # then unsigned wrap-around shows whether to go one period back
         turned: ir.Value = arith.MinUIOp(forward, arith.SubIOp(forward, b.index(period)).result).result
     else:
         turned = arith.RemUIOp(forward, b.index(period)).result
@@ -190,14 +190,14 @@ def source_place(b: LinalgBuilder, here: ir.Value, mode: str, low: int, high: in
 
 @lowering(graph.PixelShuffleOp)
 def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """One generic. Where all positions are kept, it has a loop over the phases of each dimension; else each position finds its phase."""
+    """One generic. If all positions are kept, it has a loop over the phases of each dimension; else each position computes its phase."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, strides, offsets, group = op.operand_types()[0], attributes["strides"], attributes["offsets"], attributes["group"]
     shape, spatial, channels = b.given_all(result.shape), len(strides), result.shape[1]
     if shape is None or None in image.shape or not isinstance(channels, int):
         return NoMatch(f"its channels must be static, got {image}")
     each = channels // group
-    # What is not asked for is cut off first, as far as it is whole positions of `x`.
+    # The unneeded part is cut off first, as far as it is whole positions of `x`.
     low = [o // s for o, s in zip(offsets, strides, strict=True)]
     kept = [(o + n - 1) // s + 1 - first for o, n, s, first in zip(offsets, result.shape[2:], strides, low, strict=False) if n is not None]
     places_kept = b.given_all(kept)
@@ -230,7 +230,7 @@ def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgB
 
 @lowering(graph.SliceOp)
 def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that reads at `start + i * step`, in a view of `x` where the start is known only at run time, or the step goes back from it."""
+    """One generic that reads at `start + i * step`, in a view of `x` if the start is dynamic, or the step goes back from it."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     starts, steps = attributes["starts"], attributes["steps"]
     sizes: list[OpFoldResult] = []
@@ -239,7 +239,7 @@ def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.V
         sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), starts[i], steps[i]))
     if any(not isinstance(start, int) and step != 1 for start, step in zip(starts, steps, strict=True)):
         return sliced_from(b, x, starts, sizes, steps, result.dtype)
-    if not known(starts):  # no index can say that, so what is read begins there
+    if not known(starts):  # no index can express that, so the view begins there
         begins = [0 if isinstance(start, int) else b.given(start) for start in starts]
         extents = [b.size(x, i) if isinstance(start, int) else size for i, (start, size) in enumerate(zip(starts, sizes, strict=True))]
         x = b.part(x, [begin for begin in begins if begin is not None], extents)
@@ -255,7 +255,7 @@ def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.V
 def sliced_from(
     b: LinalgBuilder, x: ir.Value, starts: Sequence[int | Size], sizes: Sequence[OpFoldResult], steps: Sequence[int], dtype: str
 ) -> ir.Value:
-    """A slice whose starts are known only at run time: along these dimensions each element is read at the place that its index gives."""
+    """A slice with dynamic starts: along these dimensions each element is read at the computed index."""
     first = b.given_all(starts)
     assert first is not None, "a start is a number or an expression"
     if all(step == 1 for step in steps):
@@ -269,6 +269,6 @@ def sliced_from(
 
 
 def steps_to_end(b: LinalgBuilder, size: ir.Value, start: int, step: int) -> ir.Value:
-    """How many elements there are from `start` to the end, `step` apart; 0 if it begins there or later."""
+    """The number of elements from `start` to the end with stride `step`; 0 if it begins at the end or later."""
     room = arith.MaxSIOp(arith.SubIOp(size, b.index(start)).result, b.index(0)).result
     return arith.CeilDivSIOp(room, b.index(step)).result

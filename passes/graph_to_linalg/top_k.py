@@ -1,4 +1,4 @@
-"""The lowering of top-k and sorting: elements become integers that order as they do, which few or many of are kept in order."""
+"""The lowering of top-k and sorting: elements become integers with the same order, and the best are selected by insertion or radix sort."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,17 +13,17 @@ from stepwell.passes.graph_to_linalg.order_codes import Codes, place_of_first
 from stepwell.passes.schedule.parallel import THREADED_ROUNDS
 
 FEWEST, SHORT = 8, 128
-"""Places and elements of a row up to which several rows are searched side by side."""
+"""The largest k and row length for which several rows are searched side by side."""
 FEW = 32
-"""Places up to which they are kept in order by insertion, a step for each element that is among the best so far."""
+"""The largest k for which the best elements are kept sorted by insertion, one step for each element that is among the best so far."""
 BLOCK = 32
-"""Neighbouring elements that are skipped together where none is among the best."""
+"""Neighbouring elements that are skipped together if none is among the best."""
 ENOUGH = 4
-"""Blocks for each place, whose maxima then bound the chosen elements closely."""
+"""Blocks per selected element, whose maxima then bound the selected elements closely."""
 DIGIT, LONG_DIGIT = 8, 11
-"""Bits that one pass of a radix sort goes by: short digits have small tables, long ones need fewer passes."""
+"""Bits of a digit in one pass of a radix sort: short digits have small tables, long ones need fewer passes."""
 LONG = 2048
-"""Places from which on fewer passes are worth larger tables."""
+"""The smallest number of elements for which fewer passes are worth larger tables."""
 
 Step: TypeAlias = Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
 Better: TypeAlias = Callable[[ir.Value, list[ir.Value]], ir.Value]
@@ -31,7 +31,7 @@ Better: TypeAlias = Callable[[ir.Value, list[ir.Value]], ir.Value]
 
 @lowering(graph.TopKOp)
 def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
-    """The indices of what is chosen, in order, of equal elements the first one first; then the elements there."""
+    """The indices of the selected elements, in order, among equal ones the first one first; then the elements."""
     (x, k), attributes, results = operands, op.attribute_values(), op.result_types()
     axis, dtype, sizes = attributes["axis"], results[0].dtype, b.sizes(x)
     given = b.given(results[0].shape[axis])
@@ -59,9 +59,9 @@ def suits_side_by_side(sizes: Sequence[OpFoldResult], axis: int, count: int) -> 
 
 
 def side_by_side(codes: Codes, x: ir.Value, axis: int, count: int, out: ir.Value) -> ir.Value:
-    """One generic whose loop along the axis carries, for each place, the code and the index of the element there.
+    """One generic whose loop along the axis carries, for each rank, the code and the index of the element.
 
-    It goes backwards, so that an element comes before all that are no better than it.
+    It runs backwards, so that an element comes before all that are no better than it.
     """
     b, rank, kind = codes.b, x.type.rank, codes.kind
     if count == 1:
@@ -85,7 +85,7 @@ def side_by_side(codes: Codes, x: ir.Value, axis: int, count: int, out: ir.Value
             before, goes_here = (old_code, old_place), belongs
         return made
 
-    span = b.empty("i8", [last + 1])  # which says how far the loop goes, as a reversed access does not
+    span = b.empty("i8", [last + 1])  # which determines the loop's extent, unlike a reversed access
     maps = [source, dims(rank - 1), *[dims(*range(rank - 1))] * len(starts)]
     found = b.generics([x, span], starts, maps, 1, step)[1::2]
     for number, where in enumerate(found):
@@ -95,7 +95,7 @@ def side_by_side(codes: Codes, x: ir.Value, axis: int, count: int, out: ir.Value
 
 
 def one_by_one(codes: Codes, x: ir.Value, axis: int, count: OpFoldResult, out: ir.Value) -> ir.Value:
-    """A loop over the rows, on threads where they are many elements."""
+    """A loop over the rows, on threads if they have many elements."""
     b, sizes = codes.b, codes.b.sizes(x)
     others = [*sizes[:axis], *sizes[axis + 1 :]]
 
@@ -119,7 +119,7 @@ def one_by_one(codes: Codes, x: ir.Value, axis: int, count: OpFoldResult, out: i
     piece = -(-rows // THREADED_ROUNDS)
 
     def rows_of_piece(number: ir.Value, outs: list[ir.Value]) -> list[ir.Value]:
-        """A piece of the rows, one after the other: what a row needs for itself is there once for each piece."""
+        """The rows of one piece, one after the other: each piece has one copy of a row's temporaries."""
         start = arith.muli(number, b.index(piece))
         end = arith.minui(arith.addi(start, b.index(piece)), b.index(rows))
         return b.loop(start, end, outs, lambda place, outs: row(b.unflattened(place, known), outs))
@@ -130,14 +130,14 @@ def one_by_one(codes: Codes, x: ir.Value, axis: int, count: OpFoldResult, out: i
 def insertion_select(codes: Codes, row: ir.Value, size: OpFoldResult, count: int) -> ir.Value:
     """The indices of the first `count` elements of a row in order: one pass that keeps them sorted.
 
-    Blocks of neighbours whose best is no better than the worst that is kept are passed over.
+    Blocks of neighbours whose best element is no better than the worst kept one are skipped.
     """
     b, kind = codes.b, codes.kind
     zero, room = b.index(0), max(1, count)
     best, where, last = b.filled(0, kind, [room]), b.filled(0, "i64", [room]), b.index(room - 1)
 
     def take(at: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
-        """Put the element at an index among the best where it belongs: what is worse moves on by one place."""
+        """Insert the element at an index into the sorted best ones: worse ones move on by one position."""
         code = codes.code(b.extract(row, [at]))
 
         def insert() -> list[ir.Value]:
@@ -170,7 +170,7 @@ def insertion_select(codes: Codes, row: ir.Value, size: OpFoldResult, count: int
 
 
 def over_blocks(codes: Codes, greatest: ir.Value, better: Better, take: Step) -> Step:
-    """The body of a loop over blocks of a row: where the greatest code of one is `better`, its elements are taken one by one."""
+    """The body of a loop over blocks of a row: if the largest code of a block is `better`, its elements are taken one by one."""
     b = codes.b
 
     def pass_over(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
@@ -182,11 +182,11 @@ def over_blocks(codes: Codes, greatest: ir.Value, better: Better, take: Step) ->
 
 
 def greatest_of_blocks(codes: Codes, row: ir.Value, blocks: OpFoldResult) -> ir.Value:
-    """The greatest code of each whole block of a row."""
+    """The largest code of each whole block of a row."""
     b = codes.b
     block, inside = dims(0, 1)
     return b.generic(
-        [row, b.empty("i8", [BLOCK])],  # the second says how far the loop over a block goes
+        [row, b.empty("i8", [BLOCK])],  # the second input determines the extent of the loop over a block
         b.filled(0, codes.kind, [blocks]),
         [[block * BLOCK + inside], [inside], [block]],
         1,
@@ -195,11 +195,10 @@ def greatest_of_blocks(codes: Codes, row: ir.Value, blocks: OpFoldResult) -> ir.
 
 
 def many(codes: Codes, row: ir.Value, size: OpFoldResult, count: OpFoldResult) -> ir.Value:
-    """The indices of the first `count` elements of a row in order, perhaps followed by others: elements that are no worse than a bound are
-    picked, then sorted.
+    """The indices of the first `count` elements of a row in order, perhaps followed by others.
 
-    The bound is a code that at least `count` elements reach: the one of the last of them, or, where there are many more blocks, what so
-    many blocks reach. Blocks that do not are passed over.
+    Elements that are no worse than a bound are picked, then sorted. The bound is a code that at least `count` elements reach: the code of the last of
+    them, or, if there are many more blocks, one that `count` block maxima reach. Blocks below it are skipped.
     """
     b, kind, zero = codes.b, codes.kind, codes.b.index(0)
     if isinstance(count, int) and count == size:
@@ -230,7 +229,7 @@ def many(codes: Codes, row: ir.Value, size: OpFoldResult, count: OpFoldResult) -
 
 
 def reached(codes: Codes, code: ir.Value, count: OpFoldResult) -> ir.Value:
-    """The greatest code that at least `count` of a vector reach, found bit by bit from the highest on."""
+    """The largest code that at least `count` elements of a vector reach, found bit by bit from the highest on."""
     b, kind = codes.b, codes.kind
 
     def bit(number: ir.Value, found: list[ir.Value]) -> list[ir.Value]:
@@ -248,10 +247,10 @@ def reached(codes: Codes, code: ir.Value, count: OpFoldResult) -> ir.Value:
 
 
 def sort(codes: Codes, code: ir.Value, used: OpFoldResult, count: OpFoldResult, where: ir.Value | None = None) -> ir.Value:
-    """`where`, or the numbers from 0 on, sorted by the first `used` codes, the greatest first; equal ones keep their order.
+    """`where`, or the numbers from 0 on, sorted by the first `used` codes in descending order; stable.
 
-    By digits, from the lowest on (Knuth, The Art of Computer Programming, volume 3, 5.2.5): a pass counts how often each digit comes, and
-    so knows where its elements go.
+    A radix sort from the lowest digit on (Knuth, The Art of Computer Programming, volume 3, 5.2.5): a pass counts the occurrences of each digit to
+    compute where its elements go.
     """
     b, kind = codes.b, codes.kind
     size = b.size(code, 0)
@@ -260,7 +259,7 @@ def sort(codes: Codes, code: ir.Value, used: OpFoldResult, count: OpFoldResult, 
     zero, end = b.index(0), b.index_of(used)
 
     def place(value: ir.Value, number: int) -> ir.Value:
-        """The digit of a code in a pass, the greatest as 0."""
+        """The digit of a code in a pass, with the largest as 0."""
         turned = arith.xori(value, b.scalar(-1, kind))
         moved = arith.shrui(turned, b.scalar(number * digit, kind))
         return arith.index_castui(ir.IndexType.get(), arith.andi(moved, b.scalar((1 << digit) - 1, kind)))

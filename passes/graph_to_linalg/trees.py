@@ -13,8 +13,8 @@ _FOLD = {"add": "add", "max": "maximum", "min": "minimum"}
 def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """A generic over rows and trees whose body is a loop over the depth, then a fold over the trees.
 
-    The body has no branch that depends on the data: the loop goes on at a leaf, whose children are the leaf itself, so that the processor
-    can walk several trees at once.
+    The body has no data-dependent branch: the loop continues at a leaf, whose children are the leaf itself, so that the processor can walk several
+    trees at once.
     """
     x, nodes, thresholds, roots, values, *nan_first = operands
     types, (result,), attributes = op.operand_types(), op.result_types(), op.attribute_values()
@@ -32,7 +32,7 @@ def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgB
             if nan_first:
                 nan = s.compare("ne", value, value)
                 first = arith.OrIOp(first, arith.AndIOp(nan, b.extract(nan_first[0], [node])).result).result
-            children = [b.extract(nodes, [node, b.index(1 + n)]) for n in range(2)]  # both are on their way before it is known which
+            children = [b.extract(nodes, [node, b.index(1 + n)]) for n in range(2)]  # both loads start before the choice is known
             scf.YieldOp([arith.SelectOp(first, *children).result])
         return loop.results[0]
 
@@ -50,6 +50,6 @@ def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgB
 
 
 def within(b: LinalgBuilder, number: ir.Value, size: OpFoldResult) -> ir.Value:
-    """An i32 as an index below `size`, whatever it is: nothing outside of a table is ever read."""
+    """An i32 clamped to an index below `size`, so that nothing outside a table is ever read."""
     last = b.index(size - 1) if isinstance(size, int) else arith.SubIOp(size, b.index(1)).result
     return arith.MinUIOp(arith.IndexCastOp(ir.IndexType.get(), number).result, last).result

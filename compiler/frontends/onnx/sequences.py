@@ -138,7 +138,7 @@ AnyValue: TypeAlias = ir.Value | SequenceValue | Nothing
 
 
 def described(value: AnyValue) -> str:
-    """What kind of value it is, for messages."""
+    """The kind of a value, for messages."""
     if isinstance(value, ListValue):
         return f"a sequence of {len(value.elements)} elements"
     if isinstance(value, SequenceValue):

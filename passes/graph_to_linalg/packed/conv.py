@@ -23,8 +23,8 @@ from stepwell.passes.graph_to_linalg.packed.images import sizes_of_result
 def lower_packed_conv(op: PackedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: image, groups, block of filters, positions, filter of the block; then block of channels, taps, channel of the block.
 
-    Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps. Of integers, channels of a block are groups
-    of neighbours and places in these.
+    Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps. For integers, the channels of a block are split
+    into groups of neighbours and positions in a group.
     """
     sizes = sizes_of_result(op, b)
     if isinstance(sizes, NoMatch):
@@ -34,7 +34,7 @@ def lower_packed_conv(op: PackedConvOp, operands: Operands, b: LinalgBuilder) ->
 
 
 def staged_image(b: LinalgBuilder, image: ir.Value, x: ir.Value) -> ir.Value:
-    """`x`, which `image` became, behind a boundary. Where it widens integers or bf16 these are behind one: each is widened where it is multiplied."""
+    """`x`, the converted `image`, behind a boundary. If it widens integers or bf16, those are behind one, and widening happens at the product."""
     cast, op = producer(image, "cast"), defining_op(x)
     if cast is None or op is None or op.name != "linalg.generic" or not (is_integer(type_of(image).dtype) or type_of(cast.x).dtype == HALF):
         return b.staged(x)

@@ -1,4 +1,4 @@
-"""The lowering of products with weights of few bits: numbers become floats a panel at a time, where they are multiplied."""
+"""The lowering of products with low-bit weights: numbers are converted to floats one panel at a time, at the product."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,23 +18,23 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 NIBBLES = 8
-"""Numbers of 4 bits in a word of 32."""
+"""Numbers of 4 bits in a 32-bit word."""
 FLOATS_AT_ONCE = 1 << 20
-"""Weights that are made floats at once for a product of many rows: few enough for a cache, enough for all threads."""
-MANTISSA, BIAS = 23, 127  # of f32: how many bits it has, and what is added to its exponent
-SLICED = 21  # the largest number of a block lies from 2**21 on, below 2**22: no slice of three exceeds a byte
+"""Weights that are converted to floats at once for a product of many rows: few enough for a cache, enough for all threads."""
+MANTISSA, BIAS = 23, 127  # of f32: the number of mantissa bits, and the exponent's bias
+SLICED = 21  # the largest number of a block is in 2**21 … 2**22: none of its three slices exceeds a byte
 ROUNDS = 1.5 * 2**MANTISSA  # f32 has no fractions there
-ABOVE_ZERO = 0x808080 - int(np.float32(ROUNDS).view(np.int32))  # makes what is left positive, and bytes of it that are 128 too large
-HALVES_OF_GROUP = (2, 4)  # the halves of a group's bytes, and the neighbours that each half holds
+ABOVE_ZERO = 0x808080 - int(np.float32(ROUNDS).view(np.int32))  # makes the rest positive, and its bytes 128 too large
+HALVES_OF_GROUP = (2, 4)  # the halves of a group's bytes, and the neighbours in each half
 SUMS_AT_ONCE = 1 << 10
-"""Sums of scale blocks that wait for their scales: few enough for the first cache, beside the weights that pass through it."""
+"""Sums of scale blocks that wait for their scales: few enough for the first cache, beside the weights that stream through it."""
 
 
 @lowering(LowBitMatmulOp)
 def lower_low_bit_matmul(op: LowBitMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """For few rows a loop over panels, on threads: sums of some blocks at a time, which are scaled and added up while a first cache holds them.
 
-    For many rows, or a number that only a run tells, a loop over groups of panels: these in floats, and their product with all rows.
+    For many rows, or a dynamic number, a loop over groups of panels: these are converted to floats and multiplied by all rows.
     """
     types = op.operand_types()
     if not types[1].is_static or not known(types[0].shape[-1:]):
@@ -58,7 +58,7 @@ def lower_low_bit_matmul(op: LowBitMatmulOp, operands: Operands, b: LinalgBuilde
 
 
 def _in_groups(b: LinalgBuilder, count: int, group: int, start: ir.Value, compute: Callable[[ir.Value, int, ir.Value], ir.Value]) -> ir.Value:
-    """A loop over groups of neighbours, and what is left over: `compute` takes the first of them, how many they are, and what came of those before."""
+    """A loop over groups of neighbours, and the remainder: `compute` takes the first of a group, the group's size, and the previous result."""
     group = min(count, max(1, group))
     rest = count % group
 
@@ -84,7 +84,7 @@ def are_few(op: LowBitMatmulOp, costs: Costs) -> bool:
 class _Product:
     """One product being lowered, panel by panel."""
 
-    sums = 1  # of a block for each row and column
+    sums = 1  # per block, for each row and column
 
     def __init__(self, op: LowBitMatmulOp, operands: Operands, b: LinalgBuilder, few: bool) -> None:
         x, self.w, self.scale, self.zero = operands
@@ -111,7 +111,7 @@ class _Product:
         return b.staged(b.generic([self.x], zeros, maps, 1, lambda v, total: s.accumulate("add", v, total)))
 
     def _factors(self) -> ir.Value:
-        """`x` divided by what a nibble that stays where it is in its word counts: a power of two, so that the product is the same."""
+        """`x` divided by the weight of a nibble at its position in the word, a power of two, so that the product is the same."""
         if self.each == 1:
             return self.x
         b, s, count = self.b, self.s, len(self.outer)
@@ -122,7 +122,7 @@ class _Product:
         return b.staged(b.generic([x, factors], b.empty("f32", apart), [loops, [loops[-1]], loops], 0, lambda v, factor, _: s.mul(v, factor)))
 
     def panels(self, first: ir.Value, count: int) -> tuple[ir.Value, ir.Value, list[ir.Value]]:
-        """The numbers, scales and zero points of some panels; no zero points where all weights have one."""
+        """The numbers, scales and zero points of some panels; no zero points if all weights have the same one."""
         b = self.b
         whole = [self.blocks, self.stored, self.width, *self.group]
         w = b.part(self.w, [first, *[0] * len(whole)], [count, *whole])
@@ -135,14 +135,14 @@ class _Product:
         return cast(self.b, value, self.kind if self.bits == 8 else "ui8", "f32", False)
 
     def nibble(self, word: ir.Value, which: int) -> ir.Value:
-        """A nibble of a word as a float, times what it counts there; the last one as it is, since there it would be the sign."""
+        """A nibble of a word as a float, times its weight there; the last one is shifted down, since it would be the sign."""
         integers = Scalars(self.b, "ui32")
         last = which == self.each - 1
         found = arith.shrui(word, integers.const(4 * which)) if last else arith.andi(word, integers.const(15 << 4 * which))
         return cast(self.b, found, "i32", "f32", False)
 
     def of_few_rows(self, number: ir.Value) -> ir.Value:
-        """sum over blocks of (sum of x * number - zero * sum of x) * scale: a number only becomes a float, and is multiplied once."""
+        """sum over blocks of (sum of x * number - zero * sum of x) * scale: each number is only converted to float, and multiplied once."""
         b = self.b
         w, scale, zeros = self.panels(number, 1)
         inner = [self.stored, self.width, *self.group]
@@ -157,7 +157,7 @@ class _Product:
         return _in_groups(b, self.blocks, group, b.filled(0, "f32", [*self.outer, self.width]), sum_of_blocks)
 
     def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
-        """sum of x * number of each of so many blocks of a panel."""
+        """sum of x * number for each of `blocks` blocks of a panel."""
         b, s, count = self.b, self.s, len(self.outer)
         shape = b.sizes(self.x)[count + 1 :]
         x = b.part(self.x, [*[0] * count, first, *[0] * len(shape)], [*self.outer, blocks, *shape])
@@ -182,7 +182,7 @@ class _Product:
         return b.generic([*[x] * self.each, w], b.filled(0, "f32", [*self.outer, blocks, self.width]), maps, 1, body)
 
     def _parts(self, sums: ir.Value, first: ir.Value, blocks: int, loops: Sequence[Any]) -> tuple[list[ir.Value], list[Any]]:
-        """What `_sum` takes of a block, and its indices in loops over rows, blocks and columns."""
+        """The inputs of `_sum` for a block, and its indices in loops over rows, blocks and columns."""
         return [sums], [loops]
 
     def _sum(self, *parts: ir.Value) -> ir.Value:
@@ -190,7 +190,7 @@ class _Product:
         return parts[0]
 
     def _scaled(self, sums: ir.Value, first: ir.Value, blocks: int, factors: list[ir.Value], total: ir.Value) -> ir.Value:
-        """`total` and sum over blocks of (sum - zero * sum of x) * scale; `factors` are the scales and, where they differ, the zero points."""
+        """`total` plus the sum over blocks of (sum - zero * sum of x) * scale; `factors` are the scales and, if they differ, the zero points."""
         b, s, count = self.b, self.s, len(self.outer)
         *rows, column, block = dims(*range(count + 2))
         parts, loops = self._parts(sums, first, blocks, [*rows, block, column])
@@ -206,7 +206,7 @@ class _Product:
         return b.generic([*parts, sums_of_x, *factors], total, maps, 1, of_a_block)
 
     def of_many_rows(self, first: ir.Value, count: int) -> ir.Value:
-        """The product with so many panels in floats."""
+        """The product with `count` panels converted to floats."""
         b, s, rank = self.b, self.s, len(self.outer)
         w, scale, zeros = self.panels(first, count)
 
@@ -230,17 +230,17 @@ class _Product:
 
 
 class _SlicedProduct(_Product):
-    """One whose numbers lie in groups of bytes: rows of `x` are integers of 24 bits for each block, and these so many slices of a byte each.
+    """A product whose numbers lie in groups of bytes: rows of `x` become 24-bit integers per block, in slices of one byte each.
 
     Products of slices are summed exactly, by dot products of bytes (Ozaki, Ogita, Oishi and Rump, "Error-free transformations of matrix
     multiplication by using fast routines of matrix multiplication", Numerical Algorithms 59, 2012). A number of `x` is rounded to a multiple of
-    2**-21 of the largest power of two in its block. An infinity makes NaN of its block, and thus of its row.
+    2**-21 of the largest power of two in its block. An infinity makes its block NaN, and thus its row.
     """
 
     sums = 3
 
     def _factors(self) -> ir.Value:
-        """The slices of `x`, in the order of their weight, the lowest one first: (…, slice, block, word, half, place in it)."""
+        """The slices of `x`, ordered by weight, the lowest one first: (…, slice, block, word, half, position in it)."""
         b, s, count = self.b, self.s, len(self.outer)
         bits = Scalars(b, "i32")
         *rows, block, place = dims(*range(count + 2))
@@ -253,7 +253,7 @@ class _SlicedProduct(_Product):
 
         def unit(most: ir.Value, _: ir.Value) -> ir.Value:
             power = arith.shli(bits.sub(exponent(most), bits.const(SLICED)), bits.const(MANTISSA))
-            return s.add(arith.bitcast(s.type, power), s.sub(most, most))  # NaN of what is not finite
+            return s.add(arith.bitcast(s.type, power), s.sub(most, most))  # NaN for infinities and NaN
 
         each = [dims(*range(count + 1))] * 2
         self.units = b.staged(b.generic([largest], b.empty("f32", [*self.outer, self.blocks]), each, 0, unit))
@@ -273,7 +273,7 @@ class _SlicedProduct(_Product):
         return b.reshape(sliced, [*([i] for i in range(count + 2)), [count + 2, count + 3, count + 4]], apart)
 
     def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
-        """sum of slice * number of each slice and each of so many blocks of a panel."""
+        """sum of slice * number for each slice and each of `blocks` blocks of a panel."""
         b, bits, count = self.b, Scalars(self.b, "i32"), len(self.outer)
         inner = [self.stored, *HALVES_OF_GROUP]
         x = b.part(self.x, [*[0] * (count + 1), first, 0, 0, 0], [*self.outer, self.sums, blocks, *inner])
