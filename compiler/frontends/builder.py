@@ -235,7 +235,7 @@ class ModelBuilder(GraphBuilder):
 
     def require_if_given(self, values: Sequence[Value], what: str) -> None:
         """Raise NotConstantError if some values are unknown, but would be known if the values of a few input numbers, or sizes of inputs, were."""
-        unknown = [self.origins.of(value) for value in values if self.constant_value(value) is None]
+        unknown = [self.origins.origins_of(value) for value in values if self.constant_value(value) is None]
         found = [one for one in unknown if one is not None and not one.by_data and all(map(_is_small, one.arguments))]
         origins = reduce(or_, found, Origins())
         if origins and len(found) == len(unknown):

@@ -1,4 +1,4 @@
-"""The `graph` dialect by op family; importing this registers every op."""
+"""The `graph` dialect by op family; importing this module registers every op."""
 
 from stepwell.dialects.graph.attention import AttentionOp as AttentionOp
 from stepwell.dialects.graph.base import Graph as Graph, GraphOp as GraphOp, op_class as op_class, op_classes as op_classes

@@ -13,10 +13,10 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class AttentionOp(GraphOp, name="attention", traits=[Pure]):
-    """`softmax(q k * scale + mask) v`, the softmax along the last dimension.
+    """`softmax(q k * scale + mask) v`, with the softmax along the last dimension.
 
-    `q` is (…, queries, depth), `k` (…, depth, keys), `v` (…, keys, columns); dimensions before the last two broadcast. `mask` broadcasts to the
-    scores (…, queries, keys).
+    `q` is (…, queries, depth), `k` (…, depth, keys), `v` (…, keys, columns); leading dimensions broadcast. `mask` broadcasts to the scores (…,
+    queries, keys).
     """
 
     fusion = Fusion.COMPLEX
@@ -51,7 +51,7 @@ class AttentionOp(GraphOp, name="attention", traits=[Pure]):
     @staticmethod
     def flops(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None, *, result: TensorType, scale: float) -> int:
         scores = scores_of(q, k)
-        each = 6 if mask is None else 7  # of a score: those of a softmax, its scale and its mask
+        each = 6 if mask is None else 7  # operations per score: softmax, scale, and mask
         return MatmulOp.flops(q, k, result=scores) + each * scores.elements + MatmulOp.flops(scores, v, result=result)
 
     def scores(self) -> TensorType:
@@ -60,7 +60,7 @@ class AttentionOp(GraphOp, name="attention", traits=[Pure]):
 
 
 def scores_of(q: TensorType, k: TensorType) -> TensorType:
-    """The type of `q k`. Raises InferenceError if the two do not fit."""
+    """The type of `q k`. Raises InferenceError if the two types do not fit together."""
     scores = MatmulOp.infer(q, k)
     assert isinstance(scores, TensorType)
     return scores

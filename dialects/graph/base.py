@@ -57,17 +57,17 @@ KIND_NAMES = {
 
 
 def one_per_element(*operands: Any, result: TensorType, **attributes: Any) -> int:
-    """The arithmetic of an op that does one operation an element of its result."""
+    """Count arithmetic for an op with one operation per element of its result."""
     return result.elements
 
 
 @register_dialect
 class Graph(Dialect, name="graph"):
-    """What a network computes: pure operations on ranked tensors. It does not say how."""
+    """Pure operations on ranked tensors. They define what a network computes, not how."""
 
 
 class GraphOp(Operation, dialect=Graph):
-    """Base of all operations of the levels `graph` and `graph-opt`: those of the dialect `graph`, and with `dialect=` those of any other.
+    """The base class of all operations of the levels `graph` and `graph-opt`: those of the dialect `graph` and, with `dialect=`, those of any other.
 
     A subclass declares its fields (operands, attributes, results), and two static methods that share one signature, operands by
     position (None for an absent optional one, a list for a variadic one) and attributes by keyword as Python values:
@@ -84,7 +84,7 @@ class GraphOp(Operation, dialect=Graph):
     """
 
     fusion = Fusion.OPAQUE
-    """How ops of the class may be fused; element-wise ops need not set it. If it depends on the op, override `fusion_category`."""
+    """How ops of the class may be fused; element-wise ops need not set it. Override `fusion_category` if it depends on the op."""
 
     if TYPE_CHECKING:  # annotations in the class body would become fields
         infer: ClassVar[Any]
@@ -106,7 +106,7 @@ class GraphOp(Operation, dialect=Graph):
             if dialect not in registered_dialects():
                 unknown = f"dialect '{dialect.DIALECT_NAMESPACE}' is not registered"
                 raise StepwellError(f"op '{cls.__qualname__}': {unknown}; put @register_dialect above it")
-            cls._dialect_obj = dialect  # in the place of the inherited one, which the bindings refuse to replace
+            cls._dialect_obj = dialect  # replaces the inherited attribute, which the bindings refuse to replace
         if SumsProducts in kwargs.get("traits", ()) and cls.sum_of_products is GraphOp.sum_of_products:
             raise StepwellError(f"op '{cls.__qualname__}' states SumsProducts, so it must define sum_of_products")
         super().__init_subclass__(**kwargs)
@@ -115,12 +115,12 @@ class GraphOp(Operation, dialect=Graph):
 
     @classmethod
     def mnemonic(cls) -> str:
-        """What builders and patterns call the op: its name, without the dialect's if that is `graph`."""
+        """The op's name in builders and patterns: without the dialect if that is `graph`."""
         return cls.OPERATION_NAME.removeprefix("graph.")
 
     @classmethod
     def has_trait(cls, trait_cls: type, context: ir.Context | None = None) -> bool:
-        """Whether the class, or one that it derives from, states the trait or one that implies it; of MLIR's, whether the op has it in a context."""
+        """Whether the class or a base class has the trait or one that implies it; for MLIR's traits, whether the op has it in a context."""
         if issubclass(trait_cls, Trait):
             return any(issubclass(stated, trait_cls) for stated in cls._traits)
         return bool(super().has_trait(trait_cls, context))
@@ -130,33 +130,34 @@ class GraphOp(Operation, dialect=Graph):
         return Fusion.INJECTIVE if self.has_trait(Elementwise) else type(self).fusion
 
     def padding_value(self) -> float | None:
-        """The padding value that leaves the result of an op with `pads` unchanged; None for an op without."""
+        """The padding value that leaves the result of an op with `pads` unchanged; None for an op without `pads`."""
         return None
 
     def value_range(self, *operands: Any) -> Range | tuple[Range, ...]:
-        """The range of each result's elements, one for an op of one result, from the operands' ranges (by field, as `operand_groups`).
+        """The range of each result's elements (a single range for an op with one result), from the operands' ranges by field.
 
-        It is said as if numbers had no end: results that would leave an integer type may be anything in it.
+        The fields are those of `operand_groups`. The range ignores integer overflow: a result that may exceed an integer type may have any value of
+        that type.
         """
         known = union(_flat(operands)) if self.has_trait(JoinsData) else operands[0] if self.has_trait(MovesData) else ANY
         return known if len(self.operation.results) == 1 else (known,) * len(self.operation.results)
 
     def index_operand(self) -> IndexOperand | None:
-        """The operand that holds indices into the first one, which must be in range; None for an op without."""
+        """The operand that holds indices into the first operand, which must be in range; None for an op without indices."""
         return None
 
     def sum_of_products(self) -> SumOfProducts | None:
-        """Which elements of the two operands meet in the result; None unless the class states `SumsProducts`, which must override it."""
+        """How the two operands are combined in the result. None unless the class has the trait `SumsProducts`; such a class must override it."""
         return None
 
     def channel_groups(self) -> int:
-        """In how many groups the op reads the channels of its first operand, each for results of its own; 1 if it is not said to have any."""
+        """The number of groups of channels of the first operand, each of which is read for separate results; 1 for an op without groups."""
         return 1
 
     def operand_channels(self) -> list[slice | None]:
-        """For each operand the channels (dimension 1) of the result that come from its own, in order, from no others; None where that is not said.
+        """For each operand the channels (dimension 1) of the result that come only from its channels, in order; None if this is unknown.
 
-        Asked of results whose channels are known.
+        Called only if the channels of the result are known.
         """
         operands, result = self.operation.operands, self.result_types()[0]
         if self.has_trait(KeepsChannels):
@@ -166,29 +167,29 @@ class GraphOp(Operation, dialect=Graph):
         return [slice(0, result.shape[1]) if one else None for one in keeps]
 
     def is_pointwise(self) -> bool:
-        """Whether each position of the blocked result needs the same position of the first operand alone, of all its channels."""
+        """Whether each position of the blocked result depends only on the same position of the first operand, in all its channels."""
         return False
 
     def copied_operands(self) -> Sequence[ir.Value]:
-        """The operands that the op copies to where they belong in the result before all else: what computes one may write it there."""
+        """The operands that the op first copies to their positions in the result; their producers may write to those positions directly."""
         return list(self.operation.operands) if self.has_trait(JoinsData) else ()
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any] | None:
-        """The attributes with which an op that moves or joins data does so for `count` tensors at once, along a new first dimension.
+        """The attributes with which a data-movement op processes `count` tensors at once, stacked along a new first dimension.
 
-        None if there are none; passes then leave the op in the loop that it is in.
+        None if there are none; passes then leave the op inside its loop.
         """
         return None
 
     def contiguous_run(self) -> Dim:
-        """How many elements of the result in a row are such a row of the first operand, for an op that only says where elements are read.
+        """The number of consecutive elements of the result that are consecutive in the first operand, for an op that only moves data.
 
-        Its lowering is one structured op, so that consumers read through it. 0 for other ops.
+        Such an op is lowered to one structured op, so that consumers can read through it. 0 for other ops.
         """
         return 0
 
     def repeats_cheaply(self) -> bool:
-        """Whether the op only makes floats of what is stored in fewer bits, so that each reader computes it for itself."""
+        """Whether the op only widens compact stored data to floats, so that each reader recomputes it."""
         return False
 
     def operand_groups(self) -> list[Any]:
@@ -196,11 +197,11 @@ class GraphOp(Operation, dialect=Graph):
         return [getattr(self, name) for name, _ in operand_fields(type(self))]
 
     def operand_types(self) -> list[Any]:
-        """As `operand_groups`, but the light types."""
+        """The light types of the operands, arranged as in `operand_groups`."""
         return map_groups(lambda v: TensorType.from_mlir(v.type), self.operand_groups())
 
     def attribute_values(self) -> dict[str, Any]:
-        """The op's declared attributes as Python values; those of a class that a dialect defines as they are."""
+        """The op's declared attributes as Python values; attributes of classes that a dialect defines stay as they are."""
         return {field.name: field_value(self.attributes[field.name], field.constraint) for field in attribute_fields(type(self))}
 
     def result_types(self) -> tuple[TensorType, ...]:
@@ -210,11 +211,10 @@ class GraphOp(Operation, dialect=Graph):
     def evaluate(
         self, operands: Sequence[Any], sizes: Mapping[str, int] = MappingProxyType({}), types: Sequence[TensorType] | None = None
     ) -> tuple[np.ndarray, ...]:
-        """Run `reference` on operand arrays (by field, as `operand_groups`), cast to the result types; `sizes` gives the symbols' numbers.
+        """Run `reference` on operand arrays (by field, as in `operand_groups`) and cast to the result types; `sizes` maps symbols to numbers.
 
-        `types`, where given, take the place of the types that the results have.
-
-        Raises StepwellError if the op has no reference meaning, or none for these data.
+        `types`, if given, replaces the types of the results. Raises StepwellError if the op has no reference, or if the reference is not defined for
+        these data.
         """
         function = type(self).reference
         if function is None:
@@ -241,8 +241,8 @@ class GraphOp(Operation, dialect=Graph):
         return False
 
     def type_problem(self) -> str | None:
-        """What is wrong with the op's operands, attributes or result types; None if nothing is."""
-        # The bindings run this before arity and the attributes' presence and kinds are checked, so look at those first.
+        """The problem with the op's operands, attributes or result types; None if there is none."""
+        # The bindings call this before they check arity and the presence and kinds of attributes, so these are checked first.
         problem = self.arity_problem() or self.attribute_problem()
         if problem is not None:
             return problem
@@ -262,7 +262,7 @@ class GraphOp(Operation, dialect=Graph):
         return None
 
     def arity_problem(self) -> str | None:
-        """What is wrong with the number of operands."""
+        """The problem with the number of operands, if any."""
         fields = operand_fields(type(self))
         count, least = len(self.operation.operands), sum(kind == "single" for _, kind in fields)
         exact = least == len(fields)
@@ -271,7 +271,7 @@ class GraphOp(Operation, dialect=Graph):
         return None
 
     def attribute_problem(self) -> str | None:
-        """What is wrong with the presence and the kinds of the attributes."""
+        """The problem with the presence or the kinds of the attributes, if any."""
         for field in attribute_fields(type(self)):
             if field.name not in self.operation.attributes:
                 return f"lacks the attribute '{field.name}'"
@@ -281,7 +281,7 @@ class GraphOp(Operation, dialect=Graph):
         return None
 
     def check_tensors(self) -> None:
-        """Raise InferenceError, naming the operand or result, if one is no tensor of our element types."""
+        """Raise InferenceError, naming the operand or result, if one is not a tensor of our element types."""
         for name, group in zip((n for n, _ in operand_fields(type(self))), self.operand_groups(), strict=True):
             for value in group if isinstance(group, list) else [] if group is None else [group]:
                 checked_type(f"operand '{name}'", value)
@@ -295,12 +295,12 @@ def _computed(array: np.ndarray) -> np.ndarray:
 
 @cache
 def takes_result_types(reference: Callable[..., Any]) -> bool:
-    """Whether a reference asks for the types of its results."""
+    """Whether a reference takes the types of its results."""
     return "result_types" in inspect.signature(reference).parameters
 
 
 def checked_type(what: str, value: ir.Value) -> TensorType:
-    """The light type of a value; its InferenceError says what the value is."""
+    """The light type of a value. The InferenceError for another type names the value by `what`."""
     try:
         return TensorType.from_mlir(value.type)
     except InferenceError as error:
@@ -308,19 +308,19 @@ def checked_type(what: str, value: ir.Value) -> TensorType:
 
 
 def field_value(attribute: ir.Attribute, kind: Any) -> Any:
-    """The Python value of an attribute of a field that was declared as `kind`."""
+    """The Python value of an attribute whose field was declared as `kind`."""
     if kind == Sizes:
         return sizes_value(attribute)
     return kind(attribute) if isinstance(kind, type) and issubclass(kind, Attribute) else to_python(attribute)
 
 
 def compatible(a: TensorType, b: TensorType) -> bool:
-    """Whether two types agree where that is known."""
+    """Whether two types agree wherever both are known."""
     return a.dtype == b.dtype and a.rank == b.rank and all(not differ(x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
 def in_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
-    """An attribute's value with numbers for the sizes in it. Raises StepwellError for a symbol that has none."""
+    """An attribute's value with symbolic sizes replaced by numbers. Raises StepwellError for a symbol without a number."""
     if not isinstance(value, tuple) or not any(isinstance(entry, Size) for entry in value):
         return value
     try:
@@ -330,14 +330,14 @@ def in_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def fits_kind(attribute: ir.Attribute, kind: Any) -> bool:
-    """Whether an attribute is of the kind that a field was declared with (the bindings check kinds that have no name here)."""
+    """Whether an attribute is of its field's declared kind (the bindings check kinds that are not listed here)."""
     if kind is ir.DenseElementsAttr:
         return isinstance(attribute, kind) and isinstance(attribute.type, ir.RankedTensorType)
     return kind not in KIND_NAMES or isinstance(attribute, kind)
 
 
 def _flat(groups: Iterable[Any]) -> list[Any]:
-    """The entries of a list by field, without the absent ones; ranges are pairs."""
+    """The entries of a list by field, without absent ones; ranges are pairs."""
     return [entry for group in groups if group is not None for entry in (group if isinstance(group, list) else [group])]
 
 
@@ -352,24 +352,24 @@ def attribute_names(cls: type[GraphOp]) -> tuple[str, ...]:
 
 
 def op_classes(*dialects: str) -> dict[str, type[GraphOp]]:
-    """Every op of these dialects, by default `graph`, by mnemonic, plugins' included."""
+    """Every op of these dialects (by default `graph`) by mnemonic, including ops of plugins."""
     return {cls.mnemonic(): cls for cls in graph_ops() if cls.OPERATION_NAME.partition(".")[0] in (dialects or ("graph",))}
 
 
 def graph_ops() -> list[type[GraphOp]]:
-    """Every op of the levels `graph` and `graph-opt`, of whatever dialect."""
+    """Every op of the levels `graph` and `graph-opt`, in any dialect."""
     return [cls for dialect in registered_dialects() for cls in dialect.operations if issubclass(cls, GraphOp)]
 
 
 def ops_with(trait: type[Trait]) -> list[type[GraphOp]]:
-    """The op classes that state a trait, plugins' included."""
+    """The op classes with a trait, including those of plugins."""
     return [cls for cls in graph_ops() if cls.has_trait(trait)]
 
 
 def op_class(mnemonic: str) -> type[GraphOp]:
-    """The op class of that mnemonic. Raises StepwellError if there is none."""
+    """The op class with this mnemonic. Raises StepwellError if there is none."""
     if mnemonic not in _BY_MNEMONIC:
-        _BY_MNEMONIC.update({cls.mnemonic(): cls for cls in graph_ops()})  # a plugin may have added some since
+        _BY_MNEMONIC.update({cls.mnemonic(): cls for cls in graph_ops()})  # a plugin may have added ops since the last call
     if mnemonic not in _BY_MNEMONIC:
         close = difflib.get_close_matches(mnemonic, _BY_MNEMONIC, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -396,14 +396,14 @@ def make_op(cls: type[GraphOp], operands: Sequence[Any], attributes: dict[str, A
 
 
 def field_type(cls: type[GraphOp], name: str) -> Any:
-    """The attribute class that a field was declared with."""
+    """The attribute class with which a field was declared."""
     return next(f.constraint for f in attribute_fields(cls) if f.name == name)
 
 
 def broadcast(*types: TensorType) -> tuple[Dim, ...]:
     """The numpy-style broadcast of several shapes. Raises InferenceError naming the shapes that do not fit.
 
-    Of sizes that are known only at run time, none is taken to be 1 where another is not.
+    A size that is known only at run time is not assumed to be 1 if another size is not 1.
     """
     rank = max(t.rank for t in types)
     out: list[Dim] = []

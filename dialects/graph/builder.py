@@ -14,16 +14,16 @@ from stepwell.dialects.graph.callbacks import inferred_types
 from stepwell.dialects.graph.known import constant_value
 from stepwell.dialects.support.errors import StepwellError
 
-LITERAL_ELEMENTS = 64  # larger arrays go to the weight table rather than into the IR's text
+LITERAL_ELEMENTS = 64  # elements; larger arrays are stored in the weight table rather than in the IR's text
 
 
 class GraphBuilder:
     """Builds graph ops at the current insertion point and location: `b.add(x, y)`, `b.concat([x, y], axis=1)`, `b.build(MyOp, x, n=4)`.
 
-    Every op of the dialect `graph` is a method; ops of other dialects are built by their class. Operands by field (None for an absent
-    optional one, a list for a variadic one), attributes by keyword as Python values. Returns the result value, or a tuple where the op
-    has several. Result types come from the op's `infer`; an op without one (or whose result depends on data) takes
-    `result_types=[TensorType, …]`. Raises InferenceError if the operands do not fit.
+    Every op of the dialect `graph` is a method; ops of other dialects are built by their class. Operands are passed by field (None for an absent
+    optional one, a list for a variadic one), attributes by keyword as Python values. A call returns the result value, or a tuple if the op has
+    several. Result types come from the op's `infer`; an op without `infer` (or whose result depends on data) takes `result_types=[TensorType, …]`.
+    Raises InferenceError if the operands do not fit.
     """
 
     def __init__(self, weights: WeightTable) -> None:
@@ -32,15 +32,15 @@ class GraphBuilder:
     def __getattr__(self, mnemonic: str) -> Callable[..., Any]:
         if mnemonic.startswith("__"):
             raise AttributeError(mnemonic)
-        return partial(self.build, op_class(mnemonic.rstrip("_")))  # `and_`, `not_`, `if_` for Python's keywords
+        return partial(self.build, op_class(mnemonic.rstrip("_")))  # `and_`, `not_`, `if_` avoid Python's keywords
 
     def build(self, cls: type[GraphOp], /, *operands: Any, result_types: list[TensorType] | None = None, **attributes: Any) -> Any:
-        """Build one op of class `cls`, of whatever dialect; see the class's docstring."""
+        """Build one op of class `cls`, in any dialect; see the class's docstring."""
         results = tuple(self.create(cls, operands, attributes, result_types).operation.results)
         return results[0] if len(results) == 1 else results
 
     def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
-        """As `build`, with operands and attributes in one argument each; gives the op."""
+        """Like `build`, but takes all operands and all attributes in one argument each, and returns the op."""
         if result_types is None:
             if cls.infer is None:
                 raise StepwellError(f"{cls.OPERATION_NAME} infers no types: pass result_types=")
@@ -49,7 +49,7 @@ class GraphBuilder:
         return make_op(cls, operands, attributes, result_types)
 
     def literal(self, array: Any, dtype: Any = None) -> ir.Value:
-        """A constant: in the IR where it is small, else an entry of the weight table."""
+        """Build a constant: in the IR if it is small, else as an entry of the weight table."""
         data = np.asarray(array, dtype=dtype)
         if is_compact(from_numpy(data.dtype)):
             return self._from_bytes(self.literal(data.view(np.uint8)), data.dtype)
@@ -59,19 +59,19 @@ class GraphBuilder:
         return self.weight("constant", data)
 
     def weight(self, name: str, array: np.ndarray | Deferred) -> ir.Value:
-        """Add an entry to the weight table (under a free name like `name`) and a parameter that names it."""
+        """Add an entry to the weight table (under an unused name like `name`) and build a parameter that refers to it."""
         if isinstance(array, np.ndarray) and is_compact(from_numpy(array.dtype)):
             return self._from_bytes(self.weight(name, array.view(np.uint8)), array.dtype)
         entry = self.weights.add(name, array)
         return self.named_weight(entry)
 
     def _from_bytes(self, stored: ir.Value, dtype: np.dtype) -> ir.Value:
-        """Elements of a compact type from their bytes, as which they lie in the weight table."""
+        """Build elements of a compact type from their bytes, which the weight table stores."""
         value: ir.Value = self.bit_cast(stored, to=from_numpy(dtype))
         return value
 
     def named_weight(self, entry: str) -> ir.Value:
-        """A parameter for an existing entry of the weight table."""
+        """Build a parameter for an existing entry of the weight table."""
         array = self.weights.entry(entry)
         value: ir.Value = self.parameter(id=entry, result_types=[TensorType(from_numpy(array.dtype), array.shape)])
         return value
@@ -79,8 +79,8 @@ class GraphBuilder:
     def constant_value(self, value: ir.Value) -> np.ndarray | None:
         """The array of a value that is known at compile time, or None.
 
-        Looks through constants, parameters, shapes of statically shaped tensors, and small pure ops of these (evaluated by their
-        reference), so that shape arithmetic is known without rewriting anything.
+        Looks through constants, parameters, shapes of statically shaped tensors, and small pure ops on these (evaluated by their reference), so that
+        the results of shape arithmetic are known without a rewrite.
         """
         return constant_value(value, self.weights)
 

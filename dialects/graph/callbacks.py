@@ -1,4 +1,4 @@
-"""The functions that an op's class brings, `infer` and `reference`: what they raise and give is checked, as a plugin's may be wrong."""
+"""Checked calls of the functions of an op's class, `infer` and `reference`: errors and results are checked, since a plugin's may be wrong."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,9 +13,10 @@ from stepwell.dialects.support.origins import line_of, plugin_line
 
 
 def inferred_types(cls: Any, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
-    """The types that the `infer` of an op's class gives for the types of operands (by field) and attributes.
+    """The result types that the `infer` of an op's class returns for operand types (by field) and attributes.
 
-    Raises what it raises of our own kinds, such as InferenceError, and StepwellError, naming op and line, where it fails or gives no types.
+    Our own errors, such as InferenceError, pass through. Raises StepwellError, naming op and line, if `infer` fails otherwise or does not return
+    types.
     """
     what = f"the `infer` of {cls.OPERATION_NAME}"
     try:
@@ -33,9 +34,9 @@ def inferred_types(cls: Any, operands: Sequence[Any], attributes: dict[str, Any]
 
 
 def referred(op: Any, call: Callable[[], Any]) -> tuple[np.ndarray, ...]:
-    """The arrays that `call`, of an op's `reference`, gives.
+    """The arrays that `call`, a call of an op's `reference`, returns.
 
-    Raises StepwellError, naming op, node and line, where it fails or gives no such arrays; MeaningError where these do not fit the op's `infer`.
+    Raises StepwellError, naming op, node and line, if it fails or does not return arrays; MeaningError if the arrays do not fit the op's `infer`.
     """
     try:
         given = call()
@@ -63,7 +64,7 @@ class MeaningError(StepwellError):
 
 
 def contradiction_of(op: Any) -> str | None:
-    """How the `infer` and the `reference` of an op contradict each other, as far as arrays of zeros tell; None where they do not."""
+    """The contradiction between the `infer` and the `reference` of an op, found with arrays of zeros; None if there is none."""
     values = list(op.operation.operands)
     types = [TensorType.from_mlir(value.type) for value in values]
     if type(op).reference is None or not all(kind.is_static and kind.elements <= _MOST for kind in types):
@@ -78,7 +79,7 @@ def contradiction_of(op: Any) -> str | None:
     return None
 
 
-_MOST = 1 << 20  # elements of an operand
+_MOST = 1 << 20  # largest number of elements of an operand
 
 
 def _named(op: Any) -> str:

@@ -1,4 +1,4 @@
-"""Values known at compile time: small literals in the IR, weights by name beside it."""
+"""Values known at compile time: small literals in the IR, and weights by name in a separate table."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class ConstantOp(GraphOp, name="constant", traits=[Pure, Speculatable]):
 
 
 class ParameterOp(GraphOp, name="parameter", traits=[Pure, Speculatable]):
-    """The entry `id` of the weight table; its type is the entry's."""
+    """The entry `id` of the weight table; its type is the entry's type."""
 
     fusion = Fusion.FREE
 
@@ -43,7 +43,7 @@ class ParameterOp(GraphOp, name="parameter", traits=[Pure, Speculatable]):
         return 0
 
     def attribute_problem(self) -> str | None:
-        """Messages and listings name weights by their ids."""
+        """The problem with the id, if any: messages and listings name weights by their ids."""
         if (problem := super().attribute_problem()) is not None or ir.StringAttr(self.operation.attributes["id"]).value.isprintable():
             return problem
         return f"attribute 'id' must have printable characters only, got {self.operation.attributes['id']}"

@@ -1,4 +1,4 @@
-"""Contractions: matrix products and convolutions, without bias and without transposition (separate ops that fuse)."""
+"""Contractions: matrix products and convolutions, without bias and transposition (these are separate ops that are fused)."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class MatmulOp(GraphOp, name="matmul", traits=[Pure, SumsProducts, Speculatable]):
-    """The matrix product of the last two dimensions; the ones before are batch dimensions, which broadcast."""
+    """The matrix product of the last two dimensions; leading dimensions are batch dimensions, which broadcast."""
 
     fusion = Fusion.COMPLEX
 
@@ -56,14 +56,14 @@ class MatmulOp(GraphOp, name="matmul", traits=[Pure, SumsProducts, Speculatable]
         return 2 * result.elements * lhs.static_shape[-1]
 
     def sum_of_products(self) -> SumOfProducts:
-        """Rows of `lhs` and columns of `rhs`; batch dimensions run along the result's, counted from the last."""
+        """The mapping for rows of `lhs` and columns of `rhs`; batch dimensions align with the result's, counted from the last."""
         (lhs, rhs), rank = self.operand_types(), self.result_types()[0].rank
         left, right = range(rank - lhs.rank, rank - 1), range(rank - rhs.rank, rank - 2)
         return SumOfProducts((*left, None), (*right, None, rank - 1), rank, lhs.shape[-1])
 
 
 class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
-    """Cross-correlation of `x` (N, C, spatial…) with the filters `w` (M, C / group, spatial…); zeros pad `x`."""
+    """Cross-correlation of `x` (N, C, spatial…) with the filters `w` (M, C / group, spatial…); `x` is padded with zeros."""
 
     fusion = Fusion.COMPLEX
 
@@ -107,7 +107,7 @@ class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
         return 2 * result.elements * math.prod(w.static_shape[1:])
 
     def padding_value(self) -> float:
-        """Zeros add nothing."""
+        """Zero, because zeros add nothing to the sum."""
         return 0.0
 
     def is_depthwise(self) -> bool:
@@ -123,7 +123,7 @@ class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
         return [slice(0, self.result_types()[0].shape[1]) if self.is_depthwise() else None, None]
 
     def sum_of_products(self) -> SumOfProducts:
-        """Filters are the channels of the result; windows lie along the spatial dimensions."""
+        """The mapping for filters, which become channels of the result, and windows along the spatial dimensions."""
         x, w = self.operand_types()
         summed = (None,) * (x.rank - 1)
         return SumOfProducts((0, *summed), (1, *summed), x.rank, product(w.shape[1:]), by_channel=w.shape[1] == 1)
@@ -132,8 +132,8 @@ class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
 class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure, Convolves]):
     """The transpose of a convolution: each element of `x` (N, C, spatial…) adds a multiple of the filters `w` (C, M / group, spatial…).
 
-    `pads` is cut off the result, `output_padding` is added after it. The filters are assumed to be finite: compiled code may multiply them
-    by zeros between the elements. If they may be infinite, use a matmul and a col2im.
+    `pads` is cut off the result, and `output_padding` is added at its end. The filters are assumed to be finite: compiled code may multiply them by
+    zeros between the elements. If they may be infinite, use a matmul and a col2im.
     """
 
     fusion = Fusion.COMPLEX
@@ -208,9 +208,9 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure, Convolves]):
 
 
 class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
-    """Windows added up at their places in an image: `x` is (N, C * taps, positions), the result (N, C, image…).
+    """Adds up windows at their positions in an image: `x` is (N, C * taps, positions), the result (N, C, image…).
 
-    Taps and positions count row by row. The windows are those of the image with `pads` around it, which is cut off.
+    Taps and positions are in row-major order. The windows are those of the image with `pads` around it; this padding is cut off the result.
     """
 
     fusion = Fusion.COMPLEX
@@ -271,7 +271,7 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
 
 
 def expect_convolution(x: TensorType, w: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> None:
-    """Checks of operands and attributes that both convolutions need."""
+    """Check the operands and attributes that both convolutions share."""
     expect_same_dtype(x=x, w=w)
     expect_dtype("x", x, NUMERIC)
     expect_rank_at_least("x", x, 3)

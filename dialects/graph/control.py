@@ -1,4 +1,4 @@
-"""Operations with regions: fused groups, conditionals and loops, their terminator, and what stands for a branch that cannot be valid."""
+"""Operations with regions (fused groups, conditionals and loops), their terminator, and a placeholder for a branch that cannot be valid."""
 
 from stepwell.dialects.core.attribute_kinds import TEXT
 from stepwell.dialects.core.carried import Carried, Carrier
@@ -25,7 +25,7 @@ class ControlInfo(Carrier):
     on, what = ("graph.if", "graph.loop"), "a graph.if or a graph.loop"
 
     reason: Carried[str | None] = Carried("stepwell.reason", TEXT, None)
-    """Why the importer could not resolve it, for the error if it cannot be lowered."""
+    """The reason why the importer could not resolve the op, for the error message if it cannot be lowered."""
 
 
 
@@ -38,7 +38,7 @@ class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
 
 
 class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait]):
-    """A group of ops that becomes one kernel: its body sees the inputs only, as block arguments, and yields the result(s)."""
+    """A group of ops that becomes one kernel: its body sees only the inputs, as block arguments, and yields the result(s)."""
 
     fusion = Fusion.FREE
 
@@ -47,12 +47,12 @@ class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait])
     body: Region
 
     def verify_region_invariants(self) -> bool:
-        """The body is one block whose arguments are the inputs and whose yield gives the results."""
+        """Verify that the body is one block whose arguments are the inputs and whose yield gives the results."""
         return report(self, region_problem(self.operation, 0, [type_of(v) for v in self.inputs], list(self.result_types())))
 
 
 class IfOp(GraphOp, name="if", traits=[Pure]):
-    """`then` or `else_` by a boolean scalar; both regions capture what they use and yield the results."""
+    """Runs `then` or `else_` depending on a boolean scalar; both regions capture the values that they use and yield the results."""
 
     fusion = Fusion.FREE
 
@@ -62,7 +62,7 @@ class IfOp(GraphOp, name="if", traits=[Pure]):
     else_: Region
 
     def verify_region_invariants(self) -> bool:
-        """The condition is a boolean scalar; both regions yield the results."""
+        """Verify that the condition is a boolean scalar and that both regions yield the results."""
         condition = type_of(self.condition)
         if condition != TensorType(BOOL, ()):
             return report(self, f"operand 'condition' must be tensor<i1>, got {condition}")
@@ -71,12 +71,12 @@ class IfOp(GraphOp, name="if", traits=[Pure]):
 
 
 class LoopOp(GraphOp, name="loop", traits=[Pure]):
-    """ONNX's Loop: at most `trip_count` rounds while the condition holds.
+    """ONNX's Loop: at most `trip_count` iterations while the condition holds.
 
-    The body's block arguments are the round (tensor<i64>), the condition (tensor<i1>) and the carried values; it yields the next
-    condition, the next carried values and what is collected. The results are the carried values after the last round, and the collected
-    parts of all rounds along a new first dimension. A size of a carried value that changes from round to round is a symbol of its own in
-    the body, and another one in the result.
+    The body's block arguments are the iteration number (tensor<i64>), the condition (tensor<i1>) and the carried values; it yields the next
+    condition, the next carried values and the collected values. The results are the carried values after the last iteration, and the collected values
+    of all iterations along a new first dimension. If a size of a carried value changes between iterations, the body has its own symbol for it, and
+    the result another one.
     """
 
     fusion = Fusion.FREE
@@ -88,7 +88,7 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
     body: Region
 
     def verify_region_invariants(self) -> bool:
-        """The body's arguments, what it yields and the results fit the carried values."""
+        """Verify that the body's arguments, the yielded values and the results fit the carried values."""
         count, condition = TensorType("i64", ()), TensorType(BOOL, ())
         for name, value, expected in (("trip_count", self.trip_count, count), ("condition", self.condition, condition)):
             if type_of(value) != expected:
@@ -101,15 +101,15 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
         problem = region_problem(self.operation, 0, [count, condition, *results[: len(carried)]], inside)
         if problem is None:
             own = [unnamed(type_of(a)) for a in self.body.blocks[0].arguments][2:]
-            if own != results[: len(carried)]:  # a size that only one of them knows may change from round to round
+            if own != results[: len(carried)]:  # a size that is known in only one of the types may change between iterations
                 problem = f"carries {spell(own)} through its body, but its results are {spell(results)}"
         return report(self, problem)
 
 
 class RequireOp(GraphOp, name="require"):
-    """The run ends with an error, which says the `problem`, unless the boolean scalar `condition` is `value`.
+    """Ends the run with an error that contains `problem`, unless the boolean scalar `condition` equals `value`.
 
-    It stands where a branch of a conditional cannot be valid: the other branch is computed in its place. `check-indices` makes a check of it.
+    It replaces a branch of a conditional that cannot be valid; the other branch is computed instead. `check-indices` turns it into a check.
     """
 
     fusion = Fusion.FREE
@@ -128,14 +128,14 @@ class RequireOp(GraphOp, name="require"):
 
 
 def report(op: GraphOp, problem: str | None) -> bool:
-    """Emit `problem` at the op, if there is one; the verifier's verdict."""
+    """Emit `problem` at the op, if there is one, and return the verifier's verdict."""
     if problem is not None:
         op.location.emit_error(f"'{op.OPERATION_NAME}' {problem}")
     return problem is None
 
 
 def region_problem(op: ir.Operation, index: int, arguments: list[TensorType], results: list[TensorType]) -> str | None:
-    """What is wrong with a one-block region that takes `arguments` and yields `results`; None if nothing is."""
+    """The problem with a one-block region that takes `arguments` and yields `results`; None if there is none."""
     blocks = list(op.regions[index].blocks)
     if len(blocks) != 1 or len(blocks[0].operations) == 0:
         return f"region {index} must be one block that ends in graph.yield"
@@ -148,7 +148,7 @@ def region_problem(op: ir.Operation, index: int, arguments: list[TensorType], re
         return f"region {index}: {error.args[0]}"
     if not fit(taken, arguments):
         return f"region {index} must take {spell(arguments)}, it takes {spell(taken)}"
-    if not fit(yielded, [unnamed(t) for t in results]):  # sizes known only at run time may be others in the next round
+    if not fit(yielded, [unnamed(t) for t in results]):  # sizes known only at run time may differ in the next iteration
         return f"region {index} must yield {spell(results)}, it yields {spell(yielded)}"
     return None
 
@@ -159,7 +159,7 @@ def fit(types: list[TensorType], expected: list[TensorType]) -> bool:
 
 
 def unnamed(tensor: TensorType) -> TensorType:
-    """A type without what is said of sizes known only at run time."""
+    """A type without the names of sizes that are known only at run time."""
     return tensor.with_shape([size if isinstance(size, int) else None for size in tensor.shape])
 
 

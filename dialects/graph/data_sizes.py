@@ -1,4 +1,4 @@
-"""Operations around sizes that only data tell: the numbers in a tensor become sizes, and results of the largest size are cut to theirs."""
+"""Operations for sizes that depend on data: numbers in a tensor become sizes, and results of the maximum size are cut to their actual size."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,11 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class BindSizesOp(GraphOp, name="bind_sizes"):
-    """From here on the symbols in `sizes` are the numbers that the vector `values` holds, which must be whole numbers from 0.
+    """Binds the symbols in `sizes` to the numbers in the vector `values`, which must be non-negative integers.
 
-    An entry that is a number, or an expression of symbols that are known by then, must be what `values` holds there: otherwise the run
-    ends with an error that names the node. No pass may move an op whose types or attributes have the symbols before this one; it is not
-    pure, so that none removes it.
+    If an entry is a number, or an expression of symbols that are already bound, it must equal the number in `values`; otherwise the run ends with an
+    error that names the node. No pass may move an op whose types or attributes use the symbols before this one. The op is not pure, so that no pass
+    removes it.
     """
 
     fusion = Fusion.FREE
@@ -46,9 +46,9 @@ class BindSizesOp(GraphOp, name="bind_sizes"):
 
 
 class KeepOp(GraphOp, name="keep"):
-    """`x` is to be computed even if nothing uses it: something names its sizes, symbols that are bound where it is made.
+    """Keeps `x` from being removed as unused, because a symbol that is bound at its definition is used.
 
-    A size is used by its name alone (`graph.sizes`, attributes), so a loop whose result gives nothing but its size would be removed before
+    A size is used by its name alone (`graph.sizes`, attributes), so a loop of which only the size of a result is used would be removed before
     `outline-regions` has bound the symbol. That pass removes these ops.
     """
 
@@ -91,7 +91,7 @@ class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
 
 
 class NonZeroPlacesOp(GraphOp, name="non_zero_places", traits=[Pure]):
-    """As `non_zero`, with a column for each element of `x`: those behind the first `count` (a vector of one number) mean nothing."""
+    """Like `non_zero`, but with one column for each element of `x`: only the first `count` (a vector with one number) columns are meaningful."""
 
     x: Operand
     places: Result
@@ -113,9 +113,9 @@ class NonZeroPlacesOp(GraphOp, name="non_zero_places", traits=[Pure]):
 
 
 class OrderRowsOp(GraphOp, name="order_rows", traits=[Pure]):
-    """The numbers of the rows of the matrix `x` in ascending order, element by element from the first column on, equal ones as they come.
+    """The row numbers of the matrix `x` sorted in ascending order, lexicographically from the first column; the sort is stable.
 
-    `starts` says of each row in that order whether it differs from the one before. NaN comes last and equals itself.
+    `starts` is true for each sorted row that differs from the previous one. NaN sorts last and equals itself.
     """
 
     x: Operand
@@ -142,7 +142,7 @@ class OrderRowsOp(GraphOp, name="order_rows", traits=[Pure]):
 
 
 class KeptBoxesOp(GraphOp, name="kept_boxes", traits=[Pure]):
-    """As `non_max_suppression`, with as many rows as there are scores: those behind the first `count` (a vector of one number) mean nothing."""
+    """Like `non_max_suppression`, but with as many rows as scores: only the first `count` (a vector with one number) rows are meaningful."""
 
     boxes: Operand
     scores: Operand
@@ -171,6 +171,6 @@ class KeptBoxesOp(GraphOp, name="kept_boxes", traits=[Pure]):
 
 
 def _padded(array: np.ndarray, axis: int, size: int) -> np.ndarray:
-    """An array of whole numbers with zeros behind it along an axis."""
+    """An integer array padded with zeros at the end of an axis."""
     missing = [(0, size - array.shape[i] if i == axis else 0) for i in range(array.ndim)]
     return np.pad(array, missing).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Element-wise arithmetic and activations; shapes broadcast as numpy's do, operand dtypes are equal."""
+"""Element-wise arithmetic and activations. Shapes broadcast as in numpy; operands have equal dtypes."""
 
 import math
 
@@ -15,7 +15,7 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class Unary(GraphOp, traits=[Pure, Elementwise]):
-    """An element-wise op of one operand."""
+    """An element-wise op with one operand."""
 
     x: Operand
     result: Result
@@ -28,7 +28,7 @@ class FloatUnary(Unary):
 
 
 class Binary(GraphOp, traits=[Pure, Elementwise]):
-    """An element-wise op of two operands."""
+    """An element-wise op with two operands."""
 
     lhs: Operand
     rhs: Operand
@@ -36,7 +36,7 @@ class Binary(GraphOp, traits=[Pure, Elementwise]):
 
 
 class NumericBinary(Binary):
-    """An element-wise op of two numeric operands."""
+    """An element-wise op with two numeric operands."""
 
     infer = binary(NUMERIC)
 
@@ -62,7 +62,7 @@ class MulOp(NumericBinary, name="mul", traits=[KeepsFinite, Exact]):
 
 
 class DivOp(NumericBinary, name="div", traits=[Exact]):
-    """`lhs / rhs`; integers truncate toward zero, and their division by zero has no meaning."""
+    """`lhs / rhs`; integer division truncates toward zero, and integer division by zero is undefined."""
 
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ class ModOp(NumericBinary, name="mod"):
         return widened(np.fmod if fmod else np.mod)(lhs, rhs)
 
     def value_range(self, lhs: Range, rhs: Range) -> Range:
-        """Below a divisor that is known to be positive."""
+        """The range is below the divisor if that is known to be positive."""
         least, most = rhs
         if least <= 0 or not math.isfinite(most):
             return ANY
@@ -88,7 +88,7 @@ class ModOp(NumericBinary, name="mod"):
 
 
 class PowOp(NumericBinary, name="pow"):
-    """`lhs ** rhs`; an integer to a negative power is its reciprocal, truncated."""
+    """`lhs ** rhs`; an integer raised to a negative power gives the truncated reciprocal."""
 
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -96,14 +96,14 @@ class PowOp(NumericBinary, name="pow"):
 
 
 class MaximumOp(NumericBinary, name="maximum", traits=[KeepsFinite, Exact]):
-    """The greater of `lhs` and `rhs`; NaN if either is."""
+    """The larger of `lhs` and `rhs`; NaN if either is NaN."""
 
     reference = pointwise(np.maximum)
     value_range = of_integers(lambda a, b: (max(a[0], b[0]), max(a[1], b[1])))
 
 
 class MinimumOp(NumericBinary, name="minimum", traits=[KeepsFinite, Exact]):
-    """The lesser of `lhs` and `rhs`; NaN if either is."""
+    """The smaller of `lhs` and `rhs`; NaN if either is NaN."""
 
     reference = pointwise(np.minimum)
     value_range = of_integers(lambda a, b: (min(a[0], b[0]), min(a[1], b[1])))
@@ -117,19 +117,19 @@ class NegOp(Unary, name="neg", traits=[Exact]):
 
 
 class AbsOp(Unary, name="abs", traits=[Exact]):
-    """`|x|`; the least integer stays."""
+    """`|x|`; the smallest integer is unchanged."""
 
     infer = unary(NUMERIC)
     reference = pointwise(np.abs)
 
     def value_range(self, x: Range) -> Range:
-        """From 0 on, or from the bound that is nearer to it."""
+        """The range starts at 0, or at the bound that is closer to 0 if `x` has one sign."""
         low, high = x
         return (max(low, -high, 0), max(-low, high))
 
 
 class SignOp(Unary, name="sign"):
-    """-1, 0 or 1 as `x` is negative, zero or positive; NaN stays."""
+    """-1, 0 or 1 for negative, zero or positive `x`; NaN for NaN."""
 
     infer = unary(NUMERIC)
     reference = pointwise(np.sign)
@@ -142,25 +142,25 @@ class ReciprocalOp(FloatUnary, name="reciprocal"):
 
 
 class FloorOp(FloatUnary, name="floor", traits=[KeepsFinite]):
-    """The greatest integer that is not above `x`."""
+    """The largest integer that is at most `x`."""
 
     reference = pointwise(np.floor)
 
 
 class CeilOp(FloatUnary, name="ceil", traits=[KeepsFinite]):
-    """The least integer that is not below `x`."""
+    """The smallest integer that is at least `x`."""
 
     reference = pointwise(np.ceil)
 
 
 class RoundOp(FloatUnary, name="round", traits=[KeepsFinite, Exact]):
-    """The nearest integer, halves to even."""
+    """The nearest integer, with ties to even."""
 
     reference = pointwise(np.rint)
 
 
 class ReluOp(Unary, name="relu", traits=[KeepsFinite, Exact]):
-    """`max(x, 0)`; NaN stays."""
+    """`max(x, 0)`; NaN for NaN."""
 
     infer = unary(NUMERIC)
 
@@ -169,7 +169,7 @@ class ReluOp(Unary, name="relu", traits=[KeepsFinite, Exact]):
         return np.maximum(x, np.zeros((), x.dtype))
 
     def value_range(self, x: Range) -> Range:
-        """That of the operand from 0 on."""
+        """The operand's range clamped to values from 0."""
         return clamped(x, 0.0, math.inf)
 
 
@@ -196,7 +196,7 @@ class EluOp(FloatUnary, name="elu"):
 
 
 class ClampOp(Unary, name="clamp", traits=[KeepsFinite, Exact]):
-    """`min(max(x, min), max)`; NaN stays, and infinite bounds bound nothing."""
+    """`min(max(x, min), max)`; NaN for NaN. An infinite bound has no effect."""
 
     min: ir.FloatAttr
     max: ir.FloatAttr
@@ -219,11 +219,11 @@ class ClampOp(Unary, name="clamp", traits=[KeepsFinite, Exact]):
         return np.minimum(np.maximum(x, low), high)
 
     def value_range(self, x: Range) -> Range:
-        """That of the operand within the bounds."""
+        """The operand's range clamped to the bounds."""
         attributes = self.attribute_values()
         return clamped(x, attributes["min"], attributes["max"])
 
 
 def integer_bound(bound: float, limits: np.iinfo) -> int:
-    """A clamp's bound as an integer of the type that has these limits."""
+    """A clamp's bound as an integer of a type with these limits."""
     return limits.min if bound <= limits.min else limits.max if bound >= limits.max else int(bound)

@@ -1,4 +1,4 @@
-"""Which operand of an op holds indices, and into what: the op says it itself, and the pass `check-indices` holds them to it."""
+"""The operand of an op that holds indices, and the dimensions that they index: declared by the op, checked by the pass `check-indices`."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,20 @@ from stepwell.dialects.core.types import type_of
 
 @dataclass(frozen=True)
 class IndexOperand:
-    """Integers that name places of the op's first operand; those below 0 count from the end, unless all count from the start.
+    """Integers that index the op's first operand; negative ones count from the end, unless `from_start`.
 
-    Each is an index along the one dimension in `dims`; or, if they are `vectors`, the last dimension of `indices` has one column for each of
-    `dims`.
+    Each is an index along the single dimension in `dims`. If they are `vectors`, the last dimension of `indices` has one column for each of `dims`.
     """
 
     indices: ir.Value
     dims: tuple[int, ...]
     vectors: bool = False
     from_start: bool = False
-    """Whether an index below 0 is out of range."""
+    """Whether a negative index is out of range."""
     guarded: bool = False
-    """Whether the op's lowering asks if there are elements, where only data tell, before it reads or writes one (`LinalgBuilder.has_elements`)."""
+    """Whether the op's lowering tests at run time for an empty tensor before it reads or writes an element (`LinalgBuilder.has_elements`)."""
 
     @property
     def reads(self) -> Dim:
-        """How many indices there are; None if that is not known."""
+        """The number of indices; None if it is unknown."""
         return product(type_of(self.indices).shape)

@@ -1,4 +1,4 @@
-"""Operations that pick elements of a tensor or replace some: slices, gathers, scatters."""
+"""Operations that select or replace elements of a tensor: slices, gathers, scatters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,9 +31,9 @@ _REDUCTIONS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, 
 
 
 class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData, Speculatable]):
-    """`sizes[i]` elements along each dimension `i`, from `starts[i]` on, `steps[i]` apart (backwards if negative).
+    """`sizes[i]` elements along each dimension `i`, starting at `starts[i]` with step `steps[i]` (backwards if negative).
 
-    A size of -1 with a positive step means all there are.
+    A size of -1 with a positive step means all remaining elements.
     """
 
     x: Operand
@@ -61,12 +61,12 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData, Speculatable]):
     flops = staticmethod(no_arithmetic)
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
-        """All along the new dimension."""
+        """The attributes that take all of the new dimension."""
         values = self.attribute_values()
         return {"starts": (0, *values["starts"]), "sizes": (-1, *values["sizes"]), "steps": (1, *values["steps"])}
 
     def contiguous_run(self) -> Dim:
-        """The part of the last dimension, if it has no gaps. 0 where the slice begins is known only at run time: that is no part of an affine map."""
+        """The slice of the last dimension, if its step is 1. 0 if the slice begins at an index that is known only at run time (not affine)."""
         values = self.attribute_values()
         return self.result_types()[0].shape[-1] if known(values["starts"]) and values["steps"][-1:] == (1,) else 0
 
@@ -78,7 +78,7 @@ def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, ste
         raise InferenceError(f"the step along dimension {dim} must not be 0, nor negative where the size is -1; got {step}")
     if size == -1:
         count = None if have is None else -((start - have) // step)
-        return count if count is None or start == 0 else maximum(count, 0)  # a dimension has 0 elements or more, whatever it follows from
+        return count if count is None or start == 0 else maximum(count, 0)  # a dimension has at least 0 elements, whatever its size is computed from
     last = start + (size - 1) * step
     least, most = (start, last) if step > 0 else (last, start)
     if size != 0 and not (holds(least, ">=", 0) and holds(most + 1, "<=", have)):
@@ -87,9 +87,9 @@ def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, ste
 
 
 class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure, MovesData]):
-    """`x[start:end:step]` along each of `axes`: negative ones count from the end, and what is outside is moved to the end it is beyond.
+    """`x[start:end:step]` along each of `axes`: negative bounds count from the end, and bounds out of range are clamped.
 
-    All four are vectors of one length. The result's sizes are unknown unless the builder is told `result_types`.
+    All four are vectors of equal length. The result's sizes are unknown unless the builder gets `result_types`.
     """
 
     x: Operand
@@ -117,17 +117,17 @@ class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure, MovesData]):
 
 
 def slice_bounds(start: int, end: int, step: int, size: int) -> tuple[int, int]:
-    """The first index and the end (which may be -1, going backwards) of a slice of a dimension of `size`, by ONNX's rules."""
+    """The first index and the end (which may be -1 for a negative step) of a slice of a dimension of `size`, by ONNX's rules."""
     if step == 0:
         raise StepwellError("a step of a slice is 0")
     low, high = (0, size) if step > 0 else (-1, size - 1)
     start, end = (b + size if b < 0 else b for b in (start, end))
-    # Unlike numpy's, ONNX's slice that goes backwards from before the first element begins at the first.
+    # Unlike in numpy, an ONNX slice with a negative step that begins before the first element begins at the first element.
     return min(max(start, 0), high), min(max(end, low), high)
 
 
 class GatherOp(GraphOp, name="gather", traits=[Pure, MovesData]):
-    """The slices of `x` along `axis` that `indices` name, whose shape takes the place of that dimension; negative ones count from the end."""
+    """The slices of `x` along `axis` at `indices`, whose shape replaces that dimension; negative indices count from the end."""
 
     x: Operand
     indices: Operand
@@ -151,7 +151,7 @@ class GatherOp(GraphOp, name="gather", traits=[Pure, MovesData]):
 
 
 class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure, MovesData]):
-    """For each element of `indices` the element of `x` at the same place, but at that index along `axis`."""
+    """For each element of `indices`, the element of `x` at the same position, except at that index along `axis`."""
 
     x: Operand
     indices: Operand
@@ -174,7 +174,7 @@ class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure, MovesData]
 
 
 class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
-    """The slices of `x` at the index vectors in the last dimension of `indices`; the first `batch_dims` dimensions go in step."""
+    """The slices of `x` at the index vectors in the last dimension of `indices`; the first `batch_dims` dimensions are batch dimensions."""
 
     x: Operand
     indices: Operand
@@ -208,9 +208,9 @@ class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
 
 
 class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
-    """`x` with each element of `updates` put, or combined as `reduction` says, where `indices` has its place along `axis`.
+    """`x` with each element of `updates` stored, or combined by `reduction`, at its index in `indices` along `axis`.
 
-    Without a reduction an index that comes twice has no meaning. Indices below 0 count from the end, or with `from_start` are out of range.
+    Without a reduction, duplicate indices are undefined. Negative indices count from the end, or are out of range with `from_start`.
     """
 
     x: Operand
@@ -222,7 +222,7 @@ class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
     from_start: ir.BoolAttr
 
     def copied_operands(self) -> list[ir.Value]:
-        """`x`, some of whose elements are changed then."""
+        """`x`, some of whose elements are then overwritten."""
         return [self.x]
 
     def index_operand(self) -> IndexOperand:
@@ -242,9 +242,9 @@ class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
 
 
 class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
-    """`x` with the slices of `updates` put, or combined as `reduction` says, at the index vectors in the last dimension of `indices`.
+    """`x` with the slices of `updates` stored, or combined by `reduction`, at the index vectors in the last dimension of `indices`.
 
-    Without a reduction an index vector that comes twice has no meaning.
+    Without a reduction, duplicate index vectors are undefined.
     """
 
     x: Operand
@@ -254,7 +254,7 @@ class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
     reduction: ir.StringAttr
 
     def copied_operands(self) -> list[ir.Value]:
-        """`x`, some of whose elements are changed then."""
+        """`x`, some of whose elements are then overwritten."""
         return [self.x]
 
     def index_operand(self) -> IndexOperand:
@@ -275,7 +275,7 @@ class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
 
 
 class AtRoundOp(GraphOp, name="at_round", traits=[Pure, MovesData]):
-    """The slice of `x` along `axis` that belongs to a `round` of a loop, whose number is within `x`: from the end on, if `backwards`."""
+    """The slice of `x` along `axis` for iteration `round` of a loop, which must be within `x`; counted from the end if `backwards`."""
 
     x: Operand
     round: Operand
@@ -297,7 +297,7 @@ class AtRoundOp(GraphOp, name="at_round", traits=[Pure, MovesData]):
 
 
 class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):
-    """The indices of the elements of `x` that are not 0, in row-major order: one row for each dimension, one column for each element."""
+    """The indices of the non-zero elements of `x` in row-major order: one row per dimension, one column per element."""
 
     x: Operand
     result: Result
@@ -317,7 +317,7 @@ class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):
 
 
 def expect_elements(x: TensorType, indices: TensorType, axis: int) -> None:
-    """`indices` names an element of `x` for each of its own places."""
+    """Check that `indices` can select one element of `x` for each of its own positions."""
     expect_dtype("indices", indices, INDEX)
     expect_rank_at_least("x", x, 1)
     expect_rank("indices", indices, x.rank)
@@ -328,7 +328,7 @@ def expect_elements(x: TensorType, indices: TensorType, axis: int) -> None:
 
 
 def expect_updates(x: TensorType, updates: TensorType, shape: Sequence[Dim], reduction: str) -> None:
-    """`updates` has the element type of `x` and that shape, and can be reduced so."""
+    """Check that `updates` has the element type of `x` and this shape, and supports the reduction."""
     expect_choice("reduction", reduction, tuple(_REDUCTIONS))
     expect_same_dtype(x=x, updates=updates)
     if reduction != "none":
@@ -349,14 +349,14 @@ def index_depth(indices: TensorType) -> int:
 
 
 def element_places(indices: np.ndarray, axis: int, size: int, *, from_start: bool = False) -> tuple[np.ndarray, ...]:
-    """Index arrays for the places that `indices` names along `axis`, all else staying in place."""
+    """Index arrays for the positions that `indices` selects along `axis`; the other indices stay the same."""
     places = list(np.ix_(*map(np.arange, indices.shape)))
     places[axis] = checked_indices(indices, size, from_start=from_start)
     return tuple(places)
 
 
 def scatter(x: np.ndarray, places: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
-    """A copy of `x` with `updates` put or combined at `places`."""
+    """A copy of `x` with `updates` stored or combined at `places`."""
     function = _REDUCTIONS[reduction]
     if function is None:
         out = x.copy()

@@ -1,4 +1,4 @@
-"""Checks for inference functions: each raises InferenceError naming the operand or attribute, what was expected and what came."""
+"""Checks for inference functions. Each raises InferenceError that names the operand or attribute, the expected value and the actual one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _KINDS = {
 
 
 def kind_of(dtypes: Sequence[str]) -> str:
-    """How a set of element types is named in messages."""
+    """The name of a set of element types in messages."""
     return _KINDS.get(tuple(dtypes)) or "one of " + ", ".join(dtypes)
 
 
@@ -26,32 +26,32 @@ def expect_dtype(name: str, operand: TensorType, dtypes: Sequence[str]) -> None:
 
 
 def expect_same_dtype(**operands: TensorType) -> None:
-    """All the operands have one element type."""
+    """Check that all operands have the same element type."""
     if len({t.dtype for t in operands.values()}) > 1:
         names = " and ".join(f"'{n}'" for n in operands)
         raise ElementTypeError(f"operands {names} must have one element type, got {' and '.join(map(str, operands.values()))}")
 
 
 def expect_rank(name: str, operand: TensorType, rank: int) -> None:
-    """The operand has exactly that rank."""
+    """Check that the operand has exactly this rank."""
     if operand.rank != rank:
         raise InferenceError(f"operand '{name}' must have rank {rank}, got {operand}")
 
 
 def expect_rank_at_least(name: str, operand: TensorType, rank: int) -> None:
-    """The operand has that rank or a higher one."""
+    """Check that the operand has this rank or a higher one."""
     if operand.rank < rank:
         raise InferenceError(f"operand '{name}' must have rank {rank} or more, got {operand}")
 
 
 def expect_scalar(name: str, operand: TensorType, dtypes: Sequence[str]) -> None:
-    """The operand is a tensor of rank 0 of one of `dtypes`."""
+    """Check that the operand is a rank-0 tensor of one of `dtypes`."""
     expect_rank(name, operand, 0)
     expect_dtype(name, operand, dtypes)
 
 
 def expect_axis(name: str, axis: int, rank: int) -> None:
-    """An axis of a tensor of that rank; axes in the IR count from 0 and are never negative."""
+    """Check an axis of a tensor of this rank; axes in the IR count from 0 and are never negative."""
     if rank == 0:
         raise InferenceError(f"attribute '{name}' must be an axis, but the tensor has rank 0; got {axis}")
     if not 0 <= axis < rank:
@@ -59,7 +59,7 @@ def expect_axis(name: str, axis: int, rank: int) -> None:
 
 
 def expect_axes(name: str, axes: Sequence[int], rank: int) -> None:
-    """Distinct axes of a tensor of that rank."""
+    """Check that axes of a tensor of this rank are distinct."""
     for axis in axes:
         expect_axis(name, axis, rank)
     if len(set(axes)) != len(axes):
@@ -67,37 +67,37 @@ def expect_axes(name: str, axes: Sequence[int], rank: int) -> None:
 
 
 def expect_length(name: str, values: Sequence[Any], length: int, what: str) -> None:
-    """An attribute has one entry for each of `what`."""
+    """Check that an attribute has one entry for each of `what`."""
     if len(values) != length:
         raise InferenceError(f"attribute '{name}' must have {length} entries, {what}; got {list(values)}")
 
 
 def expect_floats(name: str, values: Sequence[Any], length: int, what: str) -> None:
-    """A list attribute has one float for each of `what`."""
+    """Check that a list attribute has one float for each of `what`."""
     if len(values) != length or not all(isinstance(v, float) for v in values):
         raise InferenceError(f"attribute '{name}' must have {length} floats, {what}; got {list(values)}")
 
 
 def expect_at_least(name: str, values: Sequence[int | Size], least: int) -> None:
-    """Every entry of an attribute is `least` or more; a size that is known only at run time is assumed to be."""
+    """Check that every entry of an attribute is `least` or more; a size that is known only at run time is assumed to be."""
     if not all(holds(v, ">=", least) for v in values):
         raise InferenceError(f"the entries of attribute '{name}' must be {least} or more, got {list(values)}")
 
 
 def expect_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """A string attribute is one of its known values."""
+    """Check that a string attribute is one of its possible values."""
     if value not in choices:
         raise InferenceError(f"attribute '{name}' must be one of {', '.join(choices)}; got '{value}'")
 
 
 def expect_dim(name: str, operand: TensorType, axis: int, size: Dim, why: str) -> None:
-    """A dimension of the operand is `size`, where both are known."""
+    """Check that a dimension of the operand equals `size`, if both are known."""
     if not holds(operand.shape[axis], "==", size):
         raise InferenceError(f"dimension {axis} of operand '{name}' must be {size}, {why}; got {operand}")
 
 
 def unary(dtypes: Sequence[str]) -> Any:
-    """Inference of an element-wise op of one operand `x`: the result's type is the operand's."""
+    """Inference for an element-wise op with one operand `x`: the result has the operand's type."""
 
     def infer(x: TensorType, **attributes: Any) -> TensorType:
         expect_dtype("x", x, dtypes)
@@ -107,7 +107,7 @@ def unary(dtypes: Sequence[str]) -> Any:
 
 
 def binary(dtypes: Sequence[str], result: str | None = None) -> Any:
-    """Inference of an element-wise op of `lhs` and `rhs`, broadcast; `result` is its element type where that is another."""
+    """Inference for an element-wise op of `lhs` and `rhs`, broadcast; `result` is the result's element type if it differs."""
 
     def infer(lhs: TensorType, rhs: TensorType, **attributes: Any) -> TensorType:
         expect_same_dtype(lhs=lhs, rhs=rhs)
@@ -118,7 +118,7 @@ def binary(dtypes: Sequence[str], result: str | None = None) -> Any:
 
 
 def predicate(dtypes: Sequence[str]) -> Any:
-    """Inference of an element-wise question about `x`: a boolean for each element."""
+    """Inference for an element-wise predicate of `x`: a boolean for each element."""
 
     def infer(x: TensorType, **attributes: Any) -> TensorType:
         expect_dtype("x", x, dtypes)
@@ -128,5 +128,5 @@ def predicate(dtypes: Sequence[str]) -> Any:
 
 
 def no_arithmetic(*operands: Any, result: TensorType, **attributes: Any) -> int:
-    """`flops` of an op that only moves data."""
+    """`flops` for an op that only moves data."""
     return 0

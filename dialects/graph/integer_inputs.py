@@ -1,4 +1,4 @@
-"""Which inputs of integers may hold any number of their type: nothing reads them as indices, sizes or counts."""
+"""Finds the integer inputs that may hold any number of their type because nothing reads them as indices, sizes or counts."""
 
 from stepwell.dialects.core.mlir import ir, users
 from stepwell.dialects.core.types import is_float, is_integer, to_numpy, type_of
@@ -7,13 +7,14 @@ from stepwell.dialects.graph.logic import CastOp
 from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsAll, MovesData
 
 ARITHMETIC = (Fusion.REDUCTION, Fusion.COMPLEX)
-LARGE = 4  # bytes of an integer: larger ones that become floats are flags or counts in models, and would drown what they are added to
+# bytes of an integer; larger integers that become floats are flags or counts in models, and random ones would swamp the values they are added to
+LARGE = 4
 
 
 def takes_any_integer(argument: ir.Value) -> bool:
-    """Whether an integer argument of @main, and all that is moved or computed from it, is only computed with.
+    """Whether an integer argument of @main, and all values derived from it, are used only in computations.
 
-    False for an argument that nothing reads, and wherever that is not known.
+    False for an argument that nothing reads, and wherever this is unknown.
     """
     pending, seen = [argument], {argument}
     is_read = False
@@ -33,7 +34,7 @@ def takes_any_integer(argument: ir.Value) -> bool:
 
 
 def _computes(op: GraphOp, value: ir.Value) -> bool:
-    """Whether `op` takes the numbers of `value` as they are: it moves them or computes with them."""
+    """Whether `op` only moves `value` or computes with it."""
     index = op.index_operand()
     if index is not None and index.indices == value:
         return False

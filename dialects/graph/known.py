@@ -15,14 +15,14 @@ from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.limits import Budget
 
-FOLD_ELEMENTS = 1 << 16  # no op with a larger result is evaluated here: this is for shapes, axes and scalars
+FOLD_ELEMENTS = 1 << 16  # elements; ops with a larger result are not evaluated here, because this is for shapes, axes and scalars
 
 
 class KnownValues:
-    """Finds the arrays of values that are known at compile time, and keeps each, as long as the ops that it saw do not change.
+    """Finds and caches the arrays of values that are known at compile time; the cache stays valid while the visited ops do not change.
 
-    `limit` bounds the elements of an evaluated result. Evaluated arrays count in `budget` until `release`; beyond it
-    nothing is evaluated, and `objection` says why a value is unknown.
+    `limit` bounds the number of elements of an evaluated result. Evaluated arrays count towards `budget` until `release`. Nothing is evaluated beyond
+    the budget, and `objection` then gives the reason why a value is unknown.
     """
 
     def __init__(self, weights: WeightTable, limit: int = FOLD_ELEMENTS, budget: Budget | None = None) -> None:
@@ -34,7 +34,7 @@ class KnownValues:
         self._held = 0
 
     def value(self, value: ir.Value) -> np.ndarray | None:
-        """The array of `value` if it is known, or None. Walks with its own stack, since sequences of ops may be long."""
+        """The array of `value` if it is known, or None. Uses an explicit stack, because chains of ops may be long."""
         waiting: list[tuple[ir.Value, Sequence[ir.Value] | None, int]] = [(value, None, 0)]
         while waiting:
             current, operands, done = waiting.pop()
@@ -51,7 +51,7 @@ class KnownValues:
             while done < len(operands):
                 operand = operands[done]
                 if operand not in self._found:
-                    waiting += [(current, operands, done), (operand, None, 0)]  # come back when it is done
+                    waiting += [(current, operands, done), (operand, None, 0)]  # continue here when the operand is done
                     break
                 if self._found[operand] is None:
                     self._found[current] = None
@@ -64,11 +64,11 @@ class KnownValues:
         return self._found[value]
 
     def objection(self, value: ir.Value) -> str | None:
-        """Why a value that could be known is not: what it would cost."""
+        """The reason why a value that could be evaluated is not: its cost. None if there is none."""
         return self._refused.get(value)
 
     def release(self) -> None:
-        """Forget everything, and return its part of the budget."""
+        """Forget all values, and return their share of the budget."""
         self._found.clear()
         self._refused.clear()
         if self.budget is not None:
@@ -76,10 +76,10 @@ class KnownValues:
         self._held = 0
 
     def _leaf(self, value: ir.Value) -> tuple[bool, np.ndarray | None]:
-        """Whether a value is known, or not, by its type or its op alone; what it holds."""
+        """Whether the type or op of a value decides alone if it is known, and the value's array if it is."""
         tensor = type_of(value)
         if tensor.is_static and not tensor.elements:
-            return True, np.empty(tensor.static_shape, to_numpy(tensor.dtype))  # there is only one
+            return True, np.empty(tensor.static_shape, to_numpy(tensor.dtype))  # there is only one possible value
         op = defining_op(value)
         view = None if op is None else op.opview
         if op is None or not isinstance(view, GraphOp):
@@ -97,7 +97,7 @@ class KnownValues:
         return unknown, None
 
     def _evaluate(self, value: ir.Value) -> None:
-        """Find the results of an op whose operands are known."""
+        """Evaluate the results of an op whose operands are known."""
         op = defining_op(value)
         assert op is not None
         view: Any = op.opview
@@ -112,18 +112,18 @@ class KnownValues:
             self._held += made
         try:
             arrays = view.evaluate(map_groups(self._found.__getitem__, view.operand_groups()))
-        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
+        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # the reference is undefined for these data
             return
         self._found.update(zip(op.results, arrays, strict=True))
 
 
 def constant_value(value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS) -> np.ndarray | None:
-    """As GraphBuilder.constant_value, for any table; `limit` bounds the elements of an evaluated result."""
+    """Like GraphBuilder.constant_value, for any weight table; `limit` bounds the number of elements of an evaluated result."""
     return KnownValues(weights, limit).value(value)
 
 
 def operations(view: GraphOp) -> int:
-    """What evaluating an op of static types costs: its arithmetic, and at least an operation for each element of its results."""
+    """The cost of evaluating an op with static types: its arithmetic, and at least one operation for each element of its results."""
     types: tuple[TensorType, ...] = view.result_types()
     count: Any = type(view).flops(*view.operand_types(), result=types[0], **view.attribute_values())
     return max(int(count), sum(t.elements for t in types))

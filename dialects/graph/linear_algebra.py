@@ -1,4 +1,4 @@
-"""Operations on whole matrices beyond products."""
+"""Operations on whole matrices, other than products."""
 
 import math
 
@@ -12,8 +12,8 @@ from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
 
-LEAST_ROUNDS = 100  # of pairwise coupling before it gives up, as in LIBSVM: one for each class if these are more
-NEAR_ENOUGH = 0.005  # of the conditions of the optimum, over the number of classes
+LEAST_ROUNDS = 100  # iterations of pairwise coupling before it gives up, as in LIBSVM; the number of classes if that is larger
+NEAR_ENOUGH = 0.005  # tolerance of the optimality conditions, divided by the number of classes
 
 
 class DetOp(GraphOp, name="det", traits=[Pure]):
@@ -41,13 +41,13 @@ class DetOp(GraphOp, name="det", traits=[Pure]):
 
 
 def determinants(matrices: np.ndarray) -> np.ndarray:
-    """By elimination with partial pivoting, all matrices at once; a column of zeros below a pivot of 0 is left as it is."""
+    """The determinants of many matrices at once, by elimination with partial pivoting; a column of zeros below a zero pivot is left as it is."""
     work = matrices.reshape(math.prod(matrices.shape[:-2]), *matrices.shape[-2:]).copy()
     every, size = np.arange(len(work)), matrices.shape[-1]
     total = np.ones(len(work), matrices.dtype)
     for k in range(size):
         column = np.abs(work[:, k:, k])
-        row = k + np.argmax(np.where(np.isnan(column), -1, column), axis=-1)  # NaN is no pivot, if there is another
+        row = k + np.argmax(np.where(np.isnan(column), -1, column), axis=-1)  # NaN is chosen as a pivot only if there is no other
         work[every, k], work[every, row] = work[every, row], work[every, k].copy()
         pivot = work[:, k, k]
         total *= np.where(row == k, pivot, -pivot)
@@ -57,10 +57,11 @@ def determinants(matrices: np.ndarray) -> np.ndarray:
 
 
 class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
-    """The probabilities of classes (samples, classes) from those of pairs, `x` (samples, classes, classes): `x[n, i, j]` is that of i, given i or j.
+    """The probabilities of classes, (samples, classes), from those of pairs in `x` (samples, classes, classes).
 
-    T. Wu, C. Lin, R. Weng, "Probability estimates for multi-class classification by pairwise coupling", 2004, their second method by the iteration
-    that LIBSVM has, with its end. Computed in f64. What is on the diagonals of `x` has no meaning.
+    `x[n, i, j]` is the probability of class i, given that the class is i or j. The algorithm is the second method of T. Wu, C. Lin, R. Weng,
+    "Probability estimates for multi-class classification by pairwise coupling", 2004, with the iteration and termination test of LIBSVM. Computed in
+    f64. The diagonals of `x` are ignored.
     """
 
     x: Operand
@@ -88,9 +89,9 @@ class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
 
 
 def coupled(pairs: np.ndarray) -> np.ndarray:
-    """The probabilities of the classes of one sample, from those of all pairs (classes, classes)."""
+    """The class probabilities of one sample, from those of all pairs (classes, classes)."""
     classes = len(pairs)
-    others = np.where(np.eye(classes, dtype=bool), 0, pairs).T  # that of the other class of a pair
+    others = np.where(np.eye(classes, dtype=bool), 0, pairs).T  # the probability of the other class of a pair
     q = -others * others.T
     np.fill_diagonal(q, np.sum(np.square(others), axis=1))
     p = np.full(classes, 1 / max(classes, 1))

@@ -18,13 +18,13 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class Comparison(Binary):
-    """An element-wise comparison of numbers; false where either is NaN."""
+    """An element-wise comparison of numbers; false if either is NaN."""
 
     infer = binary(NUMERIC, result=BOOL)
 
 
 class EqualOp(Comparison, name="equal"):
-    """`lhs == rhs`, booleans too; NaN equals nothing."""
+    """`lhs == rhs`, also for booleans; NaN equals nothing."""
 
     infer = binary(DTYPES, result=BOOL)
     reference = staticmethod(np.equal)
@@ -55,76 +55,76 @@ class GreaterEqualOp(Comparison, name="greater_equal"):
 
 
 class BoolBinary(Binary):
-    """An element-wise op of two booleans."""
+    """An element-wise op with two boolean operands."""
 
     infer = binary((BOOL,))
 
 
 class AndOp(BoolBinary, name="and"):
-    """Both are true."""
+    """True if both are true."""
 
     reference = staticmethod(np.logical_and)
 
 
 class OrOp(BoolBinary, name="or"):
-    """At least one is true."""
+    """True if at least one is true."""
 
     reference = staticmethod(np.logical_or)
 
 
 class XorOp(BoolBinary, name="xor"):
-    """Exactly one is true."""
+    """True if exactly one is true."""
 
     reference = staticmethod(np.logical_xor)
 
 
 class NotOp(Unary, name="not"):
-    """True where `x` is false."""
+    """True if `x` is false."""
 
     infer = unary((BOOL,))
     reference = staticmethod(np.logical_not)
 
 
 class IntegerBinary(Binary):
-    """An element-wise op of two integers."""
+    """An element-wise op with two integer operands."""
 
     infer = binary(INTEGERS)
 
 
 class BitwiseAndOp(IntegerBinary, name="bitwise_and"):
-    """The bits that both have."""
+    """Bitwise and."""
 
     reference = staticmethod(np.bitwise_and)
 
 
 class BitwiseOrOp(IntegerBinary, name="bitwise_or"):
-    """The bits that at least one has."""
+    """Bitwise or."""
 
     reference = staticmethod(np.bitwise_or)
 
 
 class BitwiseXorOp(IntegerBinary, name="bitwise_xor"):
-    """The bits that exactly one has."""
+    """Bitwise exclusive or."""
 
     reference = staticmethod(np.bitwise_xor)
 
 
 class BitwiseNotOp(Unary, name="bitwise_not"):
-    """The bits that `x` lacks."""
+    """Bitwise complement of `x`."""
 
     infer = unary(INTEGERS)
     reference = staticmethod(np.bitwise_not)
 
 
 class ShiftLeftOp(Binary, name="shift_left"):
-    """The bits of `lhs` moved up by `rhs`; 0 where `rhs` is the type's width or more."""
+    """The bits of `lhs` shifted left by `rhs`; 0 if `rhs` is the type's width or more."""
 
     infer = binary(UNSIGNED)
     reference = staticmethod(np.left_shift)
 
 
 class ShiftRightOp(Binary, name="shift_right"):
-    """The bits of `lhs` moved down by `rhs`; 0 where `rhs` is the type's width or more."""
+    """The bits of `lhs` shifted right by `rhs`; 0 if `rhs` is the type's width or more."""
 
     infer = binary(UNSIGNED)
     reference = staticmethod(np.right_shift)
@@ -138,7 +138,7 @@ class IsNanOp(Unary, name="is_nan"):
 
 
 class IsInfOp(Unary, name="is_inf"):
-    """Whether `x` is an infinity of a sign that is asked for."""
+    """Whether `x` is an infinity with one of the selected signs."""
 
     detect_negative: ir.BoolAttr
     detect_positive: ir.BoolAttr
@@ -168,12 +168,12 @@ class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
         return np.where(cond, a, b)
 
     def value_range(self, cond: Range, a: Range, b: Range) -> Range:
-        """That of both choices."""
+        """The union of the ranges of both choices."""
         return union([a, b])
 
 
 class CastOp(Unary, name="cast", traits=[KeepsFinite, Exact, Converts]):
-    """`x` converted to the element type `to`: rounded once, to nearest even, to floats, truncated to integers, compared with 0 to i1.
+    """`x` converted to the element type `to`: rounded once to nearest even for floats, truncated for integers, compared with 0 for i1.
 
     Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`. Else they wrap too, with a limit:
     those that i32 (for `to` of 64 bits, i64) does not hold become its least value, where ui32 and ui64 begin from half their range again.
@@ -228,7 +228,7 @@ class CastOp(Unary, name="cast", traits=[KeepsFinite, Exact, Converts]):
 
 
 class BitCastOp(Unary, name="bit_cast"):
-    """The bits of `x` as elements of type `to`, which are stored in as many bytes. Of compact types below 8 bits only the lowest bits count."""
+    """The bits of `x` as elements of type `to`, which has the same size in bytes. For compact types below 8 bits, only the lowest bits count."""
 
     to: ir.TypeAttr
     flops = staticmethod(no_arithmetic)
@@ -248,7 +248,7 @@ class BitCastOp(Unary, name="bit_cast"):
 
 
 def rounds_result(op: ir.Operation) -> bool:
-    """Whether a cast to a half rounds the result of a node that computes in f32. A cast that is a node itself has a location of its own."""
+    """Whether a cast to a 16-bit float rounds the result of a node that computes in f32. A cast that is a node itself has its own location."""
     made = defining_op(op.operands[0])
     result = type_of(op.results[0]).dtype
     narrows = result in HALVES and type_of(op.operands[0]).dtype == compute_dtype(result)
@@ -256,7 +256,7 @@ def rounds_result(op: ir.Operation) -> bool:
 
 
 def wrapped(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Floats (in f64) to integers as x86 does without AVX-512: what the intermediate integer does not hold becomes its least value."""
+    """Convert floats (in f64) to integers as x86 does without AVX-512: values that the intermediate integer cannot hold become its smallest value."""
     through: Any = np.int64 if dtype.itemsize == 8 else np.int32
     least = int(np.iinfo(through).min)
     half = -float(least)
@@ -272,7 +272,7 @@ def wrapped(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def exact(x: np.ndarray) -> np.ndarray:
-    """Integers as f64, those of more than 53 bits rounded to odd: a second rounding, to f16 or bf16, is as if it were the only one."""
+    """Integers as f64, with those of more than 53 bits rounded to odd, so that rounding again to f16 or bf16 gives the correctly rounded result."""
     if x.dtype.itemsize < 8:
         return x.astype(np.float64)
     low = x.dtype.type(2047)
@@ -281,7 +281,7 @@ def exact(x: np.ndarray) -> np.ndarray:
 
 
 def saturated(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Floats to integers, what is out of range to the nearest end of it, NaN to 0."""
+    """Convert floats to integers; values out of range become the nearest end of the range, and NaN becomes 0."""
     limits = np.iinfo(dtype)
     above, below = x >= float(limits.max), x <= float(limits.min)
     inside = np.where(above | below | np.isnan(x), x.dtype.type(0), x).astype(dtype)

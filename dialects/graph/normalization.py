@@ -34,7 +34,7 @@ class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
         if not (math.isfinite(epsilon) and epsilon >= 0):
             raise InferenceError(f"attribute 'epsilon' must be 0 or more, got {epsilon}")
         counts = [size for size in (x.shape[1], scale.shape[0], bias.shape[0], mean.shape[0], var.shape[0]) if isinstance(size, int)]
-        return x.with_shape((x.shape[0], counts[0], *x.shape[2:])) if counts else x  # one number says all of them
+        return x.with_shape((x.shape[0], counts[0], *x.shape[2:])) if counts else x  # one known size gives all of them
 
     @staticmethod
     def reference(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, *, epsilon: float) -> np.ndarray:
@@ -43,11 +43,11 @@ class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, var: TensorType, *, result: TensorType, epsilon: float) -> int:
-        return 2 * x.elements  # a multiplication and an addition, once the channels' factors are known
+        return 2 * x.elements  # a multiplication and an addition, after the channels' factors are computed
 
 
 class LrnOp(GraphOp, name="lrn", traits=[Pure]):
-    """`x / (bias + alpha / size * s) ** beta`, `s` the sum of squares of the `size` channels (dimension 1) around each."""
+    """`x / (bias + alpha / size * s) ** beta`, where `s` is the sum of squares of `size` adjacent channels (dimension 1)."""
 
     fusion = Fusion.COMPLEX
 

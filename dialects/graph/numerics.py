@@ -1,4 +1,4 @@
-"""Numpy helpers for reference functions: arithmetic of types narrower than f32, integer division, erf, indices."""
+"""Numpy helpers for reference functions: arithmetic for types narrower than f32, integer division, erf, indices."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def wide(x: Array) -> Array:
 
 
 def summing(x: Array) -> Array:
-    """`x` in the type that a reference sums it in: f64 for floats, else its own (integers wrap)."""
+    """`x` in the type in which a reference sums it: f64 for floats, else its own type (integers wrap)."""
     return x.astype(np.float64) if is_floating(x.dtype) else x
 
 
@@ -44,9 +44,9 @@ def narrow(x: Array, dtype: np.dtype) -> Array:
 
 
 def loses_digits(rounded: Array, exact: Array) -> Array:
-    """Where a product that was rounded to a float type is a subnormal number and not `exact`, the product in f64: few of its digits are right.
+    """Whether each product, rounded to a float type, is subnormal and differs from `exact`, the product in f64: it has few correct digits.
 
-    Products of f64 are not known any better: there, each subnormal number counts.
+    For products in f64 there is nothing more accurate to compare with: there, every subnormal number counts as inexact.
     """
     wide = rounded.astype(np.float64)
     least = float(ml_dtypes.finfo(rounded.dtype).smallest_normal)
@@ -56,7 +56,7 @@ def loses_digits(rounded: Array, exact: Array) -> Array:
 def widened(function: Callable[..., Any]) -> Callable[..., Array]:
     """`function` of arrays, computing floats narrower than f32 in that and rounding its result once to the first array's type.
 
-    An optional operand that is absent comes as None, a variadic one as a list.
+    An absent optional operand is passed as None, a variadic one as a list.
     """
 
     def reference(first: Array, *rest: Any, **attributes: Any) -> Array:
@@ -65,15 +65,15 @@ def widened(function: Callable[..., Any]) -> Callable[..., Array]:
     def _widened(operand: Any) -> Any:
         return None if operand is None else [wide(array) for array in operand] if isinstance(operand, list) else wide(operand)
 
-    reference.plain = function  # type: ignore[attr-defined]  # of which messages name the line
+    reference.plain = function  # type: ignore[attr-defined]  # messages name the line of this function
     return reference
 
 
 def contract(a: Array, b: Array, axes: tuple[Sequence[int], Sequence[int]]) -> Array:
-    """The products of the elements of `a` and `b`, summed over pairs of axes: its other axes, then those of `b`.
+    """The products of the elements of `a` and `b`, summed over pairs of axes: the other axes of `a`, then those of `b`.
 
-    Like `np.tensordot`, which however skips the product if `b` has a single element that is 0, and so turns NaN and infinities in `a`
-    into 0. A matrix product multiplies everything.
+    Like `np.tensordot`, which however skips the product if `b` has a single element that is 0, and so turns NaN and infinities in `a` into 0. A
+    matrix product multiplies all elements.
     """
     rest_a, rest_b = ([i for i in range(x.ndim) if i not in own] for x, own in zip((a, b), axes, strict=True))
     summed = math.prod(a.shape[i] for i in axes[0])
@@ -83,27 +83,27 @@ def contract(a: Array, b: Array, axes: tuple[Sequence[int], Sequence[int]]) -> A
 
 
 def pointwise(function: Callable[..., Any]) -> Any:
-    """A numpy function as the `reference` of an element-wise op."""
+    """Make the `reference` of an element-wise op from a numpy function."""
     return staticmethod(widened(function))
 
 
 def erf(x: Array) -> Array:
-    """The error function, each element in f64 and then rounded."""
+    """The error function, computed in f64 for each element and then rounded."""
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype)
 
 
 def truncating_divide(lhs: Array, rhs: Array) -> Array:
-    """Integer division toward zero; 0 where the divisor is 0."""
+    """Integer division that truncates toward zero; 0 if the divisor is 0."""
     return np.asarray((lhs - np.fmod(lhs, rhs)) // rhs)
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """A power of floats. Of one number as the exponent numpy makes what it takes for the same, so that a root of minus infinity is NaN."""
+    """A power of floats. With a single number as the exponent, numpy would use a special function, such as a root that is NaN for minus infinity."""
     return np.asarray(np.power(base, np.array(np.broadcast_to(exponent, np.broadcast_shapes(np.shape(base), np.shape(exponent))))))
 
 
 def integer_power(base: Array, exponent: Array) -> Array:
-    """`base ** exponent` in wrapping integers; a negative exponent gives the truncated reciprocal, with 0 for `0 ** -n`."""
+    """`base ** exponent` in wrapping integers; a negative exponent gives the truncated reciprocal, and 0 for `0 ** -n`."""
     base, exponent = np.broadcast_arrays(base, exponent)
     if base.dtype.kind == "u":
         return np.asarray(np.power(base, exponent))
@@ -114,7 +114,7 @@ def integer_power(base: Array, exponent: Array) -> Array:
 
 
 def checked_indices(indices: Array, size: int, *, from_start: bool = False) -> Array:
-    """Indices into a dimension of `size`, negative ones counted from its end or wrong. Raises IndexRangeError if one is out of range."""
+    """Normalised indices into a dimension of `size`; negative ones count from the end unless `from_start`. Raises IndexRangeError if out of range."""
     wanted, bad = indices.astype(np.int64), first_out_of_range(indices, size, from_start=from_start)
     if bad is not None:
         raise IndexRangeError(out_of_range(int(wanted[bad]), size, from_start=from_start))
@@ -122,7 +122,7 @@ def checked_indices(indices: Array, size: int, *, from_start: bool = False) -> A
 
 
 def first_out_of_range(indices: Array, size: int, *, from_start: bool = False) -> tuple[int, ...] | None:
-    """The place of the first index that is out of range of a dimension of `size`."""
+    """The position of the first index that is out of range for a dimension of `size`."""
     bad = (indices < (0 if from_start else -size)) | (indices >= size)
     return tuple(int(i) for i in np.unravel_index(np.argmax(bad), bad.shape)) if bad.any() else None
 

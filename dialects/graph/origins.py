@@ -1,4 +1,4 @@
-"""What a value that is not known at compile time is computed from: which arguments of @main, and whether sizes that a run gives them."""
+"""The inputs of values that are unknown at compile time: the arguments of @main they depend on, and whether they need sizes of arguments."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from stepwell.dialects.graph.known import KnownValues
 
 @dataclass(frozen=True)
 class Origins:
-    """With these known, a value is known."""
+    """The inputs that determine a value."""
 
     arguments: frozenset[ir.Value] = frozenset()
     sizes: bool = False
     """Whether sizes of arguments are needed."""
     by_data: bool = False
-    """Whether an op in between gives a result whose size depends on data."""
+    """Whether an intermediate op has a result whose size depends on data."""
 
     def __bool__(self) -> bool:
-        """Whether anything is needed."""
+        """Whether any input is needed."""
         return bool(self.arguments) or self.sizes
 
     def __or__(self, other: "Origins") -> "Origins":
@@ -33,18 +33,18 @@ NOTHING = Origins()
 
 
 class OriginFinder:
-    """Finds what values are computed from by ops that are evaluated at compile time (`KnownValues`) if their operands are known."""
+    """Finds the inputs of values through ops that are evaluated at compile time (`KnownValues`) if their operands are known."""
 
     def __init__(self, known: KnownValues, of_symbol: Callable[[str], Origins | None]) -> None:
-        """`of_symbol` says what gives a symbol its number; None if that is something else than an argument."""
+        """`of_symbol` returns the origins of a symbol; None if the symbol does not come from arguments alone."""
         self.known = known
         self.block: ir.Block | None = None
         """That whose arguments are the inputs."""
         self._of_symbol = of_symbol
         self._found: dict[ir.Value, Origins | None] = {}
 
-    def of(self, value: ir.Value) -> Origins | None:
-        """The origins of a value; None if something else is needed too. Walks with its own stack."""
+    def origins_of(self, value: ir.Value) -> Origins | None:
+        """The origins of a value; None if it also depends on something else. Uses an explicit stack."""
         waiting = [value]
         while waiting:
             current = waiting[-1]
@@ -59,11 +59,11 @@ class OriginFinder:
         return self._found[value]
 
     def release(self) -> None:
-        """Forget everything that was found."""
+        """Forget all cached results."""
         self._found.clear()
 
     def of_sizes(self, sizes: Sequence[Dim]) -> Origins | None:
-        """The origins of some sizes."""
+        """The origins of a list of sizes."""
         return self._joined([None if s is None else self._of_symbol(name) for s in sizes if not isinstance(s, int) for name in self._names(s)])
 
     def _made(self, op: Any) -> Origins | None:
@@ -75,7 +75,7 @@ class OriginFinder:
         return size.symbols if isinstance(size, Size) else ("",)
 
     def _op(self, value: ir.Value) -> Any:
-        """The op whose operands say it; None for a leaf."""
+        """The op whose operands determine the value; None for a leaf."""
         op = defining_op(value)
         view = None if op is None else op.opview
         if op is None or not isinstance(view, GraphOp) or not len(op.operands) or op.name == "graph.shape_of" or len(op.regions):

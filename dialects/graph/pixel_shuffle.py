@@ -1,4 +1,4 @@
-"""Images whose channels are the phases of a larger image."""
+"""Conversion of images whose channels hold the phases of a larger image."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class PixelShuffleOp(GraphOp, name="pixel_shuffle", traits=[Pure, MovesData, KeepsEach]):
-    """The larger image (N, C, sizes…) of which `x` (N, group * phases * C / group, spatial…) holds every `strides`-th position in each phase.
+    """The larger image (N, C, sizes…); each phase in `x` (N, group * phases * C / group, spatial…) holds every `strides`-th position of it.
 
-    Position `p` of the result is position `(p + offsets) // strides` of phase `(p + offsets) % strides`. The phases of all dimensions count
-    row by row; in a group, the channels of a phase lie side by side. `x` may be blocked, (N, …, spatial…, b); then blocks take the place of channels.
-    W. Shi et al., "Real-time single image and video super-resolution using an efficient sub-pixel convolutional neural network", CVPR 2016.
+    Position `p` of the result is position `(p + offsets) // strides` of phase `(p + offsets) % strides`. The phases of all dimensions are in
+    row-major order; in a group, the channels of a phase are adjacent. `x` may be blocked, (N, …, spatial…, b); then blocks replace channels. W. Shi
+    et al., "Real-time single image and video super-resolution using an efficient sub-pixel convolutional neural network", CVPR 2016.
     """
 
     fusion = Fusion.COMPLEX

@@ -1,4 +1,4 @@
-"""Pooling over sliding windows; pooling over whole dimensions is a reduction."""
+"""Pooling over sliding windows. Pooling over whole dimensions is a reduction."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from stepwell.dialects.support.errors import InferenceError
 def infer_pooling(
     x: TensorType, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
 ) -> TensorType:
-    """The result of pooling `x` (N, C, spatial…), or channel-blocked `x` (N, C / b, spatial…, b)."""
+    """The result type of pooling `x` (N, C, spatial…), or channel-blocked `x` (N, C / b, spatial…, b)."""
     expect_rank_at_least("x", x, 3)
     if not kernel or len(kernel) not in (x.rank - 2, x.rank - 3):
         raise InferenceError(f"attribute 'kernel' must have a size for each spatial dimension of operand 'x' ({x}), got {list(kernel)}")
@@ -31,12 +31,12 @@ def infer_pooling(
 
 
 def over_channels(pool: Callable[[np.ndarray], np.ndarray], x: np.ndarray, spatial: int) -> np.ndarray:
-    """Apply a pooling of (N, C, spatial…) to that, or to channel-blocked `x`."""
+    """Apply a pooling function for (N, C, spatial…) to such an `x` or to a channel-blocked one."""
     return pool(x) if x.ndim == 2 + spatial else np.ascontiguousarray(blocked(pool(unblocked(x)), x.shape[-1]))
 
 
 def one_per_tap(x: TensorType, *, result: TensorType, kernel: Sequence[int], **attributes: Any) -> int:
-    """The arithmetic of a pooling: one operation an element of each window."""
+    """Count the arithmetic of a pooling: one operation per element of each window."""
     return result.elements * math.prod(kernel)
 
 
@@ -50,9 +50,9 @@ def pooling_windows(
 
 
 class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure, KeepsChannels, Pools, ChoosesData]):
-    """The greatest element of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b); padding never wins, NaN does.
+    """The maximum of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b); padding is ignored, NaN propagates.
 
-    `ceil_mode` lets a last window hang over the end.
+    With `ceil_mode`, the last window may extend past the end.
     """
 
     fusion = Fusion.COMPLEX
@@ -85,21 +85,21 @@ class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure, KeepsChannels, Pools, Ch
     flops = staticmethod(one_per_tap)
 
     def padding_value(self) -> float:
-        """Nothing is less."""
+        """Minus infinity, because nothing is less."""
         return float(lowest(to_numpy(self.result_types()[0].dtype)))
 
 
 def separable(kernel: Sequence[int]) -> bool:
-    """Whether fewer elements are read by folding such windows along the last dimension at the end, counting what lies between as one more."""
+    """Whether pooling such windows along the last dimension at the end reads fewer elements; the intermediate result counts as one more read."""
     outer, last = math.prod(kernel[:-1]), kernel[-1]
     return outer * last > outer + last + 1
 
 
 class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels, Pools]):
-    """The mean of each window over `x`: of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
+    """The mean of each window over `x`, taken over its elements inside `x`, and over the zeros of `pads` if `count_include_pad`.
 
-    `x` is (N, C, spatial…), or channel-blocked (N, C / b, spatial…, b). What hangs over the end with `ceil_mode` is never counted; the
-    mean of nothing is NaN.
+    `x` is (N, C, spatial…), or channel-blocked (N, C / b, spatial…, b). Positions past the end, with `ceil_mode`, never count. The mean of an empty
+    window is NaN.
     """
 
     fusion = Fusion.COMPLEX
@@ -154,7 +154,7 @@ class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels, Pools]):
     flops = staticmethod(one_per_tap)
 
     def padding_value(self) -> float:
-        """Zeros add nothing to the sum."""
+        """Zero, because zeros add nothing to the sum."""
         return 0.0
 
 

@@ -1,4 +1,4 @@
-"""How an op sums products of the elements of two operands: which dimensions of these run along which of the result."""
+"""A description of ops that sum products of the elements of two operands: the mapping from their dimensions to dimensions of the result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from stepwell.dialects.core.sizes import Dim
 
 @dataclass(frozen=True)
 class SumOfProducts:
-    """For each dimension of both operands the dimension of the result that it runs along.
+    """For each dimension of both operands, the matching dimension of the result.
 
     An element of the result is the sum, over the other dimensions of `rhs`, of the products of elements of `lhs` and `rhs`. Dimensions of the result
-    that neither operand runs along are the positions of windows, which overlap in `lhs`.
+    that match no dimension of either operand are the positions of windows, which overlap in `lhs`.
     """
 
     lhs: tuple[int | None, ...]
-    """None for a dimension that is summed, or that windows lie along."""
+    """None for a dimension that is summed, or along which windows move."""
     rhs: tuple[int | None, ...]
     """None for a dimension that is summed."""
     rank: int
     """The rank of the result."""
     depth: Dim
-    """The number of products that an element of the result sums."""
+    """The number of products in the sum for each element of the result."""
     by_channel: bool = False
-    """Whether a sum takes elements of one channel: no two products of different sums share an operand, so no instruction for dot products pays."""
+    """Whether a sum reads only one channel. Then products of different sums share no operand, and dot-product instructions do not pay off."""
 
     @property
     def has_windows(self) -> bool:
-        """Whether `lhs` is read in windows, an element for several positions of the result."""
+        """Whether `lhs` is read in windows, so that one element is read for several positions of the result."""
         return len({dim for dim in (*self.lhs, *self.rhs) if dim is not None}) < self.rank
 
     @property
@@ -56,19 +56,19 @@ class SumOfProducts:
         return self.is_matrix_product or self.column_axis is not None
 
     def rows(self, lhs: Sequence[Dim]) -> list[Dim] | None:
-        """The sizes of `lhs` that are no sum's: each of their elements meets all of `rhs`. None if windows overlap."""
+        """The sizes of `lhs` that are not summed: each of their elements is multiplied by all of `rhs`. None if windows overlap."""
         return None if self.has_windows else [size for size, dim in zip(lhs, self.lhs, strict=True) if dim is not None]
 
     def column_sums(self, rhs: np.ndarray) -> np.ndarray:
-        """The sums of the factors in `rhs` of each element of the result, shaped to broadcast to that."""
+        """For each element of the result, the sum of its factors in `rhs`; its shape broadcasts to the result."""
         sums = rhs.sum(axis=tuple(dim for dim, along in enumerate(self.rhs) if along is None), keepdims=True)
         shape = self.along_result(sums.shape, self.rhs)
         return sums if shape is None else sums.reshape(shape)
 
     def along_result(self, shape: Sequence[Dim], dims: Sequence[int | None]) -> tuple[int, ...] | None:
-        """The shape in which a parameter of an operand, which broadcasts to that and is 1 where it is summed, broadcasts to the result instead.
+        """The shape in which an operand's parameter broadcasts to the result, if it broadcasts to the operand and has size 1 in summed dimensions.
 
-        None if it does as it is. One size may be unknown, or known only at run time: it becomes -1.
+        None if it needs no new shape. One size may be unknown, or known only at run time: it becomes -1.
         """
         own = dims[len(dims) - len(shape) :]
         places = range(-len(shape), 0)
@@ -83,6 +83,6 @@ class SumOfProducts:
 
 
 def changes_along_sum(shape: Sequence[Dim], dims: Sequence[int | None]) -> bool:
-    """Whether a parameter of an operand, which broadcasts to that, is another number for the elements of one sum."""
+    """Whether a parameter that broadcasts to an operand has different values for the elements of one sum."""
     own = dims[len(dims) - len(shape) :]
     return any(along is None and size != 1 for along, size in zip(own, shape, strict=True))

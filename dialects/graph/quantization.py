@@ -1,4 +1,4 @@
-"""Linear quantisation: floats to integers and back, by a scale and a zero point that broadcast to the data."""
+"""Linear quantisation: conversion of floats to integers and back, by a scale and a zero point that broadcast to the data."""
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinite, Exact]):
-    """`x / scale`, rounded to even, plus the zero point: the nearest integer of the zero point's type, and 0 for NaN.
+    """`x / scale`, rounded to even, plus the zero point, saturated to the zero point's type; 0 for NaN.
 
-    Scale and zero point broadcast to `x`: one number, or one for each index of some axes. The affine scheme of Jacob et al., "Quantization and
-    Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018; ONNX's QuantizeLinear.
+    Scale and zero point broadcast to `x`: one number, or one for each index of some axes. This is the affine scheme of Jacob et al., "Quantization
+    and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018; ONNX's QuantizeLinear.
     """
 
     x: Operand
@@ -36,15 +36,15 @@ class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinit
         return saturated(np.rint(x / scale) + zero_point.astype(np.float32), zero_point.dtype)
 
     def value_range(self, x: Range, scale: Range, zero_point: Range) -> Range:
-        """All of its type."""
+        """The full range of the result's type."""
         limits = np.iinfo(to_numpy(self.result_types()[0].dtype))
         return (int(limits.min), int(limits.max))
 
 
 class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsFinite, Exact, Converts]):
-    """`(x - zero_point) * scale`: the floats that quantised integers stand for. The difference wraps in i32, and is exact for narrower ones.
+    """`(x - zero_point) * scale`: the floats that quantised integers represent.
 
-    Scale and zero point broadcast to `x`, as those of `quantize`; ONNX's DequantizeLinear.
+    The difference wraps in i32, and is exact for narrower integers. Scale and zero point broadcast to `x`, as in `quantize`; ONNX's DequantizeLinear.
     """
 
     x: Operand
@@ -64,14 +64,14 @@ class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsF
         return (x.astype(np.int32) - zero_point.astype(np.int32)).astype(np.float32) * scale
 
     def repeats_cheaply(self) -> bool:
-        """Integers as floats."""
+        """True, because the op converts integers to floats."""
         return True
 
 
 class FakeQuantizeOp(GraphOp, name="fake_quantize", traits=[Pure, Elementwise, KeepsFinite]):
-    """`dequantize(quantize(x, 1, zero_point), 1, zero_point)`: the nearest integer that `quantize` can tell apart, without leaving floats.
+    """`dequantize(quantize(x, 1, zero_point), 1, zero_point)`, computed in floats: the nearest integer that `quantize` can represent.
 
-    The name is the field's: Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference", 2018.
+    The name is from Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference", 2018.
     """
 
     x: Operand
@@ -90,7 +90,7 @@ class FakeQuantizeOp(GraphOp, name="fake_quantize", traits=[Pure, Elementwise, K
         return DequantizeOp.reference(QuantizeOp.reference(x, one, zero_point), one, zero_point)
 
     def value_range(self, x: Range, zero_point: Range) -> Range:
-        """That of a difference of two bytes."""
+        """The range of a difference of two bytes."""
         limits = np.iinfo(to_numpy(self.operand_types()[1].dtype))
         return (float(limits.min - limits.max), float(limits.max - limits.min))
 

@@ -1,4 +1,4 @@
-"""LSTM layers with quantised weights, whose state is quantised anew in each step: ONNX Runtime's DynamicQuantizeLSTM."""
+"""LSTM layers with quantised weights, whose state is quantised again in each step: ONNX Runtime's DynamicQuantizeLSTM."""
 
 from typing import Any
 
@@ -17,15 +17,13 @@ Array = np.ndarray
 
 
 class QuantizedLstmOp(RecurrentOp, name="quantized_lstm", traits=[Pure]):
-    """An `lstm` whose state is multiplied by its weights as integers.
+    """An `lstm` whose state is quantised and multiplied by its weights as integers.
 
-    In each step the state h of the whole batch, that of sequences which have ended too, is quantised to ui8 by one scale s and one zero point z, as
-    ONNX's DynamicQuantizeLinear does: its range, with 0 in it, becomes that of ui8. With q for these numbers, h r is
-    (q weights - z * sums) * (s * scales), integers in i32 and the rest in f32. `weights` are integers without a zero point, and `sums` (directions,
-    gates, hidden) are those of their columns: of what all elements of the state count for one unit of a gate. `scales` has the same shape.
-
-    `weights` (directions, gates, panels, groups, width, depth) are those of `lstm` with each `depth` neighbours of a column side by side. Zeros fill
-    up the last group.
+    In each step, the state h of the whole batch (including sequences that have ended) is quantised to ui8 with one scale s and one zero point z, as
+    in ONNX's DynamicQuantizeLinear: its range, extended to include 0, is mapped to that of ui8. With q for the quantised state, h r is (q weights - z
+    * sums) * (s * scales), with the integers in i32 and the rest in f32. `weights` are integers without a zero point, and `sums` (directions, gates,
+    hidden) are the sums of their columns, one for each unit of a gate. `scales` has the same shape. `weights` (directions, gates, panels, groups,
+    width, depth) have the layout of `lstm`, but with each `depth` adjacent elements of a column side by side. The last group is padded with zeros.
     """
 
     gates = 4
@@ -109,7 +107,7 @@ class QuantizedLstmOp(RecurrentOp, name="quantized_lstm", traits=[Pure]):
         def step(x: Array, r: Array, states: list[Array], functions: list[Function], direction: int) -> list[Array]:
             numbers, scale, zero = dynamically_quantized(states[0])
             products = np.stack([numbers.astype(np.int64) @ r[gate] for gate in range(4)], axis=1)
-            whole = (products - zero.astype(np.int64) * sums[direction]).astype(np.int32)  # which wraps
+            whole = (products - zero.astype(np.int64) * sums[direction]).astype(np.int32)  # wraps on overflow
             totals = x + whole.astype(np.float32) * (scale * scales[direction])
             holes = None if peepholes is None else peepholes[direction]
             return lstm_step([totals[:, gate] for gate in range(4)], states[1], holes, functions, input_forget, attributes["clip"])
@@ -118,7 +116,7 @@ class QuantizedLstmOp(RecurrentOp, name="quantized_lstm", traits=[Pure]):
 
 
 def dynamically_quantized(x: Array) -> tuple[Array, Array, Array]:
-    """Floats in f32 as numbers of ui8, with their scale and zero point: ONNX's DynamicQuantizeLinear. The scale is 1 where all are 0."""
+    """Quantise floats in f32 to ui8, with their scale and zero point: ONNX's DynamicQuantizeLinear. The scale is 1 if all are 0."""
     low, high = x.min(initial=0), x.max(initial=0)
     scale = np.asarray(1 if low == high else (high - low) / np.float32(255), np.float32)
     zero = QuantizeOp.reference(np.asarray(-low), scale, np.zeros((), np.uint8))

@@ -1,4 +1,4 @@
-"""Pseudorandom numbers as an operation without operands: the same ones in each run."""
+"""Pseudorandom numbers as an operation without operands, with the same result in each run."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,16 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import expect_at_least
 
-STEP = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, odd
+STEP = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, made odd
 ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 LAST_SHIFT = 31
 
 
 class RandomBitsOp(GraphOp, name="random_bits", traits=[Pure]):
-    """64 random bits for each element of a tensor of that `shape`, the same ones for the same `seed`.
+    """64 random bits for each element of a tensor of this `shape`; the same `seed` gives the same bits.
 
     The i-th element is the i-th number of the generator SplitMix64 that starts at the seed (G. Steele, D. Lea, C. Flood, "Fast splittable
-    pseudorandom number generators", OOPSLA 2014): each can be computed without those before it.
+    pseudorandom number generators", OOPSLA 2014); each can be computed without the previous ones.
     """
 
     result: Result

@@ -1,7 +1,7 @@
 """Recurrent layers as one op each: LSTM (Hochreiter and Schmidhuber, 1997), GRU (Cho et al., 2014) and the plain recurrent layer (Elman, 1990).
 
-The products of the inputs with their weights do not depend on the state, so they are an operand, made for all steps at once; the op is
-what goes from step to step.
+The products of the inputs with their weights do not depend on the state, so they are an operand that is computed for all steps at once. The op covers
+only the recurrent part.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation function of a recurrent layer: its meaning, `function(x, alpha, beta)`, and which of the two numbers it takes."""
+    """An activation function of a recurrent layer: its definition, `function(x, alpha, beta)`, and which of the two numbers it uses."""
 
     function: Callable[[Array, float, float], Array]
     takes: int = 0
@@ -59,27 +59,27 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 class RecurrentOp(GraphOp):
-    """Base of the recurrent layers: sizes and checks that they share.
+    """The base class of the recurrent layers, with their common sizes and checks.
 
-    Sizes: `steps`, `batch`, `hidden` (of the state), `directions` (1 or 2), `gates` (of the layer). Operands that all have:
+    Sizes: `steps`, `batch`, `hidden` (of the state), `directions` (1 or 2), `gates` (of the layer). Common operands:
 
-    - `projected` (steps, batch, directions * gates * hidden): the inputs' products with their weights, biases added;
-    - `weights` (directions, gates, panels, hidden, width), the recurrent weights in panels of columns, as those of `packed.matmul`: what
-      element k of the state counts for element j of a gate lies at [k, j % width] of panel j // width. Zeros fill up the last panel;
-    - `lengths` (batch): how many steps of each sequence there are. Later ones leave its state alone and give zeros;
-    - `initial_h` (directions, batch, hidden), zeros if absent.
+    - `projected` (steps, batch, directions * gates * hidden): the inputs' products with their weights, with biases added;
+    - `weights` (directions, gates, panels, hidden, width): the recurrent weights in panels of columns, as in `packed.matmul`. The weight of
+      element k of the state for element j of a gate is at [k, j % width] of panel j // width. The last panel is padded with zeros;
+    - `lengths` (batch): the number of steps of each sequence. Later steps leave its state unchanged and give zeros;
+    - `initial_h` (directions, batch, hidden): zeros if absent.
 
-    Results: `y` (steps, directions, batch, hidden), what each step gives, and `last_h` (directions, batch, hidden), the state in the end.
-    `activations`, for each direction and activation function of the layer, names one of `ACTIVATIONS`, and `alphas` and `betas` have its
-    numbers. What goes into an activation function of a gate is clipped to -clip … clip.
+    Results: `y` (steps, directions, batch, hidden), the output of each step, and `last_h` (directions, batch, hidden), the final state. `activations`
+    names one of `ACTIVATIONS` for each direction and activation function of the layer; `alphas` and `betas` hold its parameters. The input of an
+    activation function of a gate is clipped to -clip … clip.
     """
 
     gates = 0
-    functions = 0  # activation functions of one direction
+    functions = 0  # number of activation functions per direction
 
     @classmethod
     def hidden_size(cls, projected: TensorType, weights: TensorType) -> Dim:
-        """How many units of a state the weights are for. Raises InferenceError for types that do not fit together."""
+        """The number of units of the state that the weights imply. Raises InferenceError for types that do not fit together."""
         expect_dtype("projected", projected, FLOATS)
         expect_same_dtype(projected=projected, weights=weights)
         expect_rank("weights", weights, 5)
@@ -87,7 +87,7 @@ class RecurrentOp(GraphOp):
 
     @classmethod
     def matrices(cls, weights: Array, hidden: int) -> Array:
-        """The weights as (directions, gates, hidden, hidden), in the type that they are multiplied in."""
+        """The weights as (directions, gates, hidden, hidden), in the type in which they are multiplied."""
         directions, gates, panels, _, width = weights.shape
         # (directions, gates, panels, hidden, width) -> (directions, gates, hidden, panels * width)
         return np.moveaxis(wide(weights), 2, 3).reshape(directions, gates, hidden, panels * width)[..., :hidden]
@@ -139,17 +139,17 @@ class RecurrentOp(GraphOp):
 
     @staticmethod
     def flops(projected: TensorType, weights: TensorType, *rest: TensorType | None, result: TensorType, **attributes: object) -> int:
-        """Those of the products: a step's other arithmetic is less by a factor of the hidden size."""
+        """The operations of the products only: the other arithmetic of a step is smaller by a factor of the hidden size."""
         return 2 * projected.elements * result.static_shape[3]
 
 
 class LstmOp(RecurrentOp, name="lstm", traits=[Pure]):
-    """A layer of long short-term memory, whose gates are input, output, forget and cell, in this order.
+    """A layer of long short-term memory, with the gates input, output, forget and cell, in this order.
 
-    i = f(x_i + h r_i + p_i c), o = f(x_o + h r_o + p_o c'), f = f(x_f + h r_f + p_f c), c' = f * c + i * g(x_c + h r_c), h' = o * h(c'), with x from
-    `projected`, r from `weights` and p, the input's, the output's and the forget gate's, from `peepholes` (directions, 3, hidden), zeros if
-    absent (Gers and Schmidhuber, "Recurrent nets that time and count", 2000). With `input_forget`, the forget gate is `1 - i`. A state has
-    `initial_c` and `last_c` beside `initial_h` and `last_h`. What all recurrent layers have in common: see `RecurrentOp`.
+    i = f(x_i + h r_i + p_i c), o = f(x_o + h r_o + p_o c'), f = f(x_f + h r_f + p_f c), c' = f * c + i * g(x_c + h r_c), h' = o * h(c'). Here x is
+    from `projected`, r from `weights`, and p (for the input, output and forget gates) from `peepholes` (directions, 3, hidden), zeros if absent (Gers
+    and Schmidhuber, "Recurrent nets that time and count", 2000). With `input_forget`, the forget gate is `1 - i`. The state also includes `initial_c`
+    and `last_c`, besides `initial_h` and `last_h`. See `RecurrentOp` for the properties of all recurrent layers.
     """
 
     gates = 4
@@ -208,11 +208,11 @@ class LstmOp(RecurrentOp, name="lstm", traits=[Pure]):
 
 
 class GruOp(RecurrentOp, name="gru", traits=[Pure]):
-    """A layer of gated recurrent units, whose gates are update, reset and hidden, in this order.
+    """A layer of gated recurrent units, with the gates update, reset and hidden, in this order.
 
-    z = f(x_z + h r_z), r = f(x_r + h r_r), h' = (1 - z) * g(x_h + (r * h) r_h) + z * h, with x from `projected` and r_z, r_r and r_h from
-    `weights`. With `hidden_bias` (directions, hidden) the reset gate comes after the product: h' = (1 - z) * g(x_h + r * (h r_h + hidden_bias)) +
-    z * h. What all recurrent layers have in common: see `RecurrentOp`.
+    z = f(x_z + h r_z), r = f(x_r + h r_r), h' = (1 - z) * g(x_h + (r * h) r_h) + z * h. Here x is from `projected`, and r_z, r_r and r_h are from
+    `weights`. With `hidden_bias` (directions, hidden), the reset gate is applied after the product: h' = (1 - z) * g(x_h + r * (h r_h + hidden_bias))
+    + z * h. See `RecurrentOp` for the properties of all recurrent layers.
     """
 
     gates = 3
@@ -291,14 +291,14 @@ Function = Callable[[Array], Array]
 
 
 def clipped(x: Array, clip: float) -> Array:
-    """`x` within -clip … clip; NaN stays."""
+    """`x` clipped to -clip … clip; NaN is unchanged."""
     return np.clip(x, x.dtype.type(-clip), x.dtype.type(clip))
 
 
 def lstm_step(totals: list[Array], c: Array, holes: Array | None, functions: list[Function], input_forget: bool, clip: float) -> list[Array]:
-    """The states of an LSTM after a step, `c` being the cell state before it.
+    """The states of an LSTM after a step, where `c` is the cell state before it.
 
-    `totals` are what inputs and state count for each gate, (batch, hidden) each, and `holes` the peepholes (3, hidden).
+    `totals` are the sums of the contributions of inputs and state to each gate, each (batch, hidden), and `holes` are the peepholes (3, hidden).
     """
     f, g, out = functions
 
@@ -327,8 +327,8 @@ def recurrence(
 ) -> tuple[Array, ...]:
     """The results of a layer; states and sums are kept in f32 for the narrow floats.
 
-    `step` takes what a step has of `projected` as (batch, gates, hidden), the weights as (gates, hidden, hidden), the states, of which the first
-    is what the layer gives, the activation functions, and the number of the direction, and returns the next states.
+    `step` takes the part of `projected` for a step as (batch, gates, hidden), the weights as (gates, hidden, hidden), the states (the first is the
+    layer's output), the activation functions, and the number of the direction. It returns the next states.
     """
     dtype, (steps, batch, columns), (directions, gates) = projected.dtype, projected.shape, weights.shape[:2]
     hidden = columns // (directions * gates)
@@ -351,6 +351,6 @@ def recurrence(
 
 
 def bound(name: str, alpha: float, beta: float) -> Function:
-    """An activation function with its numbers."""
+    """An activation function bound to its parameters."""
     function = ACTIVATIONS[name].function
     return lambda x: function(x, alpha, beta)

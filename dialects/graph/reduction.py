@@ -17,24 +17,24 @@ from stepwell.dialects.graph.value_range import ANY, Range
 
 
 def without_axes(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> tuple[Dim, ...]:
-    """A shape with the axes reduced: to 1 if `keepdims`, else gone."""
+    """A shape with its axes reduced: to 1 if `keepdims`, else removed."""
     if keepdims:
         return tuple(1 if i in axes else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 
 def places(size: Dim) -> Range:
-    """The range of an index along a dimension of this size."""
+    """The range of an index into a dimension of this size."""
     return (0, size - 1) if isinstance(size, int) and size else ANY
 
 
 def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attributes: Any) -> int:
-    """The arithmetic of an op that does one operation an element of its first operand."""
+    """Count arithmetic for an op with one operation per element of its first operand."""
     return x.elements
 
 
 class Reduction(GraphOp, traits=[Pure]):
-    """A reduction of `x` along `axes` (none: nothing is reduced)."""
+    """A reduction of `x` along `axes` (an empty list reduces nothing)."""
 
     fusion = Fusion.REDUCTION
 
@@ -71,7 +71,7 @@ class ReduceProdOp(Reduction, name="reduce_prod"):
 
 
 class OrderReduction(Reduction):
-    """A reduction that only compares: booleans have an order too, false before true."""
+    """A reduction that only compares; booleans are ordered too, with false before true."""
 
     @staticmethod
     def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool) -> InferredTypes:
@@ -81,7 +81,7 @@ class OrderReduction(Reduction):
 
 
 class ReduceMaxOp(OrderReduction, name="reduce_max", traits=[ChoosesData]):
-    """The greatest along `axes`, NaN if one is; of nothing it is the type's least value."""
+    """The maximum along `axes`, NaN if any element is NaN; the type's lowest value for no elements."""
 
     @staticmethod
     def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
@@ -90,7 +90,7 @@ class ReduceMaxOp(OrderReduction, name="reduce_max", traits=[ChoosesData]):
 
 
 class ReduceMinOp(OrderReduction, name="reduce_min", traits=[ChoosesData]):
-    """The least along `axes`, NaN if one is; of nothing it is the type's greatest value."""
+    """The minimum along `axes`, NaN if any element is NaN; the type's highest value for no elements."""
 
     @staticmethod
     def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
@@ -99,7 +99,7 @@ class ReduceMinOp(OrderReduction, name="reduce_min", traits=[ChoosesData]):
 
 
 class ArgReduction(GraphOp, traits=[Pure]):
-    """Where along `axis` the extreme of `x` is: the first such place, or the last if `select_last`."""
+    """The position of the extreme element of `x` along `axis`: the first such position, or the last if `select_last`."""
 
     x: Operand
     result: Result
@@ -116,12 +116,12 @@ class ArgReduction(GraphOp, traits=[Pure]):
     flops = staticmethod(one_per_input)
 
     def value_range(self, x: Range) -> Range:
-        """The places along the axis."""
+        """The positions along the axis."""
         return places(self.operand_types()[0].shape[self.attribute_values()["axis"]])
 
 
 class ArgMaxOp(ArgReduction, name="arg_max"):
-    """The index along `axis` of the greatest element: the first, or the last if `select_last`."""
+    """The index along `axis` of the maximum: the first, or the last if `select_last`."""
 
     @staticmethod
     def reference(x: np.ndarray, *, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
@@ -129,7 +129,7 @@ class ArgMaxOp(ArgReduction, name="arg_max"):
 
 
 class ArgMinOp(ArgReduction, name="arg_min"):
-    """The index along `axis` of the least element: the first, or the last if `select_last`."""
+    """The index along `axis` of the minimum: the first, or the last if `select_last`."""
 
     @staticmethod
     def reference(x: np.ndarray, *, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
@@ -137,14 +137,14 @@ class ArgMinOp(ArgReduction, name="arg_min"):
 
 
 def index_of_extreme(search: Any, x: np.ndarray, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
-    """`search` (np.argmax or np.argmin) from either end of the axis."""
+    """Apply `search` (np.argmax or np.argmin) from either end of the axis."""
     if select_last:
         return np.asarray(x.shape[axis] - 1 - search(wide(np.flip(x, axis)), axis=axis, keepdims=keepdims))
     return np.asarray(search(wide(x), axis=axis, keepdims=keepdims))
 
 
 class Scan(GraphOp, traits=[Pure]):
-    """A running fold of `x` along `axis`: without the element itself if `exclusive`, from the end if `reverse`."""
+    """A scan of `x` along `axis`: excludes the current element if `exclusive`, starts at the end if `reverse`."""
 
     x: Operand
     result: Result
@@ -160,7 +160,7 @@ class Scan(GraphOp, traits=[Pure]):
 
 
 def scan(fold: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
-    """The running `fold` (np.add or np.multiply), of floats in f64."""
+    """Scan with `fold` (np.add or np.multiply), in f64 for floats."""
     terms = np.moveaxis(summing(x), axis, -1)
     terms = terms[..., ::-1] if reverse else terms
     if exclusive:
@@ -170,7 +170,7 @@ def scan(fold: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: boo
 
 
 class CumsumOp(Scan, name="cumsum"):
-    """The running sum along `axis`, integers wrapping: without the element itself if `exclusive`, from the end if `reverse`."""
+    """The cumulative sum along `axis`; integers wrap. It excludes the current element if `exclusive`, and starts at the end if `reverse`."""
 
     @staticmethod
     def reference(x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
@@ -178,7 +178,7 @@ class CumsumOp(Scan, name="cumsum"):
 
 
 class CumprodOp(Scan, name="cumprod"):
-    """The running product along `axis`, integers wrapping: without the element itself if `exclusive`, from the end if `reverse`."""
+    """The cumulative product along `axis`; integers wrap. It excludes the current element if `exclusive`, and starts at the end if `reverse`."""
 
     @staticmethod
     def reference(x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
@@ -186,7 +186,7 @@ class CumprodOp(Scan, name="cumprod"):
 
 
 class NormalisedPowers(GraphOp, traits=[Pure]):
-    """An op on the exponentials of floats along an axis, and their sum."""
+    """An op on the exponentials of floats and their sum along an axis."""
 
     fusion = Fusion.COMPLEX
 
@@ -202,7 +202,7 @@ class NormalisedPowers(GraphOp, traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, *, result: TensorType, axis: int) -> int:
-        return 5 * x.elements  # maximum, difference, exponential, sum, and what is made of the sum
+        return 5 * x.elements  # maximum, difference, exponential, sum, and one operation with the sum
 
 
 class SoftmaxOp(NormalisedPowers, name="softmax"):
@@ -215,12 +215,12 @@ class SoftmaxOp(NormalisedPowers, name="softmax"):
         return narrow(powers / np.sum(powers, axis=axis, keepdims=True, dtype=np.float64).astype(w.dtype), x.dtype)
 
     def value_range(self, x: Range) -> Range:
-        """From 0 on: a quotient may be rounded to above 1."""
+        """The range starts at 0; a quotient may be rounded to above 1."""
         return (0, math.inf)
 
 
 class LogSoftmaxOp(NormalisedPowers, name="log_softmax"):
-    """The logarithm of the softmax of `x` along `axis`: `x` minus its maximum, minus the logarithm of the sum of the exponentials of that."""
+    """The logarithm of the softmax of `x` along `axis`: `d - log(sum of exp(d))` with `d` = `x` minus its maximum."""
 
     @staticmethod
     def reference(x: np.ndarray, *, axis: int) -> np.ndarray:
@@ -231,9 +231,9 @@ class LogSoftmaxOp(NormalisedPowers, name="log_softmax"):
 
 
 class TopKOp(GraphOp, name="top_k", traits=[Pure]):
-    """The `k` greatest (or least) elements along `axis` and their indices, in order; of equal ones the lower index comes first.
+    """The `k` largest (or smallest) elements along `axis` and their indices, in order; among equal elements, lower indices come first.
 
-    The results have a dynamic size along `axis` unless the builder is told `result_types` with a known `k`.
+    The results have a dynamic size along `axis` unless the builder gets `result_types` with a known `k`.
     """
 
     x: Operand
@@ -253,7 +253,7 @@ class TopKOp(GraphOp, name="top_k", traits=[Pure]):
 
     @staticmethod
     def reference(x: np.ndarray, k: np.ndarray, *, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
-        if largest:  # a stable sort from the end, read backwards, keeps lower indices first
+        if largest:  # a stable sort from the end, read backwards, puts lower indices first
             order = np.flip(x.shape[axis] - 1 - np.argsort(wide(np.flip(x, axis)), axis=axis, kind="stable"), axis)
         else:
             order = np.argsort(wide(x), axis=axis, kind="stable")
@@ -265,5 +265,5 @@ class TopKOp(GraphOp, name="top_k", traits=[Pure]):
         return x.elements
 
     def value_range(self, x: Range, k: Range) -> tuple[Range, ...]:
-        """Elements of the operand, and their places along the axis."""
+        """The ranges of the operand's elements and of their positions along the axis."""
         return x, places(self.operand_types()[0].shape[self.attribute_values()["axis"]])

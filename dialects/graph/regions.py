@@ -1,13 +1,13 @@
-"""What the regions of conditionals and loops use of what is around them."""
+"""Values that the regions of conditionals and loops capture from their surroundings."""
 
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 
 REPEATED = ("graph.constant", "graph.parameter", "graph.sizes")
-"""The ops that are not captured: each function that is made of a region computes them itself."""
+"""The ops that are not captured: each function made from a region recomputes them."""
 
 
 def captured_by(op: ir.Operation) -> list[ir.Value]:
-    """What the regions of an op use of what is defined around it, but constants, each once."""
+    """The values that the regions of an op use but do not define, without constants and duplicates."""
     inside: set[ir.Value] = set()
     used: dict[ir.Value, None] = {}
     for inner in ops_below(op):

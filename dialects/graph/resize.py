@@ -1,4 +1,4 @@
-"""Resampling of tensors: each dimension by itself, nearest, linear or cubic."""
+"""Resampling of tensors, one dimension at a time: nearest, linear or cubic."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,15 @@ from stepwell.dialects.support.errors import InferenceError
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-ROUNDING = 1e-6  # of the product of a size and a scale of f32, relatively
-TAPS_AT_A_TIME = 1 << 20  # bounds the memory that finding the factors takes
+ROUNDING = 1e-6  # relative rounding error of the product of a size and an f32 scale
+TAPS_AT_A_TIME = 1 << 20  # number of taps computed at once, which bounds the memory
 
 
 class ResizeOp(GraphOp, name="resize", traits=[Pure]):
     """`x` resampled to `sizes` (-1 keeps a dimension), as ONNX's Resize defines it; integers are rounded.
 
-    `scales` are the factors that coordinates are computed with (they need not be exactly the quotients of the sizes);
-    `coordinates` maps a place of the result to one of `x`, and only "tf_crop_and_resize" looks at `roi` (starts, then ends) and `extrapolation`.
+    `scales` are the factors used to compute coordinates (they need not be exactly the quotients of the sizes). `coordinates` selects the mapping from
+    positions in the result to positions in `x`. Only "tf_crop_and_resize" uses `roi` (starts, then ends) and `extrapolation`.
     """
 
     x: Operand
@@ -117,9 +117,9 @@ class ResizeOp(GraphOp, name="resize", traits=[Pure]):
 
 
 def source_places(have: int, size: int, scale: float, coordinates: str, bounds: tuple[float, float]) -> np.ndarray:
-    """Where in a dimension of `have` elements each of the `size` elements of the result is taken from.
+    """The source positions, in a dimension of `have` elements, of the `size` elements of the result.
 
-    In f32, as the runtimes compute it: what "nearest" gives at a tie depends on the rounding of these.
+    Computed in f32, as in the runtimes, because the result of "nearest" at a tie depends on the rounding.
     """
     real = np.float32
     i, half = np.arange(size, dtype=real), real(0.5)
@@ -136,19 +136,19 @@ def source_places(have: int, size: int, scale: float, coordinates: str, bounds: 
     if coordinates == "pytorch_half_pixel" and size == 1:
         return np.zeros_like(i)
     places = (i + half) / real(scale) - half
-    if coordinates == "half_pixel_symmetric":  # `size` is the whole part of scale * have; centre what was cut off
+    if coordinates == "half_pixel_symmetric":  # `size` is the integer part of scale * have; centre the remainder
         places = real(have) / 2 * (1 - real(size) / (real(scale) * real(have))) + (i + half) / real(scale) - half
     return places
 
 
 def stretched(have: int, scale: float) -> float:
-    """How long a dimension of `have` elements is after scaling, of which its size is the whole part; whole where only rounding keeps it from it."""
+    """The fractional length of a dimension of `have` elements after scaling; rounded to an integer if it differs only by rounding error."""
     length = have * scale
     return round(length) if abs(length - round(length)) < ROUNDING * length else length
 
 
 def nearest(places: np.ndarray, rounding: str, have: int) -> np.ndarray:
-    """The index of the element that is nearest to each place, ties and fractions as `rounding` says."""
+    """The index of the element nearest to each position; `rounding` selects the treatment of ties and fractions."""
     if rounding == "floor":
         chosen = np.floor(places)
     elif rounding == "ceil":
@@ -163,10 +163,10 @@ def nearest(places: np.ndarray, rounding: str, have: int) -> np.ndarray:
 def sampling_taps(
     places: np.ndarray, have: int, scale: float, mode: str, cubic_coefficient: float, exclude_outside: bool, antialias: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How one dimension is resampled: the sources that count for each place, ascending, and their factors in f64; both (result, taps).
+    """The sampling of one dimension: for each position the source indices, ascending, and their factors in f64, both (result, taps).
 
-    Sources outside count as the outermost ones, or not at all. A place with fewer taps than others repeats its first one with the
-    factor 0: skip such a tap, since an infinite element times 0 is NaN.
+    Sources outside the dimension count as the outermost elements, or not at all. A position with fewer taps than others repeats its first one with
+    the factor 0. Such a tap must be skipped, since an infinite element times 0 is NaN.
     """
     if not len(places):
         return np.zeros((0, 1), np.int64), np.zeros((0, 1))
@@ -189,7 +189,7 @@ def sampling_taps(
 
 
 def _gathered(sources: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of sources that ascend by at most one, with the weights of the same source added up, and without those that are 0."""
+    """Compact rows of sources that ascend by at most one: the weights of equal sources are added, and zero weights are removed."""
     first = sources[:, :1]
     band = np.zeros_like(weights)
     np.add.at(band, (np.arange(len(sources))[:, np.newaxis], sources - first), weights)
@@ -201,7 +201,7 @@ def _gathered(sources: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def weighted_sums(x: np.ndarray, dim: int, sources: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """`x` with dimension `dim` replaced by sums of `factors` times the elements at `sources`, both (result, taps), first tap first."""
+    """`x` with dimension `dim` replaced by sums of `factors` times the elements at `sources`, both (result, taps); taps are added in order."""
     results, taps = sources.shape
     ahead = np.moveaxis(x, dim, 0)
     weights = factors.astype(x.dtype).reshape(results, taps, *[1] * (x.ndim - 1))
@@ -210,7 +210,7 @@ def weighted_sums(x: np.ndarray, dim: int, sources: np.ndarray, factors: np.ndar
     if taps <= results:
         for tap in range(taps):
             out += weights[:, tap] * np.where(used[:, tap], ahead[sources[:, tap]], 0)
-    else:  # few places that each depend on much
+    else:  # few positions that each depend on many sources
         for i in range(results):
             out[i] = np.sum(weights[i] * np.where(used[i], ahead[sources[i]], 0), axis=0)
     return np.moveaxis(out, 0, dim)

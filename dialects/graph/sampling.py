@@ -1,4 +1,4 @@
-"""Operations that sample images: between their elements at given places or in boxes, or over windows that the data say."""
+"""Operations that sample images: at arbitrary positions, in boxes, or over windows that depend on data."""
 
 import itertools
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from stepwell.dialects.graph.inference import (
 from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError
 
-MOST_SAMPLES = 1 << 20  # along a side of a part of a region, if the data say how many: what no sensible region has
+MOST_SAMPLES = 1 << 20  # samples along a side of a part of a region, if their number depends on data; no reasonable region has more
 
 
 class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
-    """`x` (batch, channels, spatial…) at `places` (batch, …, one coordinate for each spatial dimension), by linear interpolation.
+    """Samples of `x` (batch, channels, spatial…) at `places` (batch, …, one coordinate for each spatial dimension), by linear interpolation.
 
-    A place is the weighted sum of the 2^r elements around it, without those outside of the image and those whose weight is 0. A place that is
-    no number is outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16. With `last_first` they come from the last
-    dimension to the first, as in a grid, else from the first to the last.
+    A sample is the weighted sum of the 2^r surrounding elements, without those outside the image and those with weight 0. A NaN position is outside.
+    Coordinates have the type in which `x` is computed: f32 for f16 and bf16. With `last_first`, coordinates are ordered from the last dimension to
+    the first, as in a grid, else from the first to the last.
     """
 
     x: Operand
@@ -69,7 +69,7 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
 
 
 def around(places: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Along one dimension the two elements around each place: index, and weight; both 0 for none."""
+    """The two neighbours of each position along one dimension, as index and weight; both are 0 if there is none."""
     near = (places > -1) & (places < size)
     low = np.floor(np.where(near, places, 0))
     above = (np.where(near, places, 0) - low).astype(places.dtype)
@@ -81,13 +81,13 @@ def around(places: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]
 
 
 class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
-    """Regions of images resampled to `sizes`: the mean of a grid of samples in each of so many parts of a region (K. He et al., "Mask R-CNN", 2017).
+    """Regions of images resampled to `sizes`: each part of a region is the mean of a grid of samples (K. He et al., "Mask R-CNN", 2017).
 
-    `boxes` (regions, x1 y1 x2 y2) times `scale` are in pixels of `x` (batch, channels, height, width), whose image `batch_indices` names.
-    `samples` is how many there are along each side of a part; 0: one for each pixel or fraction of one. A sample is interpolated linearly
-    between the centres of pixels if `half_pixel`, else pixels' corners, and then no region is smaller than a pixel. Beyond a pixel outside of
-    the image it is 0. A region that is infinite has all of its samples there, one that is no number has none: both give 0. In `mode` "max" the
-    greatest of the terms of all samples is taken: of each pixel times its weight, as ONNX says.
+    `boxes` (regions, x1 y1 x2 y2) times `scale` are in pixels of `x` (batch, channels, height, width); `batch_indices` selects the image. `samples`
+    is the number of samples along each side of a part; 0 means one for each pixel or fraction of a pixel. A sample is interpolated linearly between
+    the centres of pixels if `half_pixel`. Otherwise it is interpolated between pixels' corners, and no region is smaller than a pixel. More than one
+    pixel outside the image, a sample is 0. All samples of an infinite region are there, and a NaN region has no samples: both give 0. In `mode`
+    "max", the result is the maximum over the terms of all samples (each pixel times its weight), as ONNX defines.
     """
 
     x: Operand
@@ -151,10 +151,10 @@ class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
 def parts_of_region(
     start: np.floating, end: np.floating, size: int, count: int, samples: int, scale: float, half_pixel: bool
 ) -> list[tuple[list[np.ndarray], list[np.ndarray], int]]:
-    """Along one dimension, for each of the `count` parts of a region the pixels below and above those of its samples that are in the image, their
-    weights, and how many samples there are in all.
+    """For each of the `count` parts of a region, the samples along one dimension.
 
-    Computed in the type of the bounds.
+    These are the pixels below and above those samples that are in the image, their weights, and the total number of samples. Computed in the type of
+    the bounds.
     """
     kind = start.dtype.type
     offset, factor = kind(0.5 if half_pixel else 0), kind(scale)
@@ -174,10 +174,10 @@ def parts_of_region(
 
 
 class RoiMaxPoolOp(GraphOp, name="roi_max_pool", traits=[Pure]):
-    """The greatest element of `x` (batch, channels, height, width) in each window of regions of images (R. Girshick, "Fast R-CNN", 2015).
+    """The maximum of `x` (batch, channels, height, width) in each window of regions of images (R. Girshick, "Fast R-CNN", 2015).
 
-    Window (i, j) of region r covers the rows from `rows[r, i, 0]` up to below `rows[r, i, 1]`, and columns likewise, as far as they are in the image
-    that `batch_indices[r]` names. A window that covers nothing gives 0. NaN is greater than all else.
+    Window (i, j) of region r covers the rows from `rows[r, i, 0]` up to but not including `rows[r, i, 1]`, and columns likewise, clipped to the image
+    that `batch_indices[r]` selects. An empty window gives 0. NaN counts as the largest value.
     """
 
     x: Operand

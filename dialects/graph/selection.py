@@ -1,4 +1,4 @@
-"""Operations that choose elements by their values: how many they choose is known when they run."""
+"""Operations that select elements by value, so that the number of selected elements is known only at run time."""
 
 import math
 
@@ -12,10 +12,10 @@ from stepwell.dialects.graph.numerics import wide
 
 
 class UniqueOp(GraphOp, name="unique", traits=[Pure]):
-    """The different slices of `x` along `axis`, ascending if `sorted`, else in the order in which they first come.
+    """The distinct slices of `x` along `axis`, ascending if `sorted`, else in order of first occurrence.
 
-    `indices` says where along the axis each comes first, `counts` how often it comes, `inverse` which one each slice of `x` is. Slices are
-    compared element by element from the first on; NaN comes last and equals itself.
+    `indices` holds the position of each slice's first occurrence, `counts` the number of its occurrences, and `inverse` the index of the distinct
+    slice for each slice of `x`. Slices are compared lexicographically; NaN sorts last and equals itself.
     """
 
     x: Operand
@@ -39,7 +39,7 @@ class UniqueOp(GraphOp, name="unique", traits=[Pure]):
     @staticmethod
     def reference(x: np.ndarray, *, axis: int, sorted: bool) -> tuple[np.ndarray, ...]:
         slices = np.moveaxis(wide(x), axis, 0).reshape(x.shape[axis], math.prod(x.shape[:axis] + x.shape[axis + 1 :]))
-        order = np.lexsort(slices.T[::-1]) if slices.shape[1] else np.arange(len(slices))  # stable: of equal ones the first comes first
+        order = np.lexsort(slices.T[::-1]) if slices.shape[1] else np.arange(len(slices))  # stable: of equal slices, the first occurrence comes first
         ranked = slices[order]
         same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
         starts = np.concatenate([np.ones(min(len(slices), 1), bool), ~same.all(axis=1)])
@@ -60,12 +60,11 @@ class UniqueOp(GraphOp, name="unique", traits=[Pure]):
 
 
 class NonMaxSuppressionOp(GraphOp, name="non_max_suppression", traits=[Pure]):
-    """The boxes of each image (batch, boxes, 4) and class that are kept, best first: of two that overlap much, the one of the higher score.
+    """The selected boxes of each image (batch, boxes, 4) and class, best first; of two boxes that overlap strongly, the higher score is kept.
 
-    `scores` are (batch, classes, boxes). Boxes of no higher score than `score_threshold` are left out, and then each whose intersection with
-    one that is kept, divided by their union, is greater than `iou_threshold`; `most` is how many are kept of a class at most. Of equal scores
-    the first box wins. A box is two opposite corners y x y x, or its centre, width and height if `centred`. The result's rows are image,
-    class and box.
+    `scores` are (batch, classes, boxes). Boxes with scores up to `score_threshold` are dropped, and then each box whose intersection over union with
+    a kept box exceeds `iou_threshold`. At most `most` boxes are kept per class. Among equal scores, the first box wins. A box is given by two
+    opposite corners y x y x, or by its centre, width and height if `centred`. The result's rows are image, class and box.
     """
 
     boxes: Operand
@@ -112,7 +111,7 @@ class NonMaxSuppressionOp(GraphOp, name="non_max_suppression", traits=[Pure]):
 
 
 def corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The lower and the upper corners of boxes (boxes, 4), each (boxes, 2)."""
+    """The lower and upper corners of boxes (boxes, 4), each (boxes, 2)."""
     first, second = boxes[:, :2], boxes[:, 2:]
     if centred:
         return first - second / 2, first + second / 2
@@ -120,7 +119,7 @@ def corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def overlap(low: np.ndarray, high: np.ndarray, box: int, others: list[int]) -> np.ndarray:
-    """The intersection of a box with others, divided by their union; 0 for boxes without an area."""
+    """The intersection over union of a box and each of the others; 0 for boxes without an area."""
     sides = np.minimum(high[box], high[others]) - np.maximum(low[box], low[others])
     areas = [np.prod(high[i] - low[i], axis=-1) for i in (box, others)]
     common = np.where((sides > 0).all(axis=-1), np.prod(sides, axis=-1), 0)

@@ -1,4 +1,4 @@
-"""Operations that rearrange a tensor by what is known at compile time, and their dynamic forms that read sizes from tensors."""
+"""Operations that rearrange a tensor, with parameters known at compile time, and dynamic versions that read sizes from tensors."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
 class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData, KeepsEach, Speculatable]):
-    """The elements of `x` in row-major order in another shape; one entry may be -1: what is left over."""
+    """The elements of `x` in row-major order with another shape; one entry may be -1 and is inferred."""
 
     fusion = Fusion.FREE
 
@@ -62,12 +62,12 @@ class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData, KeepsEach, Spe
     flops = staticmethod(no_arithmetic)
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
-        """The whole shape, no entry of which is left over."""
+        """The attributes with the whole shape, without an inferred entry."""
         return {"shape": (count, *self.result_types()[0].shape)}
 
 
 class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData, KeepsEach]):
-    """As `reshape`, to the shape that the operand `shape` holds."""
+    """Like `reshape`, to the shape in the operand `shape`."""
 
     x: Operand
     shape: Operand
@@ -85,7 +85,7 @@ class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData,
 
 
 class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach, Speculatable]):
-    """The dimensions of `x` in another order: dimension `i` of the result is dimension `perm[i]` of `x`."""
+    """A permutation of the dimensions of `x`: dimension `i` of the result is dimension `perm[i]` of `x`."""
 
     x: Operand
     result: Result
@@ -104,7 +104,7 @@ class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach,
     flops = staticmethod(no_arithmetic)
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
-        """The first dimension stays the first."""
+        """The attributes with the first dimension staying the first."""
         return {"perm": (0, *(axis + 1 for axis in self.attribute_values()["perm"]))}
 
     def contiguous_run(self) -> Dim:
@@ -114,7 +114,7 @@ class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach,
 
 
 class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData, KeepsAll, Speculatable]):
-    """`x` broadcast to `shape`, of its rank or a higher one; -1 keeps the size of `x`."""
+    """`x` broadcast to `shape`, which has its rank or a higher one; -1 keeps the size of `x`."""
 
     x: Operand
     result: Result
@@ -139,12 +139,12 @@ class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData, KeepsAll, Specul
     flops = staticmethod(no_arithmetic)
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
-        """The whole shape, for tensors that have its rank."""
+        """The attributes with the whole shape, for tensors of that rank."""
         return {"shape": (count, *self.result_types()[0].shape)}
 
 
 class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure, MovesData, KeepsAll]):
-    """`x` and the shape that the operand `shape` holds, broadcast against each other."""
+    """`x` broadcast to the shape in the operand `shape` (both are broadcast against each other)."""
 
     x: Operand
     shape: Operand
@@ -184,7 +184,7 @@ class TileOp(GraphOp, name="tile", traits=[Pure, MovesData, KeepsAll]):
 
 
 class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
-    """The operands one after the other along `axis`."""
+    """The operands joined along `axis`."""
 
     inputs: VariadicOperand
     result: Result
@@ -218,11 +218,11 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the operands lie one after the other in the result's memory: all dimensions before the axis are 1."""
+        """Whether the operands are contiguous in the result's memory: all dimensions before the axis are 1."""
         return all(size == 1 for size in self.result_types()[0].shape[: self.attribute_values()["axis"]])
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
-        """The axis moves behind the new one."""
+        """The attributes with the axis shifted by the new dimension."""
         return {"axis": self.attribute_values()["axis"] + 1}
 
     def operand_channels(self) -> list[slice | None]:
@@ -232,14 +232,14 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
         return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
     def fusion_category(self) -> Fusion:
-        """Operands that lie one after the other are computed where they belong."""
+        """Operands that are contiguous in the result are computed in place."""
         return Fusion.FREE if self.is_contiguous else Fusion.OPAQUE
 
 
 class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
-    """`x` with `low[i]` elements before and `high[i]` after each dimension: `value`, or as `mode` says copies from `x`.
+    """`x` padded with `low[i]` elements before and `high[i]` after each dimension: with `value`, or with copies from `x` selected by `mode`.
 
-    "edge" repeats the outermost element, "reflect" mirrors about it without repeating it, "wrap" goes on at the other end.
+    "edge" repeats the outermost element, "reflect" mirrors about it without repeating it, "wrap" continues from the other end.
     """
 
     x: Operand
@@ -275,11 +275,11 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
     flops = staticmethod(no_arithmetic)
 
     def fusion_category(self) -> Fusion:
-        """Only zeros and the like are written beside what another op computes."""
+        """Only padding with constants is fused with the producer."""
         return Fusion.PAD if self.attribute_values()["mode"] == "constant" else Fusion.OPAQUE
 
     def value_range(self, x: Range) -> Range:
-        """That of the operand, and what it is padded with."""
+        """The union of the operand's range and the padding value."""
         attributes = self.attribute_values()
         return union([x, (attributes["value"],) * 2]) if attributes["mode"] == "constant" else x
 
@@ -302,7 +302,7 @@ class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):
 
 
 class SizesOp(GraphOp, name="sizes", traits=[Pure, Speculatable]):
-    """Sizes as numbers: what arithmetic on the sizes of operands comes to."""
+    """Sizes as numbers: the results of arithmetic on the sizes of operands."""
 
     result: Result
     values: Sizes
@@ -318,7 +318,7 @@ class SizesOp(GraphOp, name="sizes", traits=[Pure, Speculatable]):
     flops = staticmethod(no_arithmetic)
 
     def value_range(self) -> Range:
-        """Sizes are not negative; what is computed from them may be."""
+        """Sizes are not negative; values computed from them may be."""
         values = self.attribute_values()["values"]
         return (min(values), max(values)) if values and known(values) else ANY
 

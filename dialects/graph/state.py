@@ -1,4 +1,4 @@
-"""Operations on what a call leaves for the next one: buffers of which it writes a part."""
+"""Operations on state: buffers that are kept between calls and of which each call writes a part."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class OverwriteOp(GraphOp, name="overwrite", traits=[Pure]):
-    """`x` with `part` in place of its elements from `starts` on.
+    """`x` with `part` replacing its elements from `starts` on.
 
-    Where `x` is memory that is kept from call to call (`append-in-place`), the kernel writes there, and nothing is copied.
+    If `x` is memory that is kept between calls (`append-in-place`), the kernel writes there, and nothing is copied.
     """
 
     x: Operand
@@ -43,5 +43,5 @@ class OverwriteOp(GraphOp, name="overwrite", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
     def copied_operands(self) -> list[ir.Value]:
-        """`part`: memory that is kept from call to call holds the rest already."""
+        """`part`: memory that is kept between calls already holds the rest."""
         return [self.part]

@@ -1,4 +1,4 @@
-"""Values that are sizes: what small integer tensors hold where their elements come from the sizes of dimensions."""
+"""Symbolic evaluation of small integer tensors whose elements come from the sizes of dimensions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,14 +14,14 @@ from stepwell.dialects.graph.known import KnownValues
 from stepwell.dialects.graph.traits import JoinsData, MovesData
 from stepwell.dialects.support.errors import StepwellError
 
-MOST = 1024  # elements of a tensor that is taken for one of sizes
+MOST = 1024  # largest number of elements of a tensor that is evaluated symbolically
 
 def _wide(dtype: str) -> bool:
     return dtype in INTEGERS and dtype_info(dtype).bits >= 32
 
 
 def _divided(a: Any, b: Any) -> Any:
-    """The quotient, rounded towards zero: rounded down where neither is negative; of what may be negative, one side or the other is 0."""
+    """The quotient rounded towards zero: if `a` may be negative, that of its positive part minus that of its negative part, one of which is 0."""
     if b == 0:
         raise UndecidedError("a division by 0")
     if b < 0:
@@ -32,7 +32,7 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 def _remainder(a: Any, b: Any, fmod: bool) -> Any:
-    """What a quotient leaves: one rounded towards zero with `fmod`, else one rounded down."""
+    """The remainder of a quotient that is rounded towards zero with `fmod`, else rounded down."""
     if b == 0:
         raise UndecidedError("a remainder of a division by 0")
     return a - (_divided(a, b) if fmod else a // b) * b
@@ -43,7 +43,7 @@ def _equal(a: Any, b: Any) -> bool:
         return True
     if isinstance(a, int) and isinstance(b, int):
         return False
-    if a < b or a > b:  # or else neither is decided, which raises
+    if a < b or a > b:  # otherwise the comparison is undecided and raises
         return False
     raise UndecidedError(f"whether {a} is {b}")
 
@@ -63,13 +63,13 @@ class SymbolicValues:
     """Finds the elements of integer tensors that are computed from sizes, as arrays of numbers and `Size`s."""
 
     def __init__(self, known: KnownValues, elements: Callable[[ir.Value], Sequence[Size] | None] = lambda argument: None) -> None:
-        """`elements` gives symbols for the elements of an argument, in order, or None."""
+        """`elements` returns symbols for the elements of an argument, in order, or None."""
         self.known = known
         self._elements = elements
         self._found: dict[ir.Value, np.ndarray | None] = {}
 
     def value(self, value: ir.Value) -> np.ndarray | None:
-        """The elements of `value` as an array of objects, or None where one is not known. Walks with its own stack."""
+        """The elements of `value` as an array of objects, or None if an element is unknown. Uses an explicit stack."""
         waiting = [value]
         while waiting:
             current = waiting[-1]
@@ -86,7 +86,7 @@ class SymbolicValues:
         return self._found[value]
 
     def release(self) -> None:
-        """Forget everything that was found."""
+        """Forget all cached results."""
         self._found.clear()
 
     def _op(self, value: ir.Value) -> ir.Operation | None:
@@ -97,7 +97,7 @@ class SymbolicValues:
         op = defining_op(value)
         if op is None or not isinstance(op.opview, GraphOp):
             return None
-        moves = op.opview.has_trait(MovesData) or op.opview.has_trait(JoinsData)  # whose references take elements whatever these are
+        moves = op.opview.has_trait(MovesData) or op.opview.has_trait(JoinsData)  # references of these ops accept any kind of element
         return op if moves or op.name in _ARITHMETIC or op.name in _OTHERS else None
 
     def _leaf(self, value: ir.Value) -> np.ndarray | None:
@@ -124,7 +124,7 @@ class SymbolicValues:
             return None
         try:
             made = self._made(op.name, view, arrays)
-        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # undecided, or no meaning for these data
+        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # undecided, or undefined for these data
             return None
         return None if made is None or made.shape != type_of(value).static_shape else made
 
@@ -145,12 +145,12 @@ class SymbolicValues:
         rest = list(arrays)
         for group in view.operand_groups():
             groups.append([rest.pop(0) for _ in group] if isinstance(group, list) else rest.pop(0))
-        moved = [_numbers(g) if i else g for i, g in enumerate(groups)]  # indices, starts and the like are numbers
+        moved = [_numbers(g) if i else g for i, g in enumerate(groups)]  # indices, starts and similar operands are numbers
         return np.asarray(type(view).reference(*moved, **view.attribute_values()), dtype=object)
 
 
 def _objects(values: Any) -> np.ndarray:
-    """An array of Python's numbers and sizes."""
+    """An array of Python numbers and sizes."""
     array = np.empty(np.shape(values), dtype=object)
     flat = np.asarray(values, dtype=object).reshape(-1)
     array.reshape(-1)[:] = [v if isinstance(v, Size) else int(v) for v in flat]

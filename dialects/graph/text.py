@@ -9,10 +9,10 @@ from stepwell.dialects.graph.inference import INDEX, expect_at_least, expect_dim
 
 
 class CountNgramsOp(GraphOp, name="count_ngrams", traits=[Pure]):
-    """How often n-grams come in each row of `x`: the i-th row of `pool` is counted in column `columns[i]` of the result's `size`.
+    """The number of occurrences of n-grams in each row of `x`: row i of `pool` is counted in column `columns[i]` of the result, of width `size`.
 
-    The tokens of an n-gram stand one, two, … up to `skips` + 1 places apart. The rows of `pool` must ascend, compared from their first
-    token on, and none may come twice; then they are found by bisection.
+    The tokens of an n-gram are one, two, … up to `skips` + 1 positions apart. The rows of `pool` must be sorted in ascending lexicographic order,
+    without duplicates, so that they can be found by bisection.
     """
 
     x: Operand

@@ -1,4 +1,4 @@
-"""Element-wise functions of calculus: roots, exponentials, trigonometry and what activations need of them."""
+"""Element-wise transcendental functions: roots, exponentials, trigonometry, and the functions that activations need."""
 
 import math
 
@@ -10,7 +10,7 @@ from stepwell.dialects.graph.value_range import Range
 
 
 class SqrtOp(FloatUnary, name="sqrt"):
-    """The square root of `x`; NaN for a negative one."""
+    """The square root of `x`; NaN for negative `x`."""
 
     reference = pointwise(np.sqrt)
 
@@ -27,7 +27,7 @@ class ExpOp(FloatUnary, name="exp"):
     reference = pointwise(np.exp)
 
     def value_range(self, x: Range) -> Range:
-        """From 0 on: small powers vanish."""
+        """The range starts at 0: small powers underflow."""
         return (0, math.inf)
 
 
@@ -125,7 +125,7 @@ class SigmoidOp(FloatUnary, name="sigmoid"):
         return np.where(x < 0, small, x.dtype.type(1)) / (1 + small)
 
     def value_range(self, x: Range) -> Range:
-        """From 0 to 1, both of which it rounds to."""
+        """From 0 to 1, both included because of rounding."""
         return (0, 1)
 
 

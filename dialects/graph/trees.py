@@ -13,14 +13,13 @@ REDUCTIONS = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class TreeEnsembleOp(GraphOp, name="tree_ensemble", traits=[Pure]):
-    """For each row of `x` the sum, maximum or minimum (`reduction`: add, max, min) over trees of the values of the leaf that the row ends in.
+    """For each row of `x`, the sum, maximum or minimum over trees of the values of the leaf that the row reaches.
 
-    `roots` (rounds, groups) holds the node that each tree begins at, `values` (leaves, columns) what each leaf gives. The result is (rows, groups,
-    columns): the trees of one round are folded into groups of their own.
-
-    `nodes` holds for each node a feature and two children. A row goes from node `n` to the first child where `x[row, feature] <= thresholds[n]`,
-    else to the second, `depth` times. NaN goes to the second child, or to the first where `nan_first[n]`. Node `n` below the number of leaves is
-    leaf `n`: its children are itself. Numbers of nodes, features and leaves that are out of range have no meaning; nothing else is read for them.
+    `reduction` is add, max or min. `roots` (rounds, groups) holds the root node of each tree, `values` (leaves, columns) the values of each leaf. The
+    result is (rows, groups, columns): each of the trees of one round is reduced into a separate group. `nodes` holds a feature and two children for
+    each node. At node `n`, a row continues with the first child if `x[row, feature] <= thresholds[n]`, else with the second, `depth` times. NaN goes
+    to the second child, or to the first if `nan_first[n]`. A node `n` below the number of leaves is leaf `n`: its children are itself. Out-of-range
+    numbers of nodes, features and leaves are undefined, but cause no out-of-range reads.
     """
 
     x: Operand

@@ -1,4 +1,4 @@
-"""Ranges of the elements of a tensor: what ops say of their results, whatever the data are."""
+"""Ranges of the elements of a tensor: the bounds that ops declare for their results, whatever the data are."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 from stepwell.dialects.core.types import is_float
 
 Range: TypeAlias = tuple[float, float]
-"""The least and the greatest value, both included; NaN may come beside it."""
+"""The smallest and the largest value, both included; NaN may occur besides."""
 ANY: Range = (-math.inf, math.inf)
 
 
 def union(ranges: Iterable[Range]) -> Range:
-    """The least range that holds all of these, of which there is at least one."""
+    """The smallest range that contains all of these ranges, of which there is at least one."""
     lows, highs = zip(*ranges, strict=True)
     return (min(lows), max(highs))
 
@@ -23,7 +23,7 @@ def clamped(x: Range, low: float, high: float) -> Range:
 
 
 def of_integers(combine: Callable[[Range, Range], Range]) -> Any:
-    """The `value_range` of a binary op whose integer results lie where `combine` says; floats, which are rounded, lie anywhere."""
+    """Make the `value_range` of a binary op: integer results are in the range `combine` returns; floats, which are rounded, may have any value."""
 
     def value_range(self: Any, lhs: Range, rhs: Range) -> Range:
         return ANY if is_float(self.result_types()[0].dtype) else combine(lhs, rhs)

@@ -1,4 +1,4 @@
-"""Arithmetic of sliding windows, shared by convolutions and poolings: output sizes, attribute checks, window views."""
+"""Sliding-window arithmetic shared by convolutions and poolings: output sizes, attribute checks, window views."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 def expect_window(spatial: int, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]) -> None:
-    """The attributes of a window over that many spatial dimensions are complete and in range."""
+    """Check that the attributes of a window over so many spatial dimensions are complete and in range."""
     expect_length("strides", strides, spatial, "one for each spatial dimension")
     expect_length("pads", pads, 2 * spatial, "the begin of each spatial dimension, then the end of each")
     expect_length("dilations", dilations, spatial, "one for each spatial dimension")
@@ -28,10 +28,10 @@ def window_sizes(
     dilations: Sequence[int],
     ceil_mode: bool = False,
 ) -> tuple[Dim, ...]:
-    """How many window positions there are along each spatial dimension, None where the dimension is not known.
+    """The number of window positions along each spatial dimension; None if the dimension is unknown.
 
-    With `ceil_mode` a last window may hang over the end, as long as it begins inside the input or the padding before it. A window that is
-    larger than its dimension has no position; if it is larger by more than a stride, ONNX's formula gives no size, which is an error.
+    With `ceil_mode`, the last window may extend past the end, if it begins inside the input or the padding before it. A window larger than its
+    dimension has no position; if it is larger by more than a stride, ONNX's formula gives no size, and this is an error.
     """
     out: list[Dim] = []
     for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
@@ -61,7 +61,7 @@ def window_counts(
     dilations: Sequence[int],
     ceil_mode: bool = False,
 ) -> tuple[int, ...]:
-    """As `window_sizes`, where all sizes are known."""
+    """Like `window_sizes`, for sizes that are all known."""
     counts = window_sizes(sizes, kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
     return tuple(c for c in counts if isinstance(c, int))
 
@@ -69,7 +69,7 @@ def window_counts(
 def always_meets_image(
     sizes: Sequence[Dim], kernel: Sequence[int], counts: Sequence[Dim], *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
 ) -> bool:
-    """Whether each window over an image of at least one element is sure to cover one of its elements, and not padding alone."""
+    """Whether each window over an image with at least one element always covers an image element, not only padding."""
 
     def meets(i: int, start: int, size: int) -> bool:
         return any(0 <= start + tap * dilations[i] < size for tap in range(kernel[i]))
@@ -80,7 +80,8 @@ def always_meets_image(
             starts = (position * strides[i] - low for position in range(count))
             if not all(0 <= start < size or meets(i, start, size) for start in starts):
                 return False
-        elif max(low, high) >= kernel[i] or (dilations[i] > 1 and max(low, high) > 0):  # taps that are apart may reach over an image of any size
+        # windows with dilation may skip all elements of an image of any size
+        elif max(low, high) >= kernel[i] or (dilations[i] > 1 and max(low, high) > 0):
             return False
     return True
 
@@ -94,7 +95,7 @@ def windows(x: np.ndarray, kernel: Sequence[int], counts: Sequence[int], *, stri
 
 
 def padded(x: np.ndarray, low: Sequence[int], high: Sequence[int], value: object) -> np.ndarray:
-    """`x` (N, C, spatial…) with `value` around its spatial dimensions."""
+    """`x` (N, C, spatial…) padded with `value` around its spatial dimensions."""
     out = np.full((*x.shape[:2], *(a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True))), value, dtype=x.dtype)
     out[(slice(None), slice(None), *(slice(a, a + s) for a, s in zip(low, x.shape[2:], strict=True)))] = x
     return out
@@ -103,7 +104,7 @@ def padded(x: np.ndarray, low: Sequence[int], high: Sequence[int], value: object
 def overhang(
     sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """The padding after each spatial dimension that the windows reach into, at least what `pads` asks for."""
+    """The padding after each spatial dimension that the windows reach, at least `pads`."""
     spatial = len(sizes)
     return tuple(
         max(pads[spatial + i], (counts[i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - sizes[i] - pads[i]) for i in range(spatial)

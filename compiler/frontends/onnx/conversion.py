@@ -576,7 +576,7 @@ class Conversion:
         if node.op_type not in _DECIDED_BY or domain_of(node.domain) != "":
             return None
         given = [frame.lookup(name) for name in node.input[: _DECIDED_BY[node.op_type]] if name]
-        parts = [self.builder.origins.of(value) if isinstance(value, ir.Value) else None for value in given]
+        parts = [self.builder.origins.origins_of(value) if isinstance(value, ir.Value) else None for value in given]
         return None if None in parts else reduce(or_, (part for part in parts if part is not None), Origins())
 
 

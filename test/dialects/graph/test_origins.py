@@ -42,32 +42,32 @@ def made() -> Iterator[Setting]:
 def test_arguments_and_constants(made: Setting) -> None:
     b = made.builder
     constant = b.literal(np.array([1, 2, 3]))
-    assert made.finder.of(constant) == Origins()
-    assert not made.finder.of(constant)
+    assert made.finder.origins_of(constant) == Origins()
+    assert not made.finder.origins_of(constant)
     total = b.add(made.numbers, constant)
-    assert made.finder.of(total) == Origins(frozenset([made.numbers]))
+    assert made.finder.origins_of(total) == Origins(frozenset([made.numbers]))
 
 
 def test_sizes(made: Setting) -> None:
     b = made.builder
-    assert made.finder.of(b.shape_of(made.x)) == Origins(sizes=True)
+    assert made.finder.origins_of(b.shape_of(made.x)) == Origins(sizes=True)
     both = b.concat([b.shape_of(made.x), made.numbers], axis=0)
-    assert made.finder.of(both) == Origins(frozenset([made.numbers]), sizes=True)
+    assert made.finder.origins_of(both) == Origins(frozenset([made.numbers]), sizes=True)
     assert made.finder.of_sizes([3, N + 1]) == Origins(sizes=True)
     assert made.finder.of_sizes([symbol("other")]) is None
     assert made.finder.of_sizes([None]) is None
 
 
 def test_sizes_that_depend_on_data(made: Setting) -> None:
-    found = made.finder.of(made.builder.non_zero(made.numbers))
+    found = made.finder.origins_of(made.builder.non_zero(made.numbers))
     assert found == Origins(frozenset([made.numbers]), by_data=True)
 
 
 def test_what_is_too_large_is_not_computed(made: Setting) -> None:
     wide = made.builder.expand(made.builder.reshape(made.numbers, shape=(1, 3)), shape=(1 << 20, 3))
-    assert made.finder.of(wide) is None
+    assert made.finder.origins_of(wide) is None
 
 
 def test_arguments_of_other_blocks_are_not_known(made: Setting) -> None:
     inner = made.function.regions[0].blocks.append(TensorType("i64", ()).to_mlir())
-    assert made.finder.of(inner.arguments[0]) is None
+    assert made.finder.origins_of(inner.arguments[0]) is None
