@@ -140,55 +140,55 @@ class CompileOptions:
         "the backend that generates code and runs it, by its name (docs/backends.md)", checks.backend, Flag("--backend", "NAME"),
     ))  # fmt: skip
     shapes: Shapes | None = field(default=None, metadata=_said(
-        "the sizes of inputs with free dimensions, by the names of inputs; for a sequence those of each element",
+        "the shapes of inputs with free dimensions, by input name; for a sequence, the shape of each element",
         checks.shapes, Flag("--shape", "NAME=1x3x224x224", repeated=True, goes_with_ir=False, syntax=SHAPE_SYNTAX),
-        "None stands for a dimension that stays free, and for an optional that holds nothing",
+        "None stands for a dimension that stays free, and for an empty optional",
     ))  # fmt: skip
     values: "Mapping[str, np.ndarray] | None" = field(default=None, metadata=_said(
-        "values of inputs, by name: they become constants that code is made for (axes, sizes and the like), and are inputs no longer",
+        "values of inputs, by name: they become constants for which the code is specialised (axes, sizes and the like), and are no longer inputs",
         checks.arrays, "commands take the values of all inputs from --input",
     ))  # fmt: skip
     specialise: str = field(default=SPECIALISE[0], metadata=_said(
         "whether a model with free dimensions gets one program for all sizes (never), code for each combination of sizes (always), or both (auto): "
-        "that program and, in the background, code for combinations that come often; where there can be no such program, auto is the same as always",
+        "that program and, in the background, code for combinations that occur often; if such a program is impossible, auto is the same as always",
         checks.one_of(*SPECIALISE), Flag("--specialise", choices=SPECIALISE, goes_with_ir=False),
     ))  # fmt: skip
     size_hints: Mapping[str, int] | None = field(default=None, metadata=_said(
-        "typical values of free dimensions, by their symbols: they guide choices in code for all sizes, and results do not depend on them",
+        "typical values of free dimensions, by symbol: they guide choices in code for all sizes, but do not affect results",
         checks.size_hints, Flag("--size-hint", "NAME=128", repeated=True, goes_with_ir=False),
     ))  # fmt: skip
     same_names: bool = field(default=True, metadata=_said(
-        "whether free dimensions of one name have one size; otherwise each has a size of its own",
-        checks.flag, "a call whose sizes contradict the names is compiled so by itself",
+        "whether free dimensions with the same name have the same size; otherwise each has its own size",
+        checks.flag, "a call whose sizes contradict the names is compiled without it automatically",
     ))  # fmt: skip
     same_data_sizes: bool = field(default=True, metadata=_said(
-        "whether sizes that only data tell are equal where their values are broadcast; otherwise each may be 1",
-        checks.flag, "a run in which such a size is 1 is compiled so by itself",
+        "whether sizes that depend on data are assumed equal if their values are broadcast; otherwise each may be 1",
+        checks.flag, "a run in which such a size is 1 is compiled without it automatically",
     ))  # fmt: skip
     bind: Mapping[str, str] | None = field(default=None, metadata=_said(
-        "inputs, each with the output that the next call takes for it, by name; `lower` shows the IR for these",
+        "inputs, each with the output that becomes its value in the next call, by name; `lower` shows the IR with them bound",
         checks.bound_names, "`bind` of a compiled model sets it",
     ))  # fmt: skip
     pipeline: "PipelineSource | None" = field(default=None, metadata=_said(
-        "the passes to run (docs/pipelines.md): a file as `stepwell pipeline -o FILE` writes it, or its text; stages that it leaves out are "
+        "the passes to run (docs/pipelines.md): a file written by `stepwell pipeline -o FILE`, or its text; omitted stages are "
         "the default ones",
         lambda name, value: None,  # `Pipeline.from_source` reports errors in more detail
         Flag("--pipeline", "FILE|TEXT"), "it may also be a stepwell.Pipeline",
     ))  # fmt: skip
     disable: Sequence[str] = field(default=(), metadata=_said(
-        "what to switch off, by name, to see what it is worth (`stepwell pipeline` shows what can be)",
+        "switches to turn off, by name, for example to measure their effect (`stepwell pipeline` lists them)",
         checks.names, Flag("--disable", "NAME", repeated=True),
     ))  # fmt: skip
     libm: bool = field(default=False, metadata=_said(
-        f"whether to take exp, tanh and the like from the system's libm, element by element, as with {LIBM} switched off",
+        f"whether to call the system's libm for exp, tanh and similar functions, element by element; the same as disabling {LIBM}",
         checks.flag, Flag("--libm"),
     ))  # fmt: skip
     strict: bool = field(default=False, metadata=_said(
-        "whether to use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md)",
+        "whether to exclude algorithms that let infinities and NaN spread, or that round more than the direct one (docs/numerics.md)",
         checks.flag, Flag("--strict"),
     ))  # fmt: skip
     precision: str = field(default=PRECISIONS[0], metadata=_said(
-        "the type in which weights and activations of products are stored where the model has f32 (docs/numerics.md)",
+        "the type in which operands of products are stored if they are f32 in the model (docs/numerics.md)",
         checks.one_of(*PRECISIONS), Flag("--precision", choices=PRECISIONS),
     ))  # fmt: skip
     keep_f32: Sequence[str] = field(default=(), metadata=_said(
@@ -196,15 +196,15 @@ class CompileOptions:
         checks.names, Flag("--keep-f32", "NODE", repeated=True),
     ))  # fmt: skip
     plan: "PlanSource | None" = field(default=None, metadata=_said(
-        "choices between algorithms, layouts and the like, and schedules for kernels, in the place of those that would be taken (docs/plans.md): "
-        "a file as `stepwell inspect --emit-plan` writes it",
+        "choices between algorithms, layouts and the like, and schedules for kernels, which override the default ones (docs/plans.md): "
+        "a file written by `stepwell inspect --emit-plan`",
         checks.plan, Flag("--plan", "FILE", other_name="--schedule"), "it may also be a Plan",
     ))  # fmt: skip
     schedule: "PlanSource | None" = field(default=None, metadata=_said(
-        "the same as a plan, by the name that it had when files of it held schedules alone", checks.plan, "--schedule is another name of --plan",
+        "the former name of `plan`, from the time when its files held only schedules", checks.plan, "--schedule is another name of --plan",
     ))  # fmt: skip
     limits: Limits = field(default_factory=Limits, metadata=_said(
-        "what the model may cost before it runs, and the memory of a run (docs/reference/limits.md)",
+        "limits on the cost of a model before it runs, and on the memory of a run (docs/reference/limits.md)",
         checks.limits, Flag("--limit", "NAME=NUMBER", repeated=True, syntax=LIMIT_SYNTAX),
     ))  # fmt: skip
 
