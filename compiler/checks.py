@@ -126,7 +126,7 @@ def target(name: str, value: Any) -> None:
 def names(name: str, value: Any) -> None:
     """Raise InputError unless `value` is a collection of names."""
     if not isinstance(value, str) and (not isinstance(value, (list, tuple, Set)) or not all(isinstance(entry, str) for entry in value)):
-        raise wrong(name, "names of what to switch off", value)  # a string gets a better message elsewhere
+        raise wrong(name, "names of switches to turn off", value)  # a string gets a better message elsewhere
 
 
 def plan(name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which checks belong to changed files: tests, FileCheck tests, lint."""
+"""Selects the checks for changed files: tests, FileCheck tests, lint."""
 
 import re
 import subprocess
@@ -9,25 +9,25 @@ from pathlib import Path
 from mutation.selection import FilesToRun, naming, select
 
 SCRIPTS = ("scripts/demo", "scripts/nightly", "scripts/test")
-"""Python files whose names do not say so."""
+"""Python files without the suffix .py."""
 _PACKAGE = ("compiler/", "passes/", "dialects/")
 _TYPED = (*_PACKAGE, "scripts/", "examples/")
 _RULES = ("test/project/test_bindings_import.py",)
-"""What holds the rules of imports and walks, for each file of code."""
+"""The tests of import and traversal rules, which cover every source file."""
 _PROJECT = ("test/project/test_packaging.py",)
 _PAGES = ("test/project/test_docs.py",)
 _EXAMPLES = "test/project/test_doc_examples.py"
 _RUNNER = ("test/scripts/test_checks.py",)
-# Files that no test names, or that more than those that name it depend on.
+# Files that no test names, or on which more tests depend than those that name them.
 _BY_NAME = {
     "pyproject.toml": _PROJECT,
     "lit.cfg.py": ("test/scripts/test_forked_commands.py",),
     "test/conftest.py": _RUNNER,
     "test/costs.json": _RUNNER,
-    "test/support/fork_client.py": ("test/support/test_command_server.py",),  # which command_server starts
+    "test/support/fork_client.py": ("test/support/test_command_server.py",),  # started by command_server
     "scripts/test": _RUNNER,
     "scripts/nightly": ("test/scripts/test_nets.py",),
-    "scripts/affected.py": ("test/scripts/test_affected.py",),  # which names files of all kinds, and is no test of these
+    "scripts/affected.py": ("test/scripts/test_affected.py",),  # names files of all kinds, but does not test them
     ".ci/run": _RUNNER,
     "scripts/demo": ("test/project/test_digits.py",),
 }
@@ -35,25 +35,25 @@ _BY_NAME = {
 
 @dataclass(frozen=True)
 class Affected:
-    """What to run; files by their paths in the checkout."""
+    """The checks to run; files are given by their paths in the checkout."""
 
     lint: tuple[str, ...]
     is_typed: bool
-    """Whether to check types, of all files."""
+    """Whether to type-check all files."""
     lit: tuple[str, ...]
     pytest: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Files by an expression that selects among their tests, as pytest's -k has it; "" for all."""
+    """Test files, each with an expression that selects among its tests (the syntax of pytest's -k); "" selects all."""
 
 
 def changed(root: Path) -> list[str]:
-    """The files that differ from the last commit, and those that are new. Raises CalledProcessError where git knows nothing of `root`."""
+    """The files that differ from the last commit, and new files. Raises CalledProcessError if `root` is not a git checkout."""
     commands = (["git", "diff", "--name-only", "--relative", "HEAD"], ["git", "ls-files", "--others", "--exclude-standard"])
     found = [subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines() for command in commands]
     return sorted({name for names in found for name in names})
 
 
 def affected(root: Path, paths: Iterable[str]) -> Affected:
-    """What belongs to files of the checkout at `root`, given relative to it; they may be gone."""
+    """The checks for files of the checkout at `root`, given relative to it; the files may have been deleted."""
     names = list(dict.fromkeys(paths))
     lint = tuple(name for name in names if (root / name).is_file() and (name.endswith(".py") or name in SCRIPTS))
     stages = [stage for name in names for stage in _tests(root, name)]
@@ -80,7 +80,7 @@ def _tests(root: Path, path: str) -> Sequence[FilesToRun]:
         return [FilesToRun.from_names(_PAGES), pages] if "docs" in place.parts or len(place.parts) == 1 else [FilesToRun.from_names(_PAGES)]
     if path.startswith(("scripts/", "test/support/")) and place.suffix == ".py":
         return [FilesToRun.from_names(_tests_of_module(root, path))]
-    # Data, plugins, inputs: the tests that name the file; a folder of inputs is that of the tests beside it.
+    # Data, plugins, inputs: run the tests that name the file; for a folder of inputs, run the tests next to it.
     found = naming(root, rf"\b{re.escape(place.name)}\b")
     if "Inputs" in place.parts:
         found = [name for name in found if Path(name).parent == Path(*place.parts[: place.parts.index("Inputs")])]
@@ -90,7 +90,7 @@ def _tests(root: Path, path: str) -> Sequence[FilesToRun]:
 def _tests_of_module(root: Path, path: str) -> list[str]:
     """The tests that import a module of scripts or of test/support, or name its file.
 
-    For a script, and where there are none, also those of the modules that import it.
+    For a script, and if there are none, also those of the modules that import it.
     """
     found = naming(root, _import_of(path))
     if found and not path.startswith("scripts/"):
@@ -101,7 +101,7 @@ def _tests_of_module(root: Path, path: str) -> list[str]:
 
 
 def _import_of(path: str) -> str:
-    """A pattern of what imports a module, or names its file."""
+    """A pattern that matches imports of a module and mentions of its file name."""
     parts = Path(path).with_suffix("").parts[1 if path.startswith("scripts/") else 2 :]
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     dotted = re.escape(".".join(parts))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare Stepwell with its peers and another checkout of itself, show where its time goes, or what each of its switches is worth.
+"""Benchmark Stepwell against its peers or another checkout, profile it, or measure the effect of each of its switches.
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --operators [REGEX]
@@ -12,7 +12,7 @@
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
     .venv/bin/python scripts/bench.py --fork-join
 
-Nothing else may run on the machine. See docs/benchmarks.md.
+Nothing else should run on the machine. See docs/benchmarks.md.
 """
 
 import argparse
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("onnxruntime",)
-EXTRA = ("openvino", "matplotlib")  # what one can do without in an environment of one's own, but not in the checkout's
+EXTRA = ("openvino", "matplotlib")  # optional in other environments, but not in the checkout's own
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; 0 if all went well, 1 if an engine failed or gave wrong results, 2 for wrong usage (argparse)."""
+    """Run the requested benchmark. Returns 0, or 1 if an engine failed or gave wrong results, or 2 for wrong usage (argparse)."""
     from benchmark.jobs import ENGINES, PEERS, Failure
 
     parser = make_parser()
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Stepwell and its peers."""
+    """Compare Stepwell with its peers."""
     from benchmark.jobs import Contestant
     from benchmark.models import KNOWN, find, find_cases, find_int8, find_precision, find_weights
     from benchmark.peers import Converter
@@ -147,7 +147,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def same_code(contestants: "Sequence[Contestant]", network: "Network", say: Callable[[str], None]) -> "list[Contestant]":
-    """The variants whose code for a network is that of the first one: their IR at the last level is the same, character by character."""
+    """The variants whose code for a network equals that of the first one: their IR at the last level is the same, character by character."""
     from benchmark.engines import last_ir
     from stepwell.dialects.support.errors import StepwellError
 
@@ -158,7 +158,7 @@ def same_code(contestants: "Sequence[Contestant]", network: "Network", say: Call
         say(f"{network.name}: the code of {contestant.label}")
         try:
             text = last_ir(contestant, str(network.path), network.shapes, network.level)
-        except StepwellError:  # what is wrong is said where it is loaded to be timed
+        except StepwellError:  # the error is reported when the model is loaded for timing
             text = None
         if contestant is base:
             plain = text
@@ -201,7 +201,7 @@ def ablate(options: argparse.Namespace) -> int:
 
 
 def profile(options: argparse.Namespace) -> int:
-    """The kernels of networks, for each number of threads."""
+    """Profile the kernels of networks, for each number of threads."""
     import json
 
     from benchmark.jobs import Contestant, Job
@@ -228,7 +228,7 @@ def profile(options: argparse.Namespace) -> int:
 
 
 def compare_kernels(options: argparse.Namespace) -> int:
-    """The kernels of networks as this checkout and another one make them, for each number of threads."""
+    """Compare the kernels of networks between this checkout and another one, for each number of threads."""
     import json
 
     from benchmark.jobs import Contestant
@@ -256,7 +256,7 @@ def compare_kernels(options: argparse.Namespace) -> int:
 
 
 def fork_join(options: argparse.Namespace) -> int:
-    """What threads cost, for each number of them above one."""
+    """Measure the overhead of threads, for each number of threads above one."""
     import json
 
     from benchmark.forks import measure
@@ -273,7 +273,7 @@ def fork_join(options: argparse.Namespace) -> int:
 
 
 def describe(protocol: object) -> dict[str, object]:
-    """What a figure needs beside it: machine, date, revision, protocol, and what else keeps the machine busy."""
+    """The context of a measurement: machine, date, revision, protocol, and other work on the machine."""
     from benchmark.system import describe_machine
     from stepwell.analysis.load import foreign_load
 
@@ -286,7 +286,7 @@ def describe(protocol: object) -> dict[str, object]:
 
 
 def revision() -> str | None:
-    """The commit of the checkout, with `+` if files differ from it; None if it is no checkout."""
+    """The commit of the checkout, with `+` if files differ from it; None without a checkout."""
     try:
         commit, changes = (
             subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -298,7 +298,7 @@ def revision() -> str | None:
 
 
 def caption(settings: dict[str, object]) -> str:
-    """The line below the picture."""
+    """The caption below the plot."""
     machine, versions = settings["machine"], settings["versions"]
     assert isinstance(machine, dict)
     assert isinstance(versions, dict)
@@ -307,7 +307,7 @@ def caption(settings: dict[str, object]) -> str:
 
 
 def shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """The shapes given by `--shape`, all in numbers. Raises Failure."""
+    """The shapes given by `--shape`, with a number for each dimension. Raises Failure."""
     from benchmark.jobs import Failure
     from stepwell.cli.common import UsageError
     from stepwell.cli.shapes import parse_given
@@ -324,7 +324,7 @@ def shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Shows what is being done on standard error, where that is a terminal. It is redrawn only then: timed code runs undisturbed."""
+    """Shows the progress on standard error if that is a terminal. It is redrawn only between measurements, so that timed code is not disturbed."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -343,7 +343,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def prepare(options: argparse.Namespace) -> str | None:
-    """Load the plugins, which may bring what other options name, and look at these: what is wrong with them, or None."""
+    """Load the plugins, which may define names used by other options, and check these. Returns the problem, or None."""
     from stepwell.dialects.sched.plan_file import Plan
     from stepwell.dialects.support.errors import StepwellError
     from stepwell.dialects.target.host import runs_here
@@ -369,18 +369,18 @@ def prepare(options: argparse.Namespace) -> str | None:
 
 
 def plugins(options: argparse.Namespace) -> tuple[str, ...]:
-    """The plugins, by paths that hold in every process."""
+    """The plugins, by paths that are valid in every process."""
     return tuple(str(Path(file).resolve()) for file in options.load)
 
 
 def given(options: argparse.Namespace) -> tuple[str, str]:
-    """The pipeline and the schedule that Stepwell is to take, by paths that hold in every process, or the text of the pipeline."""
+    """The pipeline and the schedule for Stepwell, by paths that are valid in every process, or the text of the pipeline."""
     pipeline, schedule = (str(Path(text).resolve()) if text and "(" not in text else text or "" for text in (options.pipeline, options.schedule))
     return pipeline, schedule
 
 
 def variant(options: argparse.Namespace) -> str:
-    """What Stepwell with them is called."""
+    """The name of Stepwell with these options."""
     pipeline = options.pipeline or ""
     return " and ".join(filter(None, (Path(pipeline).name if "(" not in pipeline else "the pipeline", Path(options.schedule or "").name)))
 

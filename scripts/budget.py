@@ -1,4 +1,4 @@
-"""CPU seconds: of this machine beside the one of reference, and the budgets that pyproject.toml sets for runs of scripts/test."""
+"""CPU seconds: the speed of this machine relative to the reference machine, and the budgets in pyproject.toml for runs of scripts/test."""
 
 import resource
 import statistics
@@ -14,7 +14,7 @@ else:
     import tomli as tomllib
 
 UNIT = (sys.executable, "-c", "import torch_mlir.ir, onnx")
-"""Work that does not change with our code: much Python, some loading of libraries."""
+"""Work that does not depend on our code: mostly Python, and some loading of libraries."""
 ROUNDS = 5
 
 
@@ -23,22 +23,22 @@ class Budget:
     """The table `tool.stepwell.budget` of pyproject.toml; all in CPU seconds, user and system, of all processes."""
 
     unit: float
-    """What `UNIT` takes on the machine where the others were measured."""
+    """The time of `UNIT` on the reference machine, where the others were measured."""
     whole: float
-    """For scripts/test."""
+    """The budget of scripts/test."""
     fast: float
-    """For scripts/test --fast."""
+    """The budget of scripts/test --fast."""
     fast_tests: float
-    """For the behaviour tests in it, by the costs that were recorded of them: it takes as many as that allows."""
+    """The budget of the behaviour tests in scripts/test --fast, by their recorded costs; it determines how many run."""
 
     @staticmethod
     def from_project(project: Path) -> "Budget":
-        """What a pyproject.toml says."""
+        """Read the budget from a pyproject.toml."""
         table: dict[str, Any] = tomllib.loads(project.read_text())["tool"]["stepwell"]["budget"]
         return Budget(**{name.replace("-", "_"): float(value) for name, value in table.items()})
 
     def verdict(self, kind: str, spent: float, unit: float) -> tuple[bool, str]:
-        """Whether a run of a kind, "whole" or "fast", may take `spent` on a machine where `UNIT` takes `unit`, and a line about it."""
+        """Whether `spent` is within the budget for a run of a kind, "whole" or "fast", and a line about it; `unit` is the time of `UNIT` here."""
         speed = unit / self.unit
         allowed = (self.whole if kind == "whole" else self.fast) * speed
         line = f"budget   {spent:.0f} of {allowed:.0f} CPU s; the machine takes {speed:.2f} times what the one of reference does"
@@ -46,13 +46,13 @@ class Budget:
 
 
 def spent_by_children() -> float:
-    """CPU seconds of all processes that this one has waited for, and of those that they have."""
+    """CPU seconds of all child processes that have ended, including their children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def measured_unit() -> float:
-    """CPU seconds that `UNIT` takes here: the median, after a first time that loads files."""
+    """CPU seconds of `UNIT` on this machine: the median, after a first run that loads files."""
     found = []
     for _ in range(ROUNDS + 1):
         before = spent_by_children()

@@ -3,10 +3,10 @@
 
     .venv/bin/python scripts/check_nodes.py [--op NAME]... [--rounds N] [--seed N] [--every N] [--jobs N] [--save DIR] [--write] [-v]
 
-Each round draws a node of each combination with tame values, with NaN, infinities, zeros of both signs and extreme integers, and, of f16 and bf16,
-with values near the ends of the type. ONNX's evaluator computes these two types in f64, and is rounded once. Where it differs, ONNX Runtime is
-asked. What is wrong is printed and saved with --save; the exit status is then 1. --write brings what came out into
-docs/reference/onnx-types.md. test/end_to_end/test_nodes.py runs a few of the combinations.
+Each round draws a node of each combination with ordinary values, with NaN, infinities, zeros of both signs and extreme integers, and, for f16 and
+bf16, with values near the ends of the type's range. ONNX's evaluator computes these two types in f64, and its result is rounded once. If the result
+differs, it is compared with ONNX Runtime. Failures are printed and saved with --save; the exit status is then 1. --write writes the results into
+docs/reference/onnx-types.md. test/end_to_end/test_nodes.py runs a sample of the combinations.
 """
 
 import argparse
@@ -42,7 +42,7 @@ ABOUT = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the arguments and run nodes; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
+    """Parse the arguments and run nodes; 0 if all were correct, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
     parser = argparse.ArgumentParser(description="Compare every operator, version and element type with ONNX's evaluator.")
     parser.add_argument("--op", action="append", help="one operator (default: all); may be repeated")
@@ -96,10 +96,10 @@ def _operators(known: Mapping[str, object]) -> Iterable[str]:
 
 
 def page(found: "Iterable[Result]", before: str = "") -> str:
-    """The table of what was run, as Markdown: a line for each operator and version; of operators that were not run, as the page was before."""
+    """The table of results, as Markdown, with a line for each operator and version; lines of operators that were not run are copied from `before`."""
     rows: dict[tuple[str, int], dict[str, list[str]]] = {}
     for result in sorted(found, key=lambda result: result.combination):
-        status = result.status if result.status in COLUMNS else "wrong"  # or how its process ended
+        status = result.status if result.status in COLUMNS else "wrong"  # or the exit of its process
         rows.setdefault((result.combination.op, result.combination.opset), {}).setdefault(status, []).append(result.combination.dtype)
     lines = {key: f"| {key[0]} | {key[1]} | {' | '.join(listed(row.get(column, ())) for column in COLUMNS)} |" for key, row in rows.items()}
     ran = {op for op, _ in rows}

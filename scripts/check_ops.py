@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compile every graph op in all the cases that its definition gives, and compare what the code gives with the op's reference.
+"""Compile every graph op in all cases generated from its definition, and compare the results of the code with the op's reference.
 
     .venv/bin/python scripts/check_ops.py [--op NAME]... [--target NAME]... [--way NAME]... [--row N] [--seconds N] [--seed N] [--load FILE]
 
-The cases have every pair of element type, rank, sizes, special values, constant operands, target and way through the compiler. Without
---seconds each is run once; with it they are run again with other values until the time is up. The same seed gives the same cases.
+The cases cover every pair of element type, rank, sizes, special values, constant operands, target and way through the compiler. Without --seconds,
+each is run once; with it, they are run again with other values until the time is up. The same seed gives the same cases.
 test/end_to_end/test_native_ops.py runs a few of them.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from native_ops import Instance
 
 TESTS = Path(__file__).resolve().parent.parent / "test" / "support"
-TOGETHER = 48  # cases in one model
+TOGETHER = 48  # number of cases in one model
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the arguments and run cases; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
+    """Parse the arguments and run cases; 0 if all were correct, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads may have to share a core
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # avoids spinning when two threads share a core
     parser = argparse.ArgumentParser(description="Compare every graph op, compiled, with its reference.")
     parser.add_argument("--op", action="append", help="one op, such as relu or signal.mu_law (default: all); may be repeated")
     parser.add_argument("--target", action="append", metavar="NAME", help="one target (default: all that this machine runs)")
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def chosen(ops: list[str], options: argparse.Namespace, seed: int) -> Iterator["Instance"]:
-    """The cases that the options ask for, of all ops in turn, so that little time is enough for some of each."""
+    """The cases that the options select, alternating between ops, so that a short run covers some cases of each."""
     from guarded import NAMED
     from native_ops import instances
 
@@ -89,5 +89,5 @@ if __name__ == "__main__":
     environment.need(__doc__, "test", "hypothesis", "pytest")
     try:
         sys.exit(main())
-    except LookupError as error:  # an op that nothing is known to fit
+    except LookupError as error:  # an op without known valid operands
         sys.exit(f"error: {error.args[0]}")

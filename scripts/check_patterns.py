@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Try every rewrite pattern on graphs in which it matches, and compare what it makes with what was there: types, values, and proofs over the reals.
+"""Test every rewrite pattern on graphs that it matches: types, values before and after, and proofs over the reals.
 
     .venv/bin/python scripts/check_patterns.py [--only NAME]... [--load FILE]... [--sample] [--record]
 
-Graphs are those of the FileCheck tests of a pattern's pass, what becomes of these by random changes, and random ones of the ops that the pattern
-names, made from the ops' definitions. A pattern that never matched is listed. The same graphs come each time. `--record` writes what
-docs/reference/patterns.md shows. test/passes/test_pattern_net.py tries a few graphs of each pattern.
+The graphs are those of the FileCheck tests of a pattern's pass, random modifications of these, and random graphs of the ops that the pattern names,
+generated from the ops' definitions. A pattern that never matched is listed. The graphs are the same in each run. `--record` writes the results that
+docs/reference/patterns.md shows. test/passes/test_pattern_net.py tests a few graphs for each pattern.
 """
 
 import argparse
@@ -21,7 +21,7 @@ TESTS = Path(__file__).resolve().parent.parent / "test" / "support"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the arguments and try patterns; 0 if all were right and matched, 1 if not, 2 for wrong usage (argparse)."""
+    """Parse the arguments and test patterns; 0 if all were correct and matched, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     parser = argparse.ArgumentParser(description="Compare and prove what every rewrite pattern does.")

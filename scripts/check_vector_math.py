@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measure the errors of the vector maths against f64: of every f32, or of one in N.
+"""Measure the errors of the vector math functions against f64: for every f32, or for one in N.
 
     scripts/check_vector_math.py [--stride N] [--docs] [FUNCTION …]
 
-The table of docs/vector-math.md states the bounds that the code declares; `--docs` writes it. For powers, of which there are 2^64,
-random pairs are taken. The status is 1 if an error is above its bound, or if a lane of a vector differs from a scalar.
+The table of docs/vector-math.md lists the bounds that the code declares; `--docs` writes it. For powers, which have 2^64 pairs of operands, random
+pairs are drawn. The status is 1 if an error exceeds its bound, or if a lane of a vector differs from a scalar.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from stepwell.passes.framework.runner import PassRunner
 from stepwell.pipelines.pipeline import Pipeline
 from stepwell.runtime.loader import LoadedCode, load
 
-CHUNK = 1 << 16  # elements that one call of the compiled code takes
+CHUNK = 1 << 16  # elements per call of the compiled code
 ALL = 1 << 32
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "vector-math.md"
 BEGIN, END = "<!-- table: scripts/check_vector_math.py --docs -->\n", "<!-- end of the table -->\n"
@@ -52,7 +52,7 @@ def short(op: str) -> str:
 
 
 def function_text(name: str, op: str, width: int, operands: int, element: str = "f32") -> str:
-    """A function that applies `op` to memrefs of CHUNK elements, `width` at a time; at width 1 on scalars."""
+    """A function that applies `op` to memrefs of CHUNK elements, `width` at a time; to scalars if the width is 1."""
     lanes = element if width == 1 else f"vector<{width}x{element}>"
     memref = f"memref<{CHUNK}x{element}>"
     load, store = ("affine.load", "affine.store") if width == 1 else ("affine.vector_load", "affine.vector_store")
@@ -71,7 +71,7 @@ def function_text(name: str, op: str, width: int, operands: int, element: str = 
 
 
 def lower(functions: str, disable: Sequence[str] = (), target: Target | None = None) -> ir.Module:
-    """Functions at level affine as the llvm dialect, for a target or for any machine."""
+    """Lower functions at level affine to the llvm dialect, for a target or for any machine."""
     with make_context(), ir.Location.file("vector-math.mlir", 1, 1):
         module = ir.Module.parse(f"func.func @main() {{\n  return\n}}\n{functions}")
         PassRunner(PassState(target=target)).run(module, Pipeline.default().without(disable).stage("llvm").text)
@@ -79,7 +79,7 @@ def lower(functions: str, disable: Sequence[str] = (), target: Target | None = N
 
 
 def operand_count(expansion: Expansion) -> int:
-    """How many operands its op has."""
+    """The number of operands of the expanded op."""
     return len(inspect.signature(expansion.function).parameters)
 
 
@@ -93,7 +93,7 @@ class Compiled:
         self.code: LoadedCode = load(compile_units(split_module(lower(text, disable, target))), [symbol for symbol, _, _ in names])
 
     def __call__(self, name: str, width: int, *operands: Array) -> Array:
-        """`name` on f32 operands of one length, computed `width` lanes at a time."""
+        """Compute `name` on f32 operands of equal length, `width` lanes at a time."""
         count = self._operands[name]
         function = self.code.function(f"{name}_{width}", count + 1)
         size = operands[0].size
@@ -116,15 +116,15 @@ def exact(name: str, *operands: Array) -> Array:
 
 
 def ulps(got: Array, wanted: Array) -> Array:
-    """Errors in units of the last place of the exact results `wanted` (f64); infinite for a wrong NaN or a wrong sign of 0.
+    """Errors in units in the last place of the exact results `wanted` (f64); infinite for a wrong NaN or a wrong sign of 0.
 
-    Infinity counts as the number that follows the largest, which is what overflow rounds to.
+    Infinity counts as the successor of the largest number, because overflow rounds to it.
     """
     bound = 2.0**128
     with np.errstate(invalid="ignore", over="ignore"):
         right = np.clip(wanted, -bound, bound)
         error = np.abs(np.clip(got.astype(np.float64), -bound, bound) - right)
-    # The last place of an f32 with this exponent, as the bits of an f64; subnormal ones share that of the least normal ones.
+    # The last place of an f32 with this exponent, as the bits of an f64; subnormal numbers share that of the smallest normal ones.
     exponent = np.clip((right.view(np.int64) >> 52) & 0x7FF, 1023 - 126, 1023 + 127)
     error *= ((2 * 1023 + 23 - exponent) << 52).view(np.float64)
     wrong = np.isnan(got) != np.isnan(wanted)
@@ -133,27 +133,27 @@ def ulps(got: Array, wanted: Array) -> Array:
 
 
 def around(value: float, count: int = 256) -> Array:
-    """The f32s next to `value`, `count` on each side, with both signs."""
+    """The f32 numbers closest to `value`, `count` on each side, with both signs."""
     middle = int(np.array(abs(value), np.float32).view(np.uint32))
     near = np.arange(max(middle - count, 0), min(middle + count, 0x7FFFFFFF)).astype(np.uint32).view(np.float32)
     return np.concatenate([near, -near])
 
 
-# Where something changes: in the functions themselves, or in how we compute them.
+# Points at which the functions, or our algorithms for them, change their behaviour.
 THRESHOLDS = (
     0.0, 2.0**-149, 2.0**-126, 2.0**-25, 2.0**-24, 2.0**-13, 2.0**-12, 0.25, 0.5, 0.625, 1.0, 2.0, 4.0, 3.9192059, 9.01, 9.1, 17.33, 18.0,
     88.72284, 87.33655, 89.0, 89.41599, 89.6, 103.2789, 103.97208, 104.0, 126.0, 127.0, 128.0, 129.0, 149.0, 150.0, 151.0, 0.70710678, 1.41421356,
     2.0**15, 2.0**28, 2.0**127, np.inf, *(2.0 ** (24 * j) for j in range(1, 6)),
     *(np.log(2) * (k + 0.5) for k in range(-3, 4)), *(np.pi / 4 * k for k in range(1, 20)),
-    16367173 * 2.0**72,  # the f32 from 2^24 on that comes nearest to a multiple of pi / 2
+    16367173 * 2.0**72,  # the f32 from 2^24 on that is closest to a multiple of pi / 2
 )  # fmt: skip
 
 
 def sample(stride: int) -> Iterator[Array]:
-    """f32s to measure at, in pieces: those around thresholds, and one in `stride` of all.
+    """f32 numbers to measure at, in chunks: those around thresholds, and one in `stride` of all.
 
-    These follow each other in leaps over the whole range, so that large and small ones meet in a vector. (The bits are multiples of an odd
-    number modulo 2^32 near its golden section: each comes once, and any stretch of them is spread evenly. D. E. Knuth, TAOCP 6.4.)
+    Consecutive numbers are spread over the whole range, so that a vector holds large and small ones. (The bits are multiples of an odd number modulo
+    2^32 near its golden section: each occurs once, and any stretch of them is spread evenly. D. E. Knuth, TAOCP 6.4.)
     """
     yield np.concatenate([around(value) for value in THRESHOLDS])
     for start in range(0, ALL // stride, CHUNK * 4):
@@ -189,14 +189,14 @@ def pairs(count: int, seed: int = 0) -> Iterator[tuple[Array, Array]]:
 
 @dataclass
 class Worst:
-    """The largest error found, and where."""
+    """The largest error found, and its operands."""
 
     ulps: float = 0.0
     at: tuple[float, ...] = ()
     got: float = 0.0
     count: int = 0
     differing: int = 0
-    """How many results differ in their bits between widths."""
+    """The number of results whose bits differ between widths."""
 
     def add(self, operands: Sequence[Array], got: Array, others: Sequence[Array], wanted: Array) -> None:
         error = ulps(got, wanted)
@@ -210,7 +210,7 @@ class Worst:
 
 
 def measure(compiled: Compiled, name: str, points: Iterable[Sequence[Array]], widths: Sequence[int]) -> Worst:
-    """The largest error of a function at `points`; the first of `widths` is measured, the others must be the same bit by bit."""
+    """The largest error of a function at `points`; the first of `widths` is measured, and the others must give the same bits."""
     worst = Worst()
     for operands in points:
         results = [compiled(name, width, *operands) for width in widths]
@@ -219,14 +219,14 @@ def measure(compiled: Compiled, name: str, points: Iterable[Sequence[Array]], wi
 
 
 def points(name: str, stride: int) -> Iterator[Sequence[Array]]:
-    """Where to measure a function."""
+    """The points at which a function is measured."""
     if name == "powf":
         return iter(pairs(ALL // stride // 3))
     return ((x,) for x in sample(stride))
 
 
 def table() -> str:
-    """The functions with their methods and bounds, as the page has them."""
+    """The functions with their methods and bounds, as in the docs page."""
     lines = ["| op | largest error (ulp) | how |", "| --- | --- | --- |"]
     for e in EXPANSIONS.values():
         how = " ".join((inspect.getdoc(e.function) or "").split()).replace("|", "\\|")
@@ -235,13 +235,13 @@ def table() -> str:
 
 
 def page_with_table(page: str) -> str:
-    """The page with its table renewed."""
+    """The page with its table updated."""
     before, rest = page.split(BEGIN)
     return before + BEGIN + table() + END + rest.split(END)[1]
 
 
 def main() -> int:
-    """Measure what the command line names."""
+    """Measure the functions given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("functions", nargs="*", metavar="FUNCTION", help=f"of {', '.join(map(short, EXPANSIONS))} (default: all)")
     parser.add_argument("--stride", type=int, default=1, metavar="N", help="take one f32 in N (default: 1, all of them: minutes for each function)")

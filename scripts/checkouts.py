@@ -1,4 +1,4 @@
-"""Running the package of another checkout than the one that is installed."""
+"""Imports the package of another checkout instead of the installed one."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "_
 
 
 def linked(root: Path, folder: Path) -> Path:
-    """A new folder in `folder` that holds the package of the checkout at `root`: with it as PYTHONPATH, Python imports that one.
+    """A new folder in `folder` that holds the package of the checkout at `root`: with it as PYTHONPATH, Python imports that package.
 
-    Raises FileNotFoundError if there is no package in it.
+    Raises FileNotFoundError if `root` has no package.
     """
     if not (root / "compiler" / "__init__.py").is_file():
         raise FileNotFoundError(f"{root}: expected a checkout of stepwell, but it has no compiler/__init__.py")
-    # The package as it is installed is mapped from three folders; links do the same for another, once the installed one is not found.
+    # The installed package is mapped from three folders; links do the same for the other checkout, if the installed one is not found first.
     package = folder / "package" / "stepwell"
     package.mkdir(parents=True)
     for entry in (*(root / "compiler").iterdir(), root / "dialects", root / "passes"):

@@ -1,4 +1,4 @@
-"""What scripts/test runs, inside the environment: the checks, their counts and costs, the closing line."""
+"""The checks that scripts/test runs inside the environment, their counts and costs, and the final line."""
 
 import argparse
 import os
@@ -21,21 +21,21 @@ sys.path.insert(0, str(ROOT / "test" / "support"))
 import costs  # noqa: E402  (found by the line above)
 
 BUILD = ROOT / "build"
-CASE_TIMEOUT = 900  # seconds; a hang must end the run, a slow machine must not
+CASE_TIMEOUT = 900  # seconds; a hanging test must end the run, a slow machine must not
 DEAREST = 20
-NOTHING_CHOSEN = 5  # the exit status of pytest where -k leaves no test
+NOTHING_CHOSEN = 5  # the exit status of pytest if -k selects no test
 
 
 @dataclass
 class Counts:
-    """What one check found; `skipped` holds a line for each case that did not run or is expected to fail."""
+    """The results of one check; `skipped` holds a line for each case that did not run or is expected to fail."""
 
     passed: int = 0
     failed: int = 0
     skipped: list[str] = field(default_factory=list)
 
     def add(self, other: "Counts") -> "Counts":
-        """Count what another one found too; returns itself."""
+        """Add the counts of another check; returns itself."""
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
@@ -43,19 +43,19 @@ class Counts:
 
 
 def workers(waiting: int = 0) -> str:
-    """How many processes run tests side by side: one for each core that this one may use, and at most 4, since each takes memory.
+    """The number of processes that run tests in parallel: one for each available core, but at most 4, since each takes memory.
 
-    Where about that many wait for something at any time, as tests of processes do for these, others use their cores.
+    `waiting` is the number of processes that typically wait for others, as in tests that start processes; as many more run.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return str(min(4, cores + waiting))
 
 
 def run(tool: str, *arguments: str, more: Mapping[str, str] | None = None) -> int:
-    """Run the tool of that name that is installed beside this Python, from the root of the checkout; its exit status."""
-    # Two test processes share two cores: a worker that spins while it waits takes the other's time.
+    """Run an installed tool of the same environment from the root of the checkout; returns its exit status."""
+    # Test processes share the cores: a worker thread that spins while it waits slows down the others.
     environment = {"OMP_WAIT_POLICY": "passive", **os.environ, **(more or {})}
-    # Else each start of pytest rewrites all assertions, and each child process of a test compiles our package, to bytecode that is thrown away.
+    # With this variable, each start of pytest would rewrite all assertions, and each child process of a test would compile our package again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run([str(Path(sys.executable).parent / tool), *arguments], cwd=ROOT, env=environment, check=False).returncode
 
@@ -89,7 +89,7 @@ def lit(files: Sequence[str] = ("test",)) -> Counts:
 def pytest(files: Sequence[str] = (), only: str = "", budget: float | None = None) -> Counts:
     """Run behaviour tests, by default all; a worker that crashes counts as a failed case and is replaced.
 
-    `only` is an expression for -k; with a budget, in CPU seconds, as many cases run as that allows.
+    `only` is an expression for -k; with a budget, in CPU seconds, the number of cases is limited accordingly.
     """
     report = fresh_report("pytest.xml")
     more = {costs.VARIABLE: str(cost_file("pytest")), **({} if budget is None else {quick.VARIABLE: str(budget)})}
@@ -99,12 +99,12 @@ def pytest(files: Sequence[str] = (), only: str = "", budget: float | None = Non
 
 
 def cost_file(check: str) -> Path:
-    """Where the tests of a check write what they cost."""
+    """The file in which the tests of a check write their costs."""
     return BUILD / "test" / f"{check}.costs"
 
 
 def fresh_report(name: str) -> Path:
-    """The path for a report, with no old report there."""
+    """The path for a report, where no old report exists."""
     report = BUILD / "test" / name
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ CHECKS: dict[str, Callable[[], Counts]] = {"ruff": ruff, "mypy": mypy, "lit": li
 
 
 def checks_for(found: Affected) -> dict[str, Callable[[], Counts]]:
-    """The checks that belong to changed files."""
+    """The checks for changed files."""
 
     def behaviour() -> Counts:
         counts = Counts()
@@ -152,7 +152,7 @@ def checks_for(found: Affected) -> dict[str, Callable[[], Counts]]:
 
 
 def perform(checks: Mapping[str, Callable[[], Counts]]) -> tuple[Counts, list[str], float]:
-    """Run checks; all counts together, a line for each check, and the CPU seconds of all."""
+    """Run checks; returns all counts together, a line for each check, and the CPU seconds of all."""
     total, lines, spent = Counts(), [], 0.0
     for name, check in checks.items():
         print(f"== {name}", flush=True)
@@ -168,13 +168,13 @@ def perform(checks: Mapping[str, Callable[[], Counts]]) -> tuple[Counts, list[st
 
 
 def dearest(spent: Mapping[str, float]) -> list[str]:
-    """A line for each of the tests that cost most."""
+    """A line for each of the most expensive tests."""
     found = sorted(spent.items(), key=lambda entry: -entry[1])[:DEAREST]
     return [f"{seconds:8.1f} CPU s  {test}" for test, seconds in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line says, print the totals; 0 if nothing failed, 2 for a wrong command line."""
+    """Run the checks given on the command line and print the totals; 0 if nothing failed, 2 for a wrong command line."""
     options = parse(arguments)
     budget = Budget.from_project(ROOT / "pyproject.toml")
     checks, kind = dict(CHECKS), "whole"
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report_record(spent: Mapping[str, float], *, is_wanted: bool) -> None:
-    """Write the record of what tests cost, on the machine of reference, or say which tests it takes for much quicker than they are."""
+    """Write the record of test costs, on the reference machine, or report the tests whose recorded cost is far too low."""
     if is_wanted:
         quick.write_record(spent)
         print(f"wrote {quick.RECORD.relative_to(ROOT)}")
@@ -218,7 +218,7 @@ def report_record(spent: Mapping[str, float], *, is_wanted: bool) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line; ends the process where it is wrong. `files` is None, or what --for names, relative to the checkout."""
+    """Parse the command line; ends the process if it is wrong. `files` is None, or the files after --for, relative to the checkout."""
     parser = argparse.ArgumentParser(prog="scripts/test", description="Run the checks of the project.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"checks: {', '.join(CHECKS)} (default: all)")
     way = parser.add_mutually_exclusive_group()
@@ -237,7 +237,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def relative(parser: argparse.ArgumentParser, file: str) -> str:
-    """A file of the checkout relative to its root, whatever folder the command was called in."""
+    """The path of a file in the checkout relative to its root, for any working directory."""
     place = Path(file).resolve()
     if not place.is_relative_to(ROOT):
         parser.error(f"--for {file}: expected a file of {ROOT}")

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Measure the CPU seconds that compiling and starting cost: `stepwell run`, cold and warm, and commands that compile nothing.
+"""Measure the CPU seconds of compilation and start-up: `stepwell run`, cold and warm, and commands that compile nothing.
 
     .venv/bin/python scripts/compile_time.py [MODEL ...] [--rounds N] [--against DIR] [--passes [N]] [--json FILE]
 
 A MODEL is `relu` (one node), a network of the zoo, an ONNX file, GRAPH:NODES with a graph of scripts/scaling.py, or `commands`: `--help` of every
-command, `--version` and `pipeline`. By default: relu, squeezenet, resnet50v2, densenet121, chain:1000 and commands.
-
-Figures are CPU seconds, user and system, of all processes of a command, in units of what importing the bindings and onnx costs, which is measured
-before and after each model in each round. Linux only. docs/benchmarks.md describes the protocol. The status is 1 if a command fails.
+command, `--version` and `pipeline`. By default: relu, squeezenet, resnet50v2, densenet121, chain:1000 and commands. Figures are CPU seconds, user and
+system, of all processes of a command, relative to the cost of importing the bindings and onnx, which is measured before and after each model in each
+round. Linux only. docs/benchmarks.md describes the protocol. The status is 1 if a command fails.
 """
 
 import argparse
@@ -30,12 +29,12 @@ from stepwell.analysis.load import busy_seconds, foreign_load
 from stepwell.dialects.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
-BUSY = 0.2  # cores that others keep busy, from which on it is said
+BUSY = 0.2  # number of cores kept busy by other work above which a warning is printed
 PASSES = 15
 
 
 def main() -> int:
-    """Do what the options say; 0, 1 where a command fails, 2 for wrong usage (argparse)."""
+    """Run the requested measurements; returns 0, or 1 if a command fails, or 2 for wrong usage (argparse)."""
     options = make_parser().parse_args()
     checkouts = {"ours": ROOT} | ({"theirs": options.against} if options.against is not None else {})
     machine = describe_machine()
@@ -68,7 +67,7 @@ def main() -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=USUAL, metavar="MODEL", help=f"what to measure (default: {' '.join(USUAL)})")
     parser.add_argument("--rounds", type=count, default=5, metavar="N", help="how often each is measured (default: 5)")

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Measure how long one waits for an answer after an edit, of a pass, of a plugin or of IR: the commands of docs/edits.md, each a process of its own.
+"""Measure the time from an edit of a pass, a plugin or IR to a result: the commands of docs/edits.md, each in a separate process.
 
     .venv/bin/python scripts/edit_to_answer.py [NETWORK | FILE.onnx] [--rounds N] [--only pass plugin ir]
 
-Each round edits a copy of the package, a plugin or a file of IR so that some kernels come out different, as no round before did. Two
-commands follow, timed from their start to their end: the difference of IR, and a run of the model whose outputs are compared with those
-from before the edit. Shown are medians, and how many kernels a round compiled. Nothing else should run on the machine. The status is 1
-where a median is above its bound.
+Each round edits a copy of the package, a plugin or an IR file so that some kernels change to a version that no earlier round had. Two commands
+follow, each timed as a whole: the IR difference, and a run of the model whose outputs are compared with those before the edit. The script prints
+medians, and the number of kernels compiled per round. Nothing else should run on the machine. The status is 1 if a median exceeds its bound.
 """
 
 import argparse
@@ -26,9 +25,9 @@ import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 DIFFERENCE, RUN = 2.0, 5.0
-"""Bounds in seconds, stated for resnet50v2."""
+"""Bounds in seconds, for resnet50v2."""
 CHANNELS = (256, 512, 64, 128)
-"""The convolutions of so many channels are what a round changes."""
+"""Each round changes the convolutions with these numbers of channels."""
 PASS = Path("passes", "graph", "simplification", "fold_batch_norm.py")
 PLACE = "    match = scale_of(op, rw)\n"
 CONDITION = '    if type_of(op.result).shape[1] == {channels}:\n        return NoMatch("not for so many channels")\n'
@@ -61,7 +60,7 @@ class ReluBySlope(PatternPass):
 
 @dataclass
 class Times:
-    """What the rounds of one kind of edit took, in seconds, and what they compiled."""
+    """The times of the rounds of one kind of edit, in seconds, and the numbers of compiled kernels."""
 
     difference: list[float] = field(default_factory=list)
     run: list[float] = field(default_factory=list)
@@ -70,11 +69,11 @@ class Times:
 
 
 class Failed(Exception):
-    """A command did not do what it should."""
+    """A command failed or gave an unexpected result."""
 
 
 def main() -> int:
-    """Do what the options say; 0, 1 where a bound is not kept or a command fails, 2 for wrong usage (argparse)."""
+    """Run the requested measurements; returns 0, or 1 if a bound is exceeded or a command fails, or 2 for wrong usage (argparse)."""
     from benchmark.jobs import Failure
     from benchmark.models import find
 
@@ -107,19 +106,22 @@ class Workplace:
             shutil.copytree(ROOT / name, self.checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
         self.environment = {**os.environ, "STEPWELL_CACHE": "1", "STEPWELL_CACHE_DIR": str(folder / "cache")}
         self.environment["PYTHONPATH"] = str(linked(self.checkout, folder))
-        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it is for users: only what was edited is read as source
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as for users: only edited modules are read from source
 
     def stepwell(self, *arguments: str | Path, out: Path | None = None, fine: Sequence[int] = (0,)) -> float:
-        """Run a command, its standard output to a file; returns the seconds that it took. Raises Failed for another status than the `fine` ones."""
+        """Run a command with its standard output in a file; returns its duration in seconds.
+
+        Raises Failed for a status other than the `fine` ones.
+        """
         return self._timed([self._command(*arguments)], out, fine)
 
     def difference(self, before: Path, out: Path, *options: str | Path) -> float:
-        """`stepwell compile MODEL --emit graph-opt | stepwell diff BEFORE -`; returns the seconds that it took."""
+        """Run `stepwell compile MODEL --emit graph-opt | stepwell diff BEFORE -`; returns its duration in seconds."""
         first = self._command("compile", self.model, *options, "--emit", "graph-opt")
         return self._timed([first, self._command("diff", before, "-", *options)], out, (1,))
 
     def objects(self) -> int:
-        """How many kernels the cache has."""
+        """The number of kernels in the cache."""
         from stepwell.cache.disk import Cache
 
         return sum(entry.kind == "objects" for entry in Cache(self.folder / "cache").entries())
@@ -128,7 +130,7 @@ class Workplace:
         return [sys.executable, "-m", "stepwell.cli.main", *map(str, arguments)]
 
     def _timed(self, commands: list[list[str]], out: Path | None, fine: Sequence[int]) -> float:
-        """Run commands, each reading what the one before it writes."""
+        """Run commands as a pipe; returns their duration in seconds."""
         with open(out or os.devnull, "wb") as sink, (self.folder / "log").open("w+") as log:
             begin = time.perf_counter()
             processes: list[subprocess.Popen[bytes]] = []
@@ -137,7 +139,7 @@ class Workplace:
                 target = sink if command is commands[-1] else subprocess.PIPE
                 processes.append(subprocess.Popen(command, stdin=source, stdout=target, stderr=log, env=self.environment, cwd=self.folder))
                 if len(processes) > 1 and processes[-2].stdout is not None:
-                    processes[-2].stdout.close()  # it is the next one's
+                    processes[-2].stdout.close()  # the next process owns it
             statuses = [process.wait() for process in processes]
             seconds = time.perf_counter() - begin
             log.seek(0)
@@ -147,9 +149,9 @@ class Workplace:
 
 
 def measured(place: Workplace, edits: Iterator[Callable[[], None]], *options: str | Path) -> Times:
-    """The rounds of edits that change what becomes of the ONNX model; `options` are those of each command."""
+    """Measure the rounds of edits that affect the compilation of the ONNX model; each command gets `options`."""
     before, outputs, times = place.folder / "before.mlir", place.folder / "before.npz", Times()
-    next(edits)()  # the state before
+    next(edits)()  # the initial state
     place.stepwell("compile", place.model, *options, "--emit", "graph-opt", out=before)
     place.stepwell("run", place.model, *options, "--save", outputs)
     for edit in edits:
@@ -163,7 +165,7 @@ def measured(place: Workplace, edits: Iterator[Callable[[], None]], *options: st
 
 
 def edited_pass(place: Workplace, rounds: int) -> Times:
-    """A condition more in a pattern of a graph pass of ours."""
+    """Edit a pattern of one of our graph passes: add a condition."""
     file = place.checkout / PASS
     original = file.read_text()
     if PLACE not in original:
@@ -178,7 +180,7 @@ def edited_pass(place: Workplace, rounds: int) -> Times:
 
 
 def edited_plugin(place: Workplace, rounds: int) -> Times:
-    """A number in a pattern of a plugin."""
+    """Edit a pattern of a plugin: change a number."""
     file = place.folder / "plugin.py"
 
     def edits() -> Iterator[Callable[[], None]]:
@@ -189,7 +191,7 @@ def edited_plugin(place: Workplace, rounds: int) -> Times:
 
 
 def edited_ir(place: Workplace, rounds: int) -> Times:
-    """The activation of a kernel in IR at the level scheduled; the difference is that of the files."""
+    """Edit IR at the level scheduled: the activation of a kernel; the difference is between the files."""
     file, before, outputs, times = place.folder / "net.mlir", place.folder / "before.mlir", place.folder / "before.npz", Times()
     place.stepwell("compile", place.model, "--emit", "scheduled", "-o", file)
     place.stepwell("run", file, "--from", "scheduled", "--save", outputs)
@@ -197,7 +199,7 @@ def edited_ir(place: Workplace, rounds: int) -> Times:
     lines = file.read_text().splitlines()
     found = [i for i, line in enumerate(lines) if "arith.maximumf" in line]
     for number in found[:rounds]:
-        lines[number] = lines[number].replace("maximumf", "maxnumf")  # other code, the same but for NaN
+        lines[number] = lines[number].replace("maximumf", "maxnumf")  # different code with the same results, except for NaN
         write(file, "\n".join(lines) + "\n")
         known, shown = place.objects(), place.folder / "difference"
         times.difference.append(place.stepwell("diff", before, file, out=shown, fine=(1,)))
@@ -213,12 +215,12 @@ KINDS: dict[str, Callable[[Workplace, int], Times]] = {"pass": edited_pass, "plu
 
 
 def write(file: Path, text: str) -> None:
-    """Write another text, as an editor does."""
+    """Overwrite a file, as an editor does."""
     file.write_text(text)
 
 
 def show(network: str, times: dict[str, Times]) -> bool:
-    """Print the medians; returns whether one is above its bound."""
+    """Print the medians; returns whether one exceeds its bound."""
     print(f"{network}: seconds, median (least to most) of {max(len(t.run) for t in times.values())} rounds; lines and kernels in each")
     late = False
     for kind, found in times.items():

@@ -1,4 +1,4 @@
-"""The checkout's own virtual environments, made and kept up to date by the scripts that need them. Standard library only."""
+"""The checkout's virtual environments, created and updated by the scripts that need them. Uses the standard library only."""
 
 import hashlib
 import importlib.util
@@ -20,11 +20,11 @@ OLDEST = (3, 10)
 
 
 def enter(*extras: str) -> None:
-    """Go on inside `.venv` with the package installed there, editable, with these extras.
+    """Continue in `.venv` with the package installed in editable mode, with these extras.
 
-    Makes the environment when it is missing or does not run, installs when pyproject.toml changed or an extra is new, and
-    replaces this process by the environment's Python running the same script. Returns at once when that is the Python we are.
-    Exits with a message when no suitable Python is found or the installation fails.
+    Creates the environment if it is missing or does not run, installs if pyproject.toml changed or an extra is new, and replaces this process by the
+    environment's Python running the same script. Returns at once if this process already is that Python. Exits with a message if no suitable Python
+    is found or the installation fails.
     """
     if Path(sys.prefix).resolve() == VENV.resolve() and os.environ.get("STEPWELL_ENTERED"):
         return
@@ -40,10 +40,10 @@ BASE = ("stepwell", "numpy", "onnx")
 
 
 def need(about: "str | None", extra: str, *modules: str, for_help: Sequence[str] = BASE) -> None:
-    """How a script gets the modules of an extra: it goes on in `.venv`, where the extra is installed, unless they are there.
+    """Make the modules of an extra available to a script: it continues in `.venv`, where the extra is installed, unless they can be imported.
 
-    Called before the modules are imported. Help needs none of them and installs nothing: the script shows its own if the modules `for_help` are
-    there, and is else ended with `about`, its docstring.
+    Called before the modules are imported. Help needs none of them and installs nothing: the script shows its own help if the modules `for_help` are
+    available; otherwise this prints `about`, its docstring, and exits.
     """
     if {"-h", "--help"} & set(sys.argv[1:]):
         if not installed(*for_help):
@@ -54,15 +54,15 @@ def need(about: "str | None", extra: str, *modules: str, for_help: Sequence[str]
 
 
 def installed(*modules: str) -> bool:
-    """Whether all of these can be imported."""
+    """Whether all of these modules can be imported."""
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def make_peers() -> Path:
     """The interpreter of `.venv-peers`, which has the packages of scripts/benchmark/peers.txt and nothing else.
 
-    Makes the environment when it is missing or does not run, and makes it anew when that file changed. Exits with a message when no
-    suitable Python is found or the installation fails. Its packages are not for `.venv`: they bring tools and pins of their own.
+    Creates the environment if it is missing or does not run, and recreates it if that file changed. Exits with a message if no suitable Python is
+    found or the installation fails. Its packages cannot be in `.venv`, because they bring their own tools and pinned versions.
     """
     packages = hashlib.sha256(PEERS_PACKAGES.read_bytes()).hexdigest()
     stamp = PEERS / PEERS_STAMP
@@ -70,7 +70,7 @@ def make_peers() -> Path:
         return python(PEERS)
     create(PEERS)
     print(f"installing {PEERS_PACKAGES.name} into {PEERS.name} (once)", flush=True)
-    # All packages are in the list, and what they name beside these is for what is not used here: pnnx names torch, with gigabytes of CUDA.
+    # The list has all needed packages. Their other dependencies are for unused features: pnnx depends on torch, with gigabytes of CUDA.
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--requirement", str(PEERS_PACKAGES)]
     if subprocess.run([str(python(PEERS)), "-m", "pip", "install", *options], check=False).returncode != 0:
         sys.exit(f"error: {PEERS_PACKAGES.name} cannot be installed; pip's message is above. Leave mnn and ncnn out with --engines")
@@ -90,7 +90,7 @@ def works(venv: Path = VENV) -> bool:
 
 
 def create(venv: Path = VENV) -> None:
-    """Make an environment with a Python of version 3.10 or newer."""
+    """Create an environment with Python 3.10 or newer."""
     base = find_python()
     print(f"making {venv.name} with {base}", flush=True)
     shutil.rmtree(venv, ignore_errors=True)
@@ -101,7 +101,7 @@ def create(venv: Path = VENV) -> None:
 
 
 def find_python() -> str:
-    """This Python where it is new enough, else a newer one on the path."""
+    """This Python if it is new enough, else a newer one on the path."""
     if sys.version_info >= OLDEST:
         return sys.executable
     for minor in range(14, OLDEST[1] - 1, -1):
@@ -113,7 +113,7 @@ def find_python() -> str:
 
 
 def fingerprint() -> str:
-    """What an installation depends on: the project file, this code, and where the checkout lies (an editable install points there)."""
+    """The inputs of an installation: the project file, this code, and the path of the checkout (an editable install refers to it)."""
     digest = hashlib.sha256(str(ROOT).encode())
     for path in (ROOT / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
@@ -121,7 +121,7 @@ def fingerprint() -> str:
 
 
 def install_if_needed(extras: "set[str]") -> None:
-    """Install the package and `extras` unless the stamp in the environment says that this was done."""
+    """Install the package and `extras` unless the stamp in the environment shows that they are installed."""
     try:
         stamp = json.loads(STAMP.read_text())
     except (OSError, ValueError):
@@ -139,19 +139,20 @@ def install_if_needed(extras: "set[str]") -> None:
 
 
 def compile_bytecode() -> None:
-    """Compile what changed of the package to bytecode, as pip does for packages that are not editable.
+    """Compile changed modules of the package to bytecode, as pip does for packages that are not editable.
 
-    Without it, each process where PYTHONDONTWRITEBYTECODE is set (test runners and containers like to set it) compiles 400 files again: a second.
+    Without it, each process with PYTHONDONTWRITEBYTECODE set (often set in test runners and containers) would compile 400 files again, which takes a
+    second.
     """
     folders = [str(ROOT / name) for name in ("compiler", "dialects", "passes")]
-    subprocess.run([str(python()), "-m", "compileall", "-qq", *folders], check=False)  # a checkout that cannot be written to works without
+    subprocess.run([str(python()), "-m", "compileall", "-qq", *folders], check=False)  # a read-only checkout works without bytecode
 
 
 def put_first(site: Path) -> None:
-    """Have the editable installation in `site` be found before any folder of its name.
+    """Make Python find the editable installation in `site` before any folder with its name.
 
-    Setuptools appends its finder to those that look along the path, and in a folder that has the clone in it, `stepwell`, these find an
-    empty namespace package. (A plain installation is a regular package, which Python prefers.)
+    Setuptools appends its finder after those that search the path. In a folder that contains the clone, `stepwell`, these would find an empty
+    namespace package. (A plain installation is a regular package, which Python prefers.)
     """
     line = "import sys; sys.meta_path.sort(key=lambda finder: not getattr(finder, '__module__', '').startswith('__editable___stepwell_'))\n"
-    (site / "stepwell_first.pth").write_text(line)  # after setuptools' own in the order of names, which is that of their execution
+    (site / "stepwell_first.pth").write_text(line)  # sorts after setuptools' own file, because .pth files are executed in the order of their names

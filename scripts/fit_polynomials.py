@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fit the polynomials of the vector maths and write passes/affine_to_llvm/vector_math/coefficients.py. `--check` only compares.
+"""Fit the polynomials of the vector math functions and write passes/affine_to_llvm/vector_math/coefficients.py. `--check` only compares.
 
-Every function is written as exact terms plus `x^n * P(x)`; P is the minimax polynomial for the error that matters, found by the
-exchange algorithm of E. Ya. Remez (1934; J.-M. Muller, "Elementary Functions", 3rd ed., section 3.4) on a fine grid. Rounding its
-coefficients one by one costs accuracy, so each is rounded as soon as it is known, from the lowest degree up, and the others are
-fitted again to what it leaves (N. Brisebarre, J.-M. Muller and A. Tisserand, 2006, state the problem). Constants for argument
-reduction are split into parts whose products are exact (W. J. Cody and W. Waite, 1980).
+Every function is written as exact terms plus `x^n * P(x)`; P is the minimax polynomial for the relevant error, found by the exchange algorithm of E.
+Ya. Remez (1934; J.-M. Muller, "Elementary Functions", 3rd ed., section 3.4) on a fine grid. Rounding all coefficients at the end would lose accuracy,
+so each is rounded as soon as it is known, from the lowest degree up, and the others are fitted again to the remainder (N. Brisebarre, J.-M. Muller
+and A. Tisserand, 2006, state the problem). Constants for argument reduction are split into parts whose products are exact (W. J. Cody and W. Waite,
+1980).
 """
 
 import argparse
@@ -24,8 +24,8 @@ if __name__ == "__main__":
 from mpmath import mp, mpf
 
 FILE = Path(__file__).resolve().parent.parent / "passes" / "affine_to_llvm" / "vector_math" / "coefficients.py"
-DIGITS = 70  # decimal digits of all computations: dividing by x again and again near 0 eats them
-GRID = 600  # points to look for the largest error at
+DIGITS = 70  # decimal digits of all computations; repeated division by x near 0 loses many of them
+GRID = 600  # number of points at which the error is evaluated
 ROUNDS = 60
 SLACK = mpf("1.001")  # how much above the least possible the largest error may be
 WIDTH = 150  # columns
@@ -35,7 +35,7 @@ Function = Callable[[mpf], mpf]
 
 @dataclass(frozen=True)
 class Fit:
-    """A polynomial to fit: `target` on `interval` in powers 0 … `degree`, where an error counts by the factor `weight`."""
+    """A polynomial to fit: `target` on `interval` in powers 0 … `degree`, with errors multiplied by `weight`."""
 
     name: str
     meaning: str
@@ -43,11 +43,11 @@ class Fit:
     weight: Function
     interval: tuple[mpf, mpf]
     degree: int
-    bits: int = 24  # of a coefficient: 24 for f32, 53 for f64
+    bits: int = 24  # significant bits of a coefficient: 24 for f32, 53 for f64
 
 
 def rounded(value: mpf, bits: int) -> mpf:
-    """`value` to the nearest number of `bits` significant bits."""
+    """`value` rounded to the nearest number with `bits` significant bits."""
     if value == 0:
         return value
     exponent = int(mp.floor(mp.log(abs(value), 2))) - bits + 1
@@ -55,7 +55,7 @@ def rounded(value: mpf, bits: int) -> mpf:
 
 
 def remez(xs: list[mpf], target: list[mpf], weight: list[mpf], degree: int) -> list[mpf]:
-    """The polynomial's coefficients that minimise `max |weight * (target - P)|` over the points `xs`, which ascend."""
+    """The polynomial's coefficients that minimise `max |weight * (target - P)|` over the points `xs`, in ascending order."""
     count = degree + 2
     chosen = [round(i * (len(xs) - 1) / (count - 1)) for i in range(count)]
     for _ in range(ROUNDS):
@@ -76,7 +76,7 @@ def remez(xs: list[mpf], target: list[mpf], weight: list[mpf], degree: int) -> l
 
 
 def exchange(errors: list[mpf], count: int) -> list[int]:
-    """The places of `count` extremes of alternating sign, the largest of all among them."""
+    """The positions of `count` extremes with alternating signs, including the largest of all."""
     extremes: list[int] = []
     for i, error in enumerate(errors):
         if extremes and (error > 0) == (errors[extremes[-1]] > 0):
@@ -86,7 +86,7 @@ def exchange(errors: list[mpf], count: int) -> list[int]:
             extremes.append(i)
     size = [abs(errors[i]) for i in extremes]
     while len(extremes) > count:
-        # One at an end goes alone, one inside with its smaller neighbour, or two of one sign would meet.
+        # An extreme at an end is removed alone, one inside together with its smaller neighbour; otherwise two with equal signs would be adjacent.
         least = min(range(len(extremes)), key=size.__getitem__)
         if len(extremes) == count + 1:
             gone = {0 if size[0] < size[-1] else len(extremes) - 1}
@@ -102,9 +102,9 @@ def exchange(errors: list[mpf], count: int) -> list[int]:
 
 
 def fit(job: Fit) -> tuple[list[mpf], mpf]:
-    """The rounded coefficients, lowest degree first, and the largest weighted error that is left."""
+    """The rounded coefficients, lowest degree first, and the largest remaining weighted error."""
     low, high = job.interval
-    nodes = [mp.cos(mp.pi * (2 * i + 1) / (2 * GRID)) for i in reversed(range(GRID))]  # an even number: never the middle itself
+    nodes = [mp.cos(mp.pi * (2 * i + 1) / (2 * GRID)) for i in reversed(range(GRID))]  # an even number of nodes, so that none is the middle itself
     xs = [(low + high) / 2 + (high - low) / 2 * node for node in nodes]
     target = [job.target(x) for x in xs]
     weight = [abs(job.weight(x)) for x in xs]
@@ -120,14 +120,14 @@ def fit(job: Fit) -> tuple[list[mpf], mpf]:
 def fits() -> list[Fit]:
     """All polynomials."""
     e, log, ln2, sqrt, pi = mp.exp, mp.log, mp.log(2), mp.sqrt, mp.pi
-    half_ln2 = (-ln2 / 2 * mpf("1.0002"), ln2 / 2 * mpf("1.0002"))  # the quotient is rounded, so the rest may be a little larger
+    half_ln2 = (-ln2 / 2 * mpf("1.0002"), ln2 / 2 * mpf("1.0002"))  # the quotient is rounded, so the remainder may be a little larger
     square = (mpf(0), (ln2 / 2 * mpf("1.0002")) ** 2)
     octant = (pi / 4 + mpf("0.0005")) ** 2
     mantissa = (1 / sqrt(2) - 1, sqrt(2) - 1)
     slow = 1 - 1 / sqrt(2)
 
     def logarithm(base: mpf) -> tuple[Function, Function]:
-        """log_b(1 + f) = f / ln b + f^2 P(f), to be right relative to its value."""
+        """log_b(1 + f) = f / ln b + f^2 P(f), fitted for relative error."""
         return lambda f: (log(1 + f) - f) / log(base) / f**2, lambda f: f**2 * log(base) / log(1 + f)
 
     def erfc_exponent(t: mpf) -> mpf:
@@ -164,7 +164,7 @@ def fits() -> list[Fit]:
 
 
 def parts(value: mpf, *bits: int) -> list[mpf]:
-    """`value` as a sum of numbers of so many bits, largest first."""
+    """`value` as a sum of numbers with the given numbers of bits, largest first."""
     out = []
     for count in bits:
         out.append(rounded(value, count))
@@ -193,7 +193,7 @@ def constants() -> list[tuple[str, str, list[mpf], int]]:
 
 
 def literal(value: mpf, bits: int) -> str:
-    """The shortest decimal number that is `value` in f32 or f64."""
+    """The shortest decimal number that rounds to `value` in f32 or f64."""
     return str(np.float32(float(value)) if bits == 24 else float(value))
 
 
@@ -209,7 +209,7 @@ def entry(name: str, meaning: str, values: list[mpf], bits: int) -> str:
 
 
 def page() -> str:
-    """The file's text; the errors that are left are written to standard error."""
+    """The file's text; the remaining errors are printed to standard error."""
     mp.dps = DIGITS
     text = '"""Coefficients of the vector maths, lowest degree first, and constants of argument reduction; by scripts/fit_polynomials.py."""\n'
     for name, meaning, values, bits in constants():
@@ -222,7 +222,7 @@ def page() -> str:
 
 
 def main() -> int:
-    """Write the file, or compare it with what is there."""
+    """Write the file, or compare it with the existing one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether the file is what this script writes")
     options = parser.parse_args()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare one program for all sizes with code made for each size: of a network of the zoo, whose batch, image or sequence is free, or of any size.
+"""Compare one program for all sizes with code specialised for each size, for networks with a free batch, image or sequence, or of any size.
 
     .venv/bin/python scripts/free_sizes.py [NETWORK | FILE.onnx ...] [--free batch|image|both] [--sizes 1,2,4 | 224,160x96 | 2x224x160 ...]
     .venv/bin/python scripts/free_sizes.py bert_layer --free sequence [--sizes 16,100 ...]
@@ -8,13 +8,13 @@
     .venv/bin/python scripts/free_sizes.py encoder gpt llama [--sizes batch=1/sequence=64/past=0,... ...]
     .venv/bin/python scripts/free_sizes.py mobilenetv2 bert_layer gpt --first 40
 
-Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
-1 the program for all sizes is faster), and how far the results lie apart. Nothing else should run on the machine; where it does, only the ratios
-mean something, and on one thread `--cpu` counts the time that the thread itself gets.
+Both run in one process and alternate, with the same inputs. A line for each size shows the minimum and the median of each, their ratio (above 1, the
+program for all sizes is faster), and the difference of the results. Nothing else should run on the machine; otherwise only the ratios are meaningful,
+and on one thread `--cpu` measures the CPU time of the thread.
 
-With --first, how long the first call with sizes that never came before takes beside the later ones with them, for so many random sizes; also of the
-networks of any size (gpt, ocr, ...), which are small then. A first call may take 1.2 times as long as the later ones, and 5 ms; the very first one,
-for which the system loads code and memory, is shown and does not count.
+With --first, the script compares the first call with new sizes to later calls with the same sizes, for the given number of random sizes. This also
+works for the networks of any size (gpt, ocr, ...), in a small version. A first call may take 1.2 times as long as the later ones, plus 5 ms. The very
+first call, for which the system loads code and memory, is shown but not checked.
 """
 
 import argparse
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-OPERATORS = {  # by themselves: the elements of a row, of one of the result, and the nodes
+OPERATORS = {  # single operators: the elements of a row, of a row of the result, and the nodes
     "softmax": (128, 128, "y = Softmax <axis = -1> (x)"),
     "layer_norm": (128, 128, "s = ConstantOfShape <value = float[1] {2.0}> (width) y = LayerNormalization (x, s)"),
     "matmul": (2048, 5632, "y = MatMul (x, w)"),
 }
-USUAL = {  # sizes of networks of any size
+USUAL = {  # sizes for networks of any size
     "ocr": "batch=1/height=32/width=100,batch=1/height=48/width=320,batch=4/height=32/width=160",
     "encoder": "batch=1/sequence=16,batch=1/sequence=100,batch=1/sequence=128,batch=4/sequence=50",
     "translator": "batch=1/source_length=20/target_length=20,batch=4/source_length=33/target_length=12",
@@ -48,7 +48,7 @@ DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; 0 if all went well, 1 if results lie too far apart, 2 for wrong usage (argparse)."""
+    """Run the requested comparison; returns 0, or 1 if results differ too much, or 2 for wrong usage (argparse)."""
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.cpu and options.threads != 1:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The options."""
+    """The parser of the options."""
     parser = argparse.ArgumentParser(description="Compare one program for all sizes with code made for each size.")
     add = parser.add_argument
     names = f"of the zoo, of any size ({', '.join(USUAL)}), an ONNX file, or {' or '.join(OPERATORS)} (default: mobilenetv2)"
@@ -78,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parsed(text: str, free: str, own: Sequence[int]) -> tuple[int, ...]:
-    """The shape of images or sequences of a size that is written as the options say; what is not free is as in `own`."""
+    """The shape of images or sequences for a size given in the options' syntax; fixed dimensions are copied from `own`."""
     numbers = [int(part) for part in text.split("x")]
     if free == "batch":
         return numbers[0], *own[1:]
@@ -90,7 +90,7 @@ def parsed(text: str, free: str, own: Sequence[int]) -> tuple[int, ...]:
 
 
 def inputs_of(name: str, source: "onnx.ModelProto", texts: str | None, free: str) -> "list[tuple[str, dict[str, np.ndarray]]]":
-    """Random inputs of each of the sizes, or of those that are usual for the network, which has no free dimensions yet unless it takes any size."""
+    """Random inputs for each of the sizes, or for the usual sizes of the network. Its dimensions are still fixed unless it takes any size."""
     import numpy as np
 
     from networks import FREE
@@ -109,7 +109,7 @@ def inputs_of(name: str, source: "onnx.ModelProto", texts: str | None, free: str
 
 
 def compare(name: str, options: argparse.Namespace) -> bool:
-    """Print a table for one network; whether all results agree."""
+    """Print a table for one network; returns whether all results agree."""
     import numpy as np
 
     import stepwell
@@ -163,12 +163,12 @@ def compare(name: str, options: argparse.Namespace) -> bool:
     return agree
 
 
-FACTOR, EXTRA = 1.2, 5e-3  # of later calls, and seconds: what a first call may take
-LATER = 7  # calls with sizes that came before
+FACTOR, EXTRA = 1.2, 5e-3  # the limit of a first call: a factor of later calls, and seconds in addition
+LATER = 7  # calls with known sizes
 
 
 def first_calls(name: str, options: argparse.Namespace) -> bool:
-    """Print a line for one network; whether all first calls with unseen sizes are as quick as they are to be."""
+    """Print a line for one network; returns whether all first calls with new sizes are within the limit."""
     import numpy as np
 
     import stepwell
@@ -212,7 +212,7 @@ def first_calls(name: str, options: argparse.Namespace) -> bool:
 
 
 def network(name: str) -> "onnx.ModelProto":
-    """A network of the zoo or of any size, that of a file, or one operator over rows."""
+    """A network of the zoo or of any size, one from a file, or a single operator over rows."""
     import numpy as np
     import onnx
     from onnx import numpy_helper
@@ -233,9 +233,9 @@ def network(name: str) -> "onnx.ModelProto":
 
 
 def freed(source: "onnx.ModelProto", free: str) -> "onnx.ModelProto":
-    """The network with free dimensions in place of some of its first input's; shapes that follow from them are left to inference.
+    """The network with some dimensions of its first input free; shapes that follow from them are left to inference.
 
-    Where it reshapes one image, or a sequence of that length, it reshapes as many as there are.
+    If it reshapes to one image, or to a sequence of that length, the new network reshapes to the actual number.
     """
     from onnx import numpy_helper
 
@@ -246,7 +246,7 @@ def freed(source: "onnx.ModelProto", free: str) -> "onnx.ModelProto":
         for place in {0, 1} & set(names) if tensor.name in shapes else ():
             array = numpy_helper.to_array(tensor).copy()
             if array.size > place + 1 and array[place] == dims[place].dim_value:
-                array[place] = 0  # as many as the operand has
+                array[place] = 0  # copies the operand's size
                 tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     for place, symbol in names.items():
         dims[place].dim_param = symbol

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Run random graphs through the whole compiler and compare them with what they mean and with ONNX Runtime, for as long as you like.
+"""Run random graphs through the whole compiler and compare the results with their references and with ONNX Runtime, for any length of time.
 
     .venv/bin/python scripts/fuzz.py DIR [--seconds N | --rounds N] [--seed N] [--only operators|convolutions|matmuls|OPERATOR]
 
-`operators` are graphs of all operators and types against their meaning, ONNX Runtime, and level by level; `convolutions` and `matmuls` are
-nets with bounds carried along, against ONNX Runtime. Each is run in a process of its own that is watched: a crash is found as anything
-else. What fails is made as small as it gets and saved in DIR with its inputs and the command that runs it. The same seed gives the same
-graphs. At the end it says what was covered. test/end_to_end/test_random_models.py and test/end_to_end/test_random_graphs.py run a few of them.
+`operators` are graphs of all operators and types, compared with their references, with ONNX Runtime, and level by level; `convolutions` and `matmuls`
+are networks with error bounds, compared with ONNX Runtime. Each graph runs in a separate, watched process, so crashes are detected like other
+failures. A failing graph is reduced as far as possible and saved in DIR with its inputs and the command that runs it. The same seed gives the same
+graphs. At the end, the script prints the coverage. test/end_to_end/test_random_models.py and test/end_to_end/test_random_graphs.py run a few of the
+graphs.
 """
 
 import argparse
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from watchdog import Watchdog
 
 TESTS = Path(__file__).resolve().parent.parent / "test" / "support"
-ROUND = 50  # graphs of one kind before it is another's turn
-SECONDS = 120.0  # for one net
+ROUND = 50  # number of graphs of one kind before the next kind
+SECONDS = 120.0  # time limit for one network
 EXAMINE = "random_models.comparison:examine"
 
 
 class Fuzzer:
-    """Nets of one kind until the time is up, and what was found."""
+    """Runs networks of one kind until the time is up, and records failures."""
 
     def __init__(self, folder: Path, end: float, dog: "Watchdog") -> None:
         self.folder = folder
@@ -47,8 +48,8 @@ class Fuzzer:
         self._failed: tuple[Example, Exception] | None = None
 
     def round(self, kind: str, seed: int) -> bool:
-        """Run up to `ROUND` nets; whether all are right. The first that is wrong is made small, printed and saved."""
-        import hypothesis  # here, as help does without
+        """Run up to `ROUND` networks; returns whether all are correct. The first wrong one is reduced, printed and saved."""
+        import hypothesis  # imported here, because help works without it
         from random_models.comparison import examples
 
         self._failed = None
@@ -68,12 +69,12 @@ class Fuzzer:
         return True
 
     def attempt(self, example: "Example") -> None:
-        """Check one net, if there is time left or one that failed is being made smaller."""
+        """Check one network, if time is left or a failing one is being reduced."""
         if self._failed is None and time.monotonic() > self.end:
             return
         save(example, self.folder / "running.onnx")
         outcome = self._dog.call(EXAMINE, example, seconds=SECONDS)
-        if outcome.kind != "returned":  # whatever it is, it is what is looked for
+        if outcome.kind != "returned":  # any kind of failure counts
             self._failed = example, AssertionError(str(outcome))
             raise self._failed[1]
         import hypothesis
@@ -85,7 +86,7 @@ class Fuzzer:
 
 
 def save(example: "Example", path: Path) -> None:
-    """Write the model, and its inputs beside it."""
+    """Write the model, and its inputs next to it."""
     buffer = BytesIO()
     arrays: dict[str, np.ndarray] = dict(example.inputs)
     np.savez(buffer, allow_pickle=False, **arrays)
@@ -100,7 +101,7 @@ def reproduction(example: "Example", path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the arguments and run graphs; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
+    """Parse the arguments and run graphs; 0 if all were correct, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
     parser = argparse.ArgumentParser(description="Run random graphs through the whole compiler and compare them with what they mean.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="where graphs that fail are saved; made if it is not there")
@@ -120,11 +121,11 @@ def main(arguments: list[str] | None = None) -> int:
     assert kinds[1:] == tuple(NETS)
     if options.only not in (None, *kinds, *OPERATORS):
         parser.error(f"--only {options.only}: expected {', '.join(kinds)} or the name of an operator")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads may have to share a core
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # avoids spinning when two threads share a core
     options.folder.mkdir(parents=True, exist_ok=True)
     failures = 0
     with Watchdog() as dog:
-        dog.call("random_graphs.examination:ready", seconds=SECONDS)  # its imports are not to count
+        dog.call("random_graphs.examination:ready", seconds=SECONDS)  # so that its imports are not measured
         end = time.monotonic() + options.seconds if options.rounds is None else math.inf
         fuzzer = Fuzzer(options.folder, end, dog)
         campaign = Campaign(options.folder, dog, options.only if options.only in OPERATORS else None)

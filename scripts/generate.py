@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Compare how fast decoders generate: Stepwell with a state, ONNX Runtime and OpenVINO. Tokens per second, and the time to the first token.
+"""Compare the generation speed of decoders: Stepwell with a state, ONNX Runtime and OpenVINO; tokens per second, and time to the first token.
 
     .venv/bin/python scripts/generate.py [gpt] [llama] [llama_fused] [--prompt 32,512] [--tokens 128] [--threads 1,2]
 
-GPT is 12 layers, 768 wide, in a greedy loop; of LLaMA it is one layer, 2048 wide, whose output is its next input, spelled out or with attention
-as one operator of ONNX Runtime's (`llama_fused`). Weights are random. All
-engines run in one process and take turns, each keeps its cache the best way that it has: Stepwell by `bind`, ONNX Runtime by IO binding,
-OpenVINO as a stateful model. Medians of the rounds; ratios are to the faster peer, above 1 where Stepwell is faster. The bound is what it
-would take numpy to read all weights once that a token needs; who reads from more places at once may be faster. With --cpu, the processor time
-of the process counts, which other work on the machine disturbs less.
+GPT is 12 layers, 768 wide, in a greedy loop; LLaMA is one layer, 2048 wide, whose output is its next input, with attention as separate operators or
+as one operator of ONNX Runtime's (`llama_fused`). Weights are random. All engines run in one process and alternate. Each keeps its cache in the best
+available way: Stepwell by `bind`, ONNX Runtime by IO binding, OpenVINO as a stateful model. Results are medians of the rounds; ratios are relative to
+the faster peer, above 1 if Stepwell is faster. The bound is the time in which numpy reads all weights for a token once; an engine that reads from
+several places at once may be faster. With --cpu, the CPU time of the process is measured, which depends less on other work on the machine.
 """
 
 import argparse
@@ -29,22 +28,22 @@ if TYPE_CHECKING:
 
 NETWORKS = ("gpt", "llama", "llama_fused")
 MASK = "attention_mask"  # an input of ones for all tokens so far
-PAUSE = 0.3  # seconds before a turn, after which workers of another engine no longer wait actively
-BLOCK = 1 << 28  # bytes that are read to measure bandwidth: more than any cache holds
+PAUSE = 0.3  # seconds before an engine's turn, after which worker threads of another engine no longer spin
+BLOCK = 1 << 28  # bytes that are read to measure bandwidth; larger than any cache
 
 
 class Engine(Protocol):
     """A decoder that keeps its cache."""
 
     def reset(self) -> None:
-        """Begin with an empty cache."""
+        """Start with an empty cache."""
 
     def step(self, given: "np.ndarray") -> "np.ndarray":
-        """The output for what comes next: a prompt, or one token."""
+        """The output for the next input: a prompt, or one token."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; 0 if the engines agree, 1 if not, 2 for wrong usage (argparse)."""
+    """Run the requested comparison; returns 0 if the engines agree, 1 if not, 2 for wrong usage (argparse)."""
     parser = make_parser()
     options = parser.parse_args(arguments)
     unknown = set(options.networks) - set(NETWORKS)
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The options."""
+    """The parser of the options."""
     parser = argparse.ArgumentParser(description="Compare how fast decoders generate: Stepwell, ONNX Runtime and OpenVINO.")
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)} (default: all)")
@@ -81,7 +80,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def compare(name: str, folder: Path, options: argparse.Namespace, ratios: list[float]) -> bool:
-    """Print a line for each number of threads, prompt and engine; whether the engines agree."""
+    """Print a line for each number of threads, prompt and engine; returns whether the engines agree."""
     import numpy as np
     import onnx
 
@@ -138,7 +137,7 @@ def generate(engine: Engine, prompt: "np.ndarray", tokens: int, cpu: bool) -> "t
 
 
 def next_input(prompt: "np.ndarray", output: "np.ndarray") -> "np.ndarray":
-    """What comes after an output for one token: the likeliest token, or the output itself."""
+    """The input after an output for one token: the most probable token, or the output itself."""
     return output.argmax(axis=-1) if prompt.ndim == 2 else output.copy()
 
 
@@ -152,7 +151,7 @@ def first_input(name: str, source: "onnx.ModelProto", length: int) -> "np.ndarra
 
 
 def weight_bytes(source: "onnx.ModelProto") -> int:
-    """The bytes of the weights that each token needs: all but tables of which it needs a row."""
+    """The bytes of the weights that each token needs: all except tables of which only a row is needed."""
     from onnx import numpy_helper
 
     tables = {node.input[0] for node in source.graph.node if node.op_type == "Gather"}
@@ -160,12 +159,12 @@ def weight_bytes(source: "onnx.ModelProto") -> int:
 
 
 def bandwidth(threads: int, clock: Callable[[], float]) -> float:
-    """The bytes in a second that so many threads read from memory."""
+    """The memory read bandwidth in bytes per second for a number of threads."""
     import numpy as np
 
     def halves(block: "np.ndarray") -> float:
-        """Reads it from two places at once, which some machines do faster."""
-        return float(np.einsum("i,i->", *block.reshape(2, -1)))  # on one thread, as BLAS is not
+        """Reads the block at two places at once, which is faster on some machines."""
+        return float(np.einsum("i,i->", *block.reshape(2, -1)))  # single-threaded, unlike BLAS
 
     blocks = [np.ones(BLOCK // 4, np.float32) for _ in range(threads)]
     best = math.inf
@@ -186,16 +185,16 @@ def load(path: Path, source: "onnx.ModelProto", threads: int) -> dict[str, Engin
 
 
 class Feed:
-    """What a call is given besides the cache: the tokens, and a mask if the model takes one."""
+    """Makes the inputs of a call other than the cache: the tokens, and a mask if the model takes one."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """`names` are those of the model's inputs, that of the tokens first."""
+        """`names` are the names of the model's inputs, starting with the tokens."""
         self.tokens, *others = names
         self.masked = MASK in others
         self.length = 0
 
     def __call__(self, given: "np.ndarray") -> "dict[str, np.ndarray]":
-        """The arrays for tokens behind those of the calls before."""
+        """The arrays for tokens that follow those of earlier calls."""
         import numpy as np
 
         self.length += given.shape[1]
@@ -222,7 +221,7 @@ class Stepwell:
 
 
 class OnnxRuntime:
-    """ONNX Runtime, which gives a cache of its own memory that the next call is bound to: nothing is copied to or from numpy."""
+    """ONNX Runtime, with the returned cache bound to the next call: nothing is copied to or from numpy."""
 
     def __init__(self, path: Path, shapes: dict[str, tuple[int, ...]], threads: int) -> None:
         import onnxruntime
@@ -242,7 +241,7 @@ class OnnxRuntime:
         import onnxruntime
 
         self.feed.length = 0
-        # Of an empty array there is no address.
+        # An empty array has no address.
         self.cache = {name: onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.float32) for name, shape in self.shapes.items()}
 
     def step(self, given: "np.ndarray") -> "np.ndarray":
@@ -262,7 +261,7 @@ class OnnxRuntime:
 
 
 class OpenVINO:
-    """OpenVINO, whose model is made stateful."""
+    """OpenVINO, with the model converted to a stateful one."""
 
     def __init__(self, path: Path, shapes: dict[str, tuple[int, ...]], threads: int) -> None:
         import openvino
@@ -273,7 +272,7 @@ class OpenVINO:
         self.feed = Feed(value.any_name for value in model.inputs)
         apply_make_stateful_transformation(model, {name: _present(name) for name in shapes})
         settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
-        settings |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}  # it would use narrower numbers
+        settings |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}  # otherwise it would use narrower types
         self.request = core.compile_model(model, "CPU", settings).create_infer_request()
         self.empty = next(iter(shapes.values()))
 

@@ -1,7 +1,7 @@
-"""Compile the corpus of hostile models, or long chains of nodes, in a watched process; a line for each with time and memory.
+"""Compile the corpus of hostile models, or long chains of nodes, in a watched process; prints time and memory for each.
 
     scripts/hostile.py                     every model of test/support/hostile_models.py
-    scripts/hostile.py --chains 5000       chains of so many nodes, down to the level affine
+    scripts/hostile.py --chains 5000       chains with this number of nodes, down to the level affine
 """
 
 import argparse
@@ -16,7 +16,7 @@ from watchdog import GIB, Watchdog
 
 
 def main() -> int:
-    """Run what the options say; returns 1 if something took too much or did not end with success or one typed error."""
+    """Run the requested models; returns 1 if one exceeded its limits or did not end with success or one typed error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models of the corpus, or kinds of chains (default: all)")
     parser.add_argument("--chains", type=int, metavar="COUNT", help="compile chains of so many nodes")

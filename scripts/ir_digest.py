@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Print a digest of each network's IR at every level: code that is moved or renamed must leave it as it is.
+"""Print a digest of each network's IR at every level, to check that moving or renaming code leaves it unchanged.
 
     .venv/bin/python scripts/ir_digest.py [NETWORK ...] [--target NAME] [--against DIR] [--rename OLD=NEW]...
 
-With --against, the package of another checkout lowers the same networks; how many operations differ is said, and the first is shown. Locations,
-names of attributes, the description of the target and the digests in names of kernels do not count; --rename says which other words of that
-checkout's IR have new names.
+With --against, the package of another checkout lowers the same networks; the script prints how many operations differ, and the first one. It ignores
+locations, names of attributes, the description of the target and the digests in names of kernels; --rename gives other words in the IR of that
+checkout that have new names.
 """
 
 import argparse
@@ -26,11 +26,11 @@ from benchmark.models import KNOWN, Network, find
 
 SCRIPTS = Path(__file__).resolve().parent
 DICTIONARY = re.compile(r"\{([^{}]*)\}")
-KERNEL_DIGEST = re.compile(r"_[0-9a-f]{8}\b")  # at the end of a kernel's name: of its text, names of attributes included
+KERNEL_DIGEST = re.compile(r"_[0-9a-f]{8}\b")  # at the end of a kernel's name: a digest of its text, which includes names of attributes
 
 
 def main() -> int:
-    """Do what the options say; 0, or 1 where the other checkout's IR is another."""
+    """Run the comparison; returns 0, or 1 if the other checkout's IR differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all of these)")
     parser.add_argument("--target", default="x86-64-v3", metavar="NAME", help="what to lower for (default: x86-64-v3)")
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help="a word of the other checkout's IR that has a new name")
     zoo = SCRIPTS.parent / "build" / "zoo"
     parser.add_argument("--zoo", type=Path, default=zoo, metavar="DIR", help="where the networks are kept (default: build/zoo)")
-    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)  # what the processes do that load one of the two packages
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)  # for the processes that load one of the two packages
     options = parser.parse_args()
     networks = find(options.networks or KNOWN, options.zoo)
     if options.write is not None:
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def report(network: str, ours: Path, theirs: Path | None = None) -> int:
-    """Print a line for each level of a network, and what differs; returns how many levels do. Takes the files away."""
+    """Print a line for each level of a network, and the differences; returns the number of levels that differ. Deletes the files."""
     differing = 0
     for file in sorted(ours.iterdir()):
         level = file.name.split("-", 1)[1]
@@ -83,19 +83,19 @@ def report(network: str, ours: Path, theirs: Path | None = None) -> int:
 
 
 def renamed(line: str, renames: Sequence[tuple[str, str]]) -> str:
-    """A line with words in the place of others."""
+    """A line with words replaced."""
     for old, new in renames:
         line = re.sub(rf"(?<![\w.]){re.escape(old)}(?![\w.])", new, line)
     return line
 
 
 def in_order(text: str) -> str:
-    """An attribute's text with the entries of its innermost dictionaries in alphabetical order, which new names may change."""
+    """An attribute's text with the entries of its innermost dictionaries in alphabetical order, which does not depend on other names."""
     return DICTIONARY.sub(lambda found: "{" + ", ".join(sorted(re.split(r", (?=[\w.]+ = )", found[1]))) + "}", text)
 
 
 def write_levels(network: Network, target: str, folder: Path, renames: Sequence[tuple[str, str]]) -> None:
-    """Write the IR of each level as text to a numbered file of the level's name, an operation a line."""
+    """Write the IR of each level as text to a numbered file named after the level, with one operation per line."""
     import stepwell
 
     lowered = stepwell.lower(network.path, "llvm", target=target)
@@ -104,7 +104,7 @@ def write_levels(network: Network, target: str, folder: Path, renames: Sequence[
 
 
 def lines(op: Any, numbers: dict[Any, str], renames: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Each operation below `op`: its name, its operands, the values of its attributes in alphabetical order, its types."""
+    """Each operation below `op`: its name, its operands, the values of its attributes in alphabetical order, and its types."""
     inputs = " ".join(numbers[operand] for operand in op.operands)
     for result in op.results:
         numbers[result] = f"%{len(numbers)}"
@@ -124,7 +124,7 @@ def lines(op: Any, numbers: dict[Any, str], renames: Sequence[tuple[str, str]]) 
 
 
 def attribute_names(op: Any) -> list[str]:
-    """The names of an operation's attributes, without the target of a module, of which a checkout may say more or less than another."""
+    """The names of an operation's attributes, except the target of a module, because checkouts may describe it in different detail."""
     names = [entry if isinstance(entry, str) else entry.name for entry in op.attributes]
     return [name for name in names if not name.startswith("target.")]
 

@@ -1,8 +1,8 @@
 """Find the passes, pipelines and dialects that the bindings register, and write them to passes/framework/upstream_names.json.
 
-The bindings cannot enumerate these, but their library holds every name as a string: whatever looks like a name (and
-whatever a longer string ends with, as the linker merges strings with equal tails) is tried.
-Run it when the pinned version of torch-mlir changes: `python scripts/list_upstream_passes.py`; with --check it only compares.
+The bindings cannot enumerate these, but their library contains every name as a string. The script tries each string that looks like a name, and each
+suffix of a longer string (the linker merges strings with equal ends). Run it when the pinned version of torch-mlir changes: `python
+scripts/list_upstream_passes.py`; with --check it only compares.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def candidates(library: bytes, characters: str) -> set[str]:
 
 
 def anchor_of(name: str, context: ir.Context) -> str | None:
-    """The operation that the pass `name` runs on, or None if there is no such pass."""
+    """The operation on which the pass `name` runs, or None if there is no such pass."""
     try:
         passmanager.PassManager.parse(f"builtin.module({name})", context)
     except ValueError as error:
@@ -33,7 +33,7 @@ def anchor_of(name: str, context: ir.Context) -> str | None:
 
 
 def is_dialect(name: str, context: ir.Context) -> bool:
-    """Whether upstream registers a dialect of that name, and neither we nor a plugin do."""
+    """Whether a dialect of this name is registered by upstream, and not by us or a plugin."""
     try:
         context.get_dialect_descriptor(name)
     except ValueError:
@@ -48,7 +48,7 @@ def data_text(anchors: dict[str, str], dialects: list[str]) -> str:
 
 
 def main() -> int:
-    """Write the file, or with --check say whether it is what would be written."""
+    """Write the file, or with --check report whether it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="exit with 1 if the file is out of date; write nothing")
     check = parser.parse_args().check

@@ -66,7 +66,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _kind(constraint: Any) -> str:
-    """What a field's kind is called: the name of its attribute class."""
+    """The displayed kind of a field: the name of its attribute class."""
     return "Sizes" if constraint == Sizes else constraint.__name__.removesuffix("Attr")
 
 
@@ -87,7 +87,7 @@ def dialect_ops(dialect: str) -> str:
 
 
 def pass_list() -> str:
-    """The passes of ours by level, each with its manual page and options."""
+    """Our passes by level, each with its manual page and options."""
     text = "# Passes\n\n" + NOTE + "Each runs by its name in a pipeline or as a flag of `stepwell-opt`; upstream's passes mix with them.\n"
     for level in level_names():
         chosen = sorted((n, c) for n, c in passes().items() if c.level == level)
@@ -104,7 +104,7 @@ def pass_list() -> str:
 
 
 def onnx_operators() -> str:
-    """The ONNX operators that have a rule."""
+    """The ONNX operators that have an import rule."""
     versions: dict[tuple[str, str], list[str]] = {}
     for rule in all_rules():
         versions.setdefault((rule.domain, rule.name), []).append(str(rule.since))
@@ -119,7 +119,7 @@ def onnx_operators() -> str:
 
 
 def in_python() -> str:
-    """The operators that run in Python at the border of a model, and those that are spelled by these."""
+    """The operators that run in Python at the border of a model, and those that are expressed by them."""
     versions: dict[tuple[str, str], list[str]] = {}
     for entry in all_operators():
         versions.setdefault((entry.domain, entry.name), []).append(str(entry.since))
@@ -156,7 +156,7 @@ def element_types() -> str:
 
 
 def limits() -> str:
-    """What a model may cost: the limits with their defaults and the strings that explain them."""
+    """The limits on the cost of a model, with their defaults and descriptions."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(Limits)).body if isinstance(node, ast.ClassDef))
     explained = {}
     for declared, string in pairwise(body):
@@ -172,7 +172,7 @@ def limits() -> str:
 
 
 def options() -> str:
-    """How a model is compiled: the fields of CompileOptions with their flags, defaults and words."""
+    """The compile options: the fields of CompileOptions with their flags, defaults and descriptions."""
     rows, without = [], []
     for field in dataclasses.fields(CompileOptions):
         said, default = about(field.name), default_of(field.name)
@@ -188,7 +188,7 @@ def options() -> str:
 
 
 def patterns() -> str:
-    """Every rewrite pattern by pass: what it does, and what the net of scripts/check_patterns.py found."""
+    """Every rewrite pattern by pass: its effect, and the results of scripts/check_patterns.py."""
     found = {entry["name"]: entry for entry in json.loads(RECORD.read_text())} if RECORD.exists() else {}
     sections, counts = "", dict.fromkeys(("proven", "tested", "neither"), 0)
     counted: set[Pattern] = set()
@@ -217,12 +217,12 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def stale() -> list[str]:
-    """The pages that differ from what the registries say."""
+    """The pages that differ from the generated ones."""
     return [name for name, make in PAGES.items() if not (FOLDER / name).exists() or (FOLDER / name).read_text() != make()]
 
 
 def main() -> int:
-    """Write the pages, or with --check say which are out of date."""
+    """Write the pages, or with --check list those that are out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only compare; exit status 1 if a page is out of date")
     if parser.parse_args().check:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make what mypy needs and the wheels do not carry: stubs of the MLIR bindings and a folder that looks like the installed package.
+"""Create files that mypy needs but the wheels lack: stubs of the MLIR bindings, and a folder with the layout of the installed package.
 
     python scripts/make_stubs.py [BUILD_DIR]
 
-BUILD_DIR/typing/stepwell links to the sources (mypy cannot follow an editable install with a package-dir mapping),
-BUILD_DIR/stubs/torch_mlir holds the stubs. Both are what `mypy_path` in pyproject.toml names.
+BUILD_DIR/typing/stepwell links to the sources (mypy cannot follow an editable install with a package-dir mapping), and BUILD_DIR/stubs/torch_mlir
+holds the stubs. `mypy_path` in pyproject.toml refers to both.
 """
 
 import re
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NATIVE = "torch_mlir._mlir_libs._mlir"
 ANYTHING = "from typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
 
-# The Python files of the bindings re-export the native modules and add little to them; what they add and we use is written here.
+# The Python files of the bindings re-export the native modules and add little to them; the additions that we use are written here.
 PYTHON_LEVEL = {
     "__init__.pyi": "",
     "_mlir_libs/__init__.pyi": ANYTHING,
@@ -31,8 +31,8 @@ PYTHON_LEVEL = {
     "dialects/__init__.pyi": ANYTHING,  # generated op builders and `ext`: untyped
 }
 
-# The bindings hand out the most derived class where their signature names a base (an attribute, type, op or expression): what a
-# base class does not know must be open, or every access would need a cast.
+# The bindings return the most derived class where their signature names a base class (an attribute, type, op or expression). Members that a base
+# class lacks must therefore be allowed, or every access would need a cast.
 OPEN_CLASSES = ("AffineExpr", "Attribute", "Location", "OpView", "Operation", "Type", "Value")
 OPEN = """
     def __getattr__(self, name: str) -> Any: ...
@@ -41,30 +41,30 @@ OPEN = """
     def __len__(self) -> int: ...
 """
 
-# Replacements on the generated text, in this order.
+# Replacements applied to the generated text, in this order.
 REPAIRS = (
-    # Siblings are named relative to the package's last component.
+    # Sibling modules are named relative to the package's last component.
     (r"(?<![\w.])_mlir\.(?=ir\b|rewrite\b|passmanager\b)", f"{NATIVE}."),
     (r"import _mlir\n", f"import {NATIVE}.ir\n"),
-    # `typing` has Self, and numpy's arrays are buffers, only in newer Pythons.
+    # `typing` has Self, and numpy's arrays are buffers, only in newer versions of Python.
     (r"\bSelf, ", ""),
     (r"from typing_extensions import Buffer, ", "from typing import Any\nfrom typing_extensions import Self, "),
     (r"\bBuffer\b", "Any"),
-    # `Value` alone is a value of any type.
+    # `Value` without arguments is a value of any type.
     (r'_T = TypeVar\("_T", bound=Type\)', 'from typing_extensions import TypeVar as _TypeVar\n_T = _TypeVar("_T", bound=Type, default=Any)'),
-    # Erased by the binding.
+    # The binding loses the type.
     (r"-> (list\[)?object\b", r"-> \1Any"),
     (r"attach_diagnostic_handler\(self, callback: object\) -> Any", "attach_diagnostic_handler(self, callback: Any) -> DiagnosticHandler"),
-    # An op class of ours may call its result so, with another type.
+    # An op class of ours may use this name for its result, with another type.
     (r"def result\(self\) -> \w+(\[\w+\])?:", "def result(self) -> Any:"),
-    # Set on some subclasses only.
+    # Defined in some subclasses only.
     (r"(class Attribute:\n)", r"\1    attr_name: str\n"),
     (rf"(class (?:{'|'.join(OPEN_CLASSES)})\b.*:\n)", rf"\1{OPEN}"),
 )
 
 
 def link_package(folder: Path) -> None:
-    """Lay out the package `stepwell` in `folder` with symbolic links to the three source folders."""
+    """Create the package `stepwell` in `folder` with symbolic links to the three source folders."""
     package = folder / "stepwell"
     shutil.rmtree(package, ignore_errors=True)
     package.mkdir(parents=True)
@@ -79,7 +79,7 @@ def write_stubs(folder: Path) -> None:
     """Write the stub package `torch_mlir` into `folder`."""
     package = folder / "torch_mlir"
     shutil.rmtree(package, ignore_errors=True)
-    # The bindings replace the native Context by a Python subclass made at import, which the stub generator cannot name.
+    # The bindings replace the native Context by a Python subclass created at import, which the stub generator cannot name.
     native = sys.modules[f"{NATIVE}.ir"]
     native.Context = ir.Context.__mro__[1]  # type: ignore[attr-defined]
     libs = package / "_mlir_libs"
@@ -97,7 +97,7 @@ def write_stubs(folder: Path) -> None:
 
 
 def make(build: Path) -> None:
-    """Write both folders under `build` anew."""
+    """Recreate both folders under `build`."""
     link_package(build / "typing")
     write_stubs(build / "stubs")
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The peak memory of a cold compile of a large model with external data, and of a start from the cache.
+"""Measure the peak memory of a cold compilation of a large model with external data, and of a start from the cache.
 
     .venv/bin/python scripts/memory.py [--gigabytes 2.5] [--folder DIR]
 
-The model is a chain of products whose weights lie in one file beside it, which is sparse unless `--filled`: it takes no space on disk. Each
-measurement is a process of its own; its peak is what the system counts (ru_maxrss), pages of files that it maps included, and for the children
-that it forks the pages that they share with it. A cold compile should stay below 1.3 times the weights and 500 MB.
+The model is a chain of products whose weights are in one file next to it. The file is sparse, and takes no space on disk, unless `--filled` is given.
+Each measurement is a separate process. Its peak is the system's ru_maxrss, which includes mapped file pages and, for forked children, the pages that
+they share with the parent. A cold compilation should stay below 1.3 times the weights plus 500 MB.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper
 
-SIZE = 4096  # of the square matrices: 64 MiB each
+SIZE = 4096  # rows and columns of the square matrices: 64 MiB each
 FACTOR, ALLOWANCE = 1.3, 500 << 20
 
 
 def write_model(folder: Path, matrices: int, size: int = SIZE, *, filled: bool = False) -> Path:
-    """A model of that many products; its weights are in `weights.bin` beside it, zero but for one row each unless `filled`."""
+    """Write a model with the given number of products. Its weights are in `weights.bin` next to it, zero except for one row each unless `filled`."""
     nodes, tensors = [], []
     step = size * size * 4
     random = np.random.default_rng(0)
@@ -67,7 +67,7 @@ print(json.dumps(dict(seconds=seconds, before=before * 1024, compiled=compiled *
 
 
 def measure(path: Path, cache: Path) -> dict[str, float]:
-    """Compile and run a model in a process of its own, with the cache in the folder given: peaks in bytes, seconds."""
+    """Compile and run a model in a separate process, with the cache in the given folder; returns peaks in bytes, and seconds."""
     environment = {**os.environ, "STEPWELL_CACHE": "1", "STEPWELL_CACHE_DIR": str(cache), "STEPWELL_CACHE_BYTES": str(1 << 40)}
     ended = subprocess.run([sys.executable, "-c", CHILD, str(path)], env=environment, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
@@ -76,7 +76,7 @@ def measure(path: Path, cache: Path) -> dict[str, float]:
 
 
 def main() -> int:
-    """Print what the command line asks for; 0 if all is as it should be."""
+    """Run the requested measurement; returns 0 if the peaks are within the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=2.5, help="of weights")
     parser.add_argument("--folder", type=Path, help="where to write the model and the cache; by default a temporary one")

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Plant one fault at a time in passes and lowerings, and say which of them the tests do not see.
+"""Plant one fault at a time in passes and lowerings, and report those that the tests do not detect.
 
     .venv/bin/python scripts/mutate.py [FILE_OR_FOLDER ...] [--kind KIND] [--every N] [--seed N] [--wide] [--seconds N] [--json FILE]
     .venv/bin/python scripts/mutate.py --sample 100 --seed N [--kind KIND] --json FILE
     .venv/bin/python scripts/mutate.py --replay [FILE] [--json FILE]
 
-Faults are planted in a copy of the checkout under build/mutation. A fault that survives is printed with its file and line; those that change
-nothing are listed, each with its reason, in scripts/mutation/harmless.json and are not tried. The last lines are the score by folder.
+Faults are planted in a copy of the checkout under build/mutation. A fault that survives is printed with its file and line. Faults that change no
+result are listed, each with its reason, in scripts/mutation/harmless.json and are not tried. The last lines are the score by folder.
 
-With --sample, as many faults of each folder are tried, and FILE records each with the test that saw it; a second call goes on where the
-first ended. With --replay, the faults of such a record that a test saw are planted again, and the test that saw each is asked first: it
-shows which faults are no longer seen, and which cannot be planted any more since their line is gone. The records of this checkout are
-scripts/mutation/sample.json, of operators, and scripts/mutation/choices.json, of all other kinds; both are replayed if none is named.
+With --sample, the given number of faults is spread evenly over the folders, and FILE records each with the test that detected it; a second call
+continues where the first ended. With --replay, the detected faults of such a record are planted again, and the test that detected each is run first.
+This shows the faults that are no longer detected, and those that can no longer be planted because their line is gone. The records of this checkout
+are scripts/mutation/sample.json, for operators, and scripts/mutation/choices.json, for all other kinds; both are replayed if none is named.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def harmless() -> set[tuple[str, str, str]]:
 
 
 def chosen(places: list[str], kinds: Sequence[str], every: int, seed: int) -> list[Edit]:
-    """A sample of the faults of some kinds for files or folders of the checkout, without those that are listed as harmless."""
+    """A sample of the faults of the given kinds in files or folders of the checkout, without those that are listed as harmless."""
     known = harmless()
     found = []
     for path in sources(ROOT, places):
@@ -54,7 +54,7 @@ def chosen(places: list[str], kinds: Sequence[str], every: int, seed: int) -> li
 
 
 def report(outcomes: list[Outcome]) -> None:
-    """Print the score by folder: the share of faults that a test saw."""
+    """Print the score by folder: the share of detected faults."""
     tried, survived = Counter(folder_of(o.path) for o in outcomes), Counter(folder_of(o.path) for o in outcomes if o.state == "survived")
     for folder in folders():
         if tried[folder]:
@@ -63,12 +63,12 @@ def report(outcomes: list[Outcome]) -> None:
 
 
 def absolute(text: str) -> Path:
-    """A path from where the command is called: tests run elsewhere."""
+    """An absolute path for a path relative to the working directory, because tests run elsewhere."""
     return Path(text).absolute()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the arguments, plant the faults; 0 if each was seen, 1 if one survived, 2 for wrong usage (argparse)."""
+    """Parse the arguments and plant the faults; 0 if each was detected, 1 if one survived, 2 for wrong usage (argparse)."""
     parser = argparse.ArgumentParser(description="Plant one fault at a time in passes and lowerings, and say which the tests do not see.")
     parser.add_argument("places", nargs="*", default=folders(), metavar="FILE_OR_FOLDER", help="where (default: all folders that have tests)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take each N-th fault only (default: 1)")
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     state = copy.state
     same = before.get("state") == state
     copy.seconds = before["seconds"] if same else {}
-    # What survived is tried again when anything has changed, for a test that was added may see it, and when more tests are asked.
+    # Surviving faults are tried again if anything has changed (an added test may detect them), or if more tests are selected.
     settled = same and before["wide"] >= options.wide
     outcomes = [o for o in (Outcome(**entry) for entry in before.get("outcomes", ())) if settled or o.state != "survived"]
     done = {(o.path, o.source, o.what, o.line) for o in outcomes}

@@ -1,4 +1,4 @@
-"""What scripts/nightly runs: every net of docs/testing.md as a whole, by counts that are fixed here, with one report and its trend."""
+"""The nets that scripts/nightly runs: every full net of docs/testing.md, with fixed counts, and one report with the trend."""
 
 import argparse
 import json
@@ -26,23 +26,23 @@ ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "nightly"
 JOBS = str(max(1, min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)))
 TAIL = 30
-"""Lines of the output of a net that failed that are printed."""
+"""The number of lines printed from the output of a failed net."""
 _PYTEST = ("pytest", "-q", "-n", JOBS, "--dist", "worksteal", "--timeout", "3600")
 _OF_PYTEST = r"(?m)(?:^|[ ,])(\d+) (?:passed|failed|error|xfailed)"
 
 
 @dataclass(frozen=True)
 class Net:
-    """A command, and how many cases its output says that it ran."""
+    """A command, and a way to read the number of its cases from its output."""
 
     name: str
     command: tuple[str, ...]
-    """A script of this folder with its arguments, or an installed tool with them."""
+    """A script of this folder or an installed tool, with arguments."""
     cases: str
-    """A pattern; the numbers that its groups match are added, or its matches counted if it has no groups."""
+    """A pattern; the numbers matched by its groups are added, or its matches are counted if it has no groups."""
     environment: Mapping[str, str] = field(default_factory=dict)
     none: int | None = None
-    """The exit status that says that there are no cases, where that is no failure."""
+    """The exit status for no cases, if that is not a failure."""
 
     def count(self, output: str) -> int:
         """The number of cases."""
@@ -71,7 +71,7 @@ NETS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a net."""
+    """The outcome of a net."""
 
     name: str
     command: tuple[str, ...]
@@ -97,7 +97,7 @@ def run(net: Net, folder: Path) -> Outcome:
 
 
 def earlier(folder: Path) -> dict[str, list[float]]:
-    """What each net took in the reports of a folder, oldest first, in units of the machine that each ran on."""
+    """The times of each net in the reports of a folder, oldest first, in units of the machine on which each ran."""
     found: dict[str, list[float]] = {}
     for file in sorted(folder.glob("*.json")):
         report = json.loads(file.read_text())
@@ -108,7 +108,7 @@ def earlier(folder: Path) -> dict[str, list[float]]:
 
 
 def table(outcomes: Sequence[Outcome], before: Mapping[str, Sequence[float]], unit: float) -> Table:
-    """The outcomes, beside what earlier reports have of the same nets."""
+    """The outcomes, next to those of the same nets in earlier reports."""
     shown = Table(box=box.SIMPLE)
     for title in ("net", "", "cases", "CPU s", "wall s", "to the last", "to the median of", ""):
         shown.add_column(title, justify="left" if title in ("net", "") else "right")
@@ -121,13 +121,13 @@ def table(outcomes: Sequence[Outcome], before: Mapping[str, Sequence[float]], un
 
 
 def revision() -> str:
-    """What is checked out, as git describes it; empty where it knows nothing."""
+    """The checked-out commit, as described by git; empty outside a git checkout."""
     ended = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False)
     return ended.stdout.strip()
 
 
 def main(arguments: Sequence[str] | None = None, nets: Sequence[Net] = NETS, folder: Path = REPORTS) -> int:
-    """Run the nets that the command line names, all by default, and write the report; 0 if all passed, 2 for a wrong command line."""
+    """Run the nets given on the command line (by default all) and write the report; 0 if all passed, 2 for a wrong command line."""
     known = {net.name: net for net in nets}
     parser = argparse.ArgumentParser(prog="scripts/nightly", description="Run every net of docs/testing.md as a whole.")
     parser.add_argument("--only", action="append", metavar="NAME", choices=list(known), help=f"{', '.join(known)}; may be repeated (default: all)")
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None, nets: Sequence[Net] = NETS, fol
             lines = (folder / f"{net.name}.log").read_text(errors="replace").splitlines()
             console.print(escape(printable_lines("\n".join(lines[-TAIL:]))), soft_wrap=True)
         found = {"revision": revision(), "started": started.isoformat(), "unit": unit, "nets": [asdict(outcome) for outcome in outcomes]}
-        write_atomically(report, json.dumps(found, indent=1) + "\n")  # after each: a run that is ended has told what it found
+        write_atomically(report, json.dumps(found, indent=1) + "\n")  # after each net, so that an interrupted run has reported its results
     console.print(table(outcomes, before, unit))
     print(f"the report is {report}; what the nets said is beside it")
     failed = sum(not outcome.has_passed for outcome in outcomes)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Run ONNX's backend suite natively in several ways, and count by operator and by way.
+"""Run ONNX's backend suite natively in several ways, and count results by operator and by way.
 
     .venv/bin/python scripts/onnx_suite.py [--way NAME]... [--filter REGEX] [--every N] [--jobs N] [--json OUT] [-v]
 
-The ways: `given`, each case as it is; `constants`, with inputs made constants, in two forms (test/support/backend_suite/forms.py); `plain`, with
-all optional passes off; `one` and `two` threads; and, only if they are named, `free`, one program for all sizes of the inputs; `auto`, the same, but
-code for the sizes that come where there is no such program; and the name of each target that runs here. Cases run in processes of their own,
-`--jobs` of them: a crash or a hang ends one case. Anything but a right result or an UnsupportedError is printed, and makes the exit status 1.
-test/end_to_end/test_onnx_suite.py holds a part of the cases against the list of what is not supported.
+The ways are: `given`, each case unchanged; `constants`, with inputs made constants, in two forms (test/support/backend_suite/forms.py); `plain`, with
+all optional passes off; and `one` and `two` threads. The following run only if they are named: `free`, one program for all sizes of the inputs;
+`auto`, the same, but with specialised code if there is no such program; and the name of each target that runs here. Cases run in `--jobs` separate
+processes: a crash or a hang ends one case. Any result other than a correct one or an UnsupportedError is printed, and makes the exit status 1.
+test/end_to_end/test_onnx_suite.py checks a part of the cases against the list of unsupported ones.
 """
 
 import argparse
@@ -35,7 +35,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "test" / "suppor
 
 @dataclass(frozen=True)
 class Way:
-    """How cases are run: options of `stepwell.compile`, and the forms that they are asked in."""
+    """A way to run cases: options of `stepwell.compile`, and the forms of each case."""
 
     options: dict[str, Any] = field(default_factory=dict)
     forms: tuple[str, ...] = ("given",)
@@ -60,7 +60,7 @@ def ways() -> dict[str, Way]:
 
 
 def main() -> int:
-    """Run what was asked for; 1 if anything was wrong."""
+    """Run the requested cases; returns 1 if any result was wrong."""
     from backend_suite.cases import cases
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def run(chosen: "Sequence[Case]", name: str, jobs: int, found: "list[Verdict]", verbose: bool) -> None:
-    """Run cases in one way, a process for each job, and add what came of them to `found` in order."""
+    """Run cases in one way, in a process for each job, and append their verdicts to `found` in order."""
     from backend_suite.forms import forms_of
     from backend_suite.verdicts import judge
     from watchdog import Watchdog
@@ -95,7 +95,7 @@ def run(chosen: "Sequence[Case]", name: str, jobs: int, found: "list[Verdict]", 
 
     def judged(case: "Case", form: str) -> "Verdict":
         if not hasattr(mine, "dog"):
-            mine.dog = Watchdog(first="objects_once:share_objects")  # the forms of a case have many kernels in common
+            mine.dog = Watchdog(first="objects_once:share_objects")  # the forms of a case share many kernels
             dogs.append(mine.dog)
         return judge(mine.dog, case, form, way.options)
 
@@ -118,7 +118,7 @@ def is_wrong(verdict: "Verdict") -> bool:
 
 
 def summary(found: "dict[str, list[Verdict]]") -> list[str]:
-    """For each way the operators that do not always pass, and then all ways together: cases passed, unsupported and wrong."""
+    """The operators that do not always pass, for each way, then the totals of all ways: cases passed, unsupported and wrong."""
     lines, totals = [], []
     for name, verdicts in found.items():
         lines += ["", f"== {name}", row("")]
@@ -131,7 +131,7 @@ def summary(found: "dict[str, list[Verdict]]") -> list[str]:
 
 
 def row(title: str, count: "collections.Counter[str] | None" = None) -> str:
-    """A line of the table, or without counts its head."""
+    """A line of the table, or without counts its header."""
     if count is None:
         return f"{title:28} {'passed':>8} {'unsupported':>12} {'wrong':>8}"
     wrong = count.total() - count["passed"] - count["unsupported"]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure what quantisation costs on real data, by Stepwell's quantiser and by ONNX Runtime's.
+"""Measure the accuracy loss of quantisation on real data, with Stepwell's quantiser and with ONNX Runtime's.
 
     scripts/quantize_real.py [--tasks digits,mnist,ocr,magika] [--folds 5] [--json FILE]
 
-Makes .venv on the first call. See "On real data" in docs/quantizer.md.
+Creates .venv on the first call. See "On real data" in docs/quantizer.md.
 """
 
 import argparse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; 0 if every task ends as asked, 1 if one does not, 2 for wrong usage (argparse)."""
+    """Run the requested tasks; returns 0 if every task succeeds, 1 if one does not, 2 for wrong usage (argparse)."""
     parser = make_parser()
     options = parser.parse_args(arguments)
     from dataclasses import asdict
@@ -59,11 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(verdict.problems for verdict in judged))
 
 
-WIDTH = 160  # columns where no terminal says how many there are
+WIDTH = 160  # columns, if no terminal determines the width
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The options."""
+    """The parser of the options."""
     from real_data import TASKS
 
     parser = argparse.ArgumentParser(description="Measure what quantisation costs on real data.")
@@ -91,7 +91,7 @@ def _parts(text: str) -> list[str]:
 
 @contextmanager
 def progress() -> "Iterator[Say]":
-    """Shows what is being done on standard error, where that is a terminal."""
+    """Shows the progress on standard error if that is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,8 +1,8 @@
-"""Which cases of behaviour tests `scripts/test --fast` runs, by what each test was recorded to cost.
+"""Selects the cases of behaviour tests for `scripts/test --fast`, by the recorded cost of each test.
 
-Each test function gets the same allowance of CPU seconds, the largest with which all together stay within the budget. So cheap tests run
-whole, one with many dear cases runs some of them, evenly spread, and a function of which a single case is dearer is left out. What is not in the
-record costs nothing, as far as is known: a new test runs.
+Each test function gets the same allowance of CPU seconds, the largest for which the total stays within the budget. Cheap tests therefore run
+completely, a test with many expensive cases runs some of them, evenly spread, and a function with a single case above the allowance is skipped. Tests
+without a record have no known cost: a new test always runs.
 """
 
 import json
@@ -13,17 +13,17 @@ from pathlib import Path
 from stepwell.dialects.support.files import write_atomically
 
 VARIABLE = "STEPWELL_TEST_BUDGET"
-"""In the environment of pytest: the budget in CPU seconds. Without it all cases run."""
+"""An environment variable of pytest: the budget in CPU seconds. Without it all cases run."""
 RECORD = Path(__file__).resolve().parent.parent / "test" / "costs.json"
 _WORTH_A_LINE = 0.1
 _LONG = 10.0
 
 Record = Mapping[str, float]
-"""CPU seconds of a case on the machine of reference (`budget.Budget.unit`), the mean of a test function's, by `test/FILE.py::function`."""
+"""Mean CPU seconds per case of a test function on the reference machine (`budget.Budget.unit`), by `test/FILE.py::function`."""
 
 
 def function_of(case: str) -> str:
-    """The test function of a case, by pytest's names for both."""
+    """The test function of a case, both as pytest names."""
     return case.partition("[")[0]
 
 
@@ -33,7 +33,7 @@ def read_record(file: Path = RECORD) -> Record:
 
 
 def write_record(costs: Mapping[str, float], file: Path = RECORD) -> None:
-    """Record what cases cost in a whole run; functions that cost next to nothing are left out."""
+    """Record the costs of cases in a full run; functions with negligible cost are left out."""
     cases = defaultdict(list)
     for case, seconds in costs.items():
         cases[function_of(case)].append(seconds)
@@ -42,7 +42,7 @@ def write_record(costs: Mapping[str, float], file: Path = RECORD) -> None:
 
 
 def allowance(cases: Mapping[str, int], record: Record, budget: float) -> float:
-    """CPU seconds that each function may take, given how many cases there are of each."""
+    """The allowance of each function in CPU seconds, given its number of cases."""
     high = max((record.get(function, 0.0) * count for function, count in cases.items()), default=0.0)
     if sum(record.get(function, 0.0) * count for function, count in cases.items()) <= budget:
         return high
@@ -59,7 +59,7 @@ def _kept(count: int, seconds: float, allowed: float) -> int:
 
 
 def chosen(cases: Sequence[str], record: Record, budget: float) -> list[bool]:
-    """Of each case whether it runs."""
+    """Whether each case runs."""
     places = defaultdict(list)
     for place, case in enumerate(cases):
         places[function_of(case)].append(place)
@@ -73,13 +73,13 @@ def chosen(cases: Sequence[str], record: Record, budget: float) -> list[bool]:
 
 
 def long_first(cases: Iterable[str], record: Record) -> list[int]:
-    """The order in which to run cases: those that take long first, so that no process is left with one at the end; else as they are."""
+    """The order in which to run cases: long ones first, so that no process is left with one at the end; otherwise unchanged."""
     costs = [record.get(function_of(case), 0.0) for case in cases]
     return sorted(range(len(costs)), key=lambda place: -costs[place] if costs[place] >= _LONG else 0.0)
 
 
 def outdated(costs: Mapping[str, float], record: Record) -> list[str]:
-    """Functions whose cases cost far more than the record says, dearest first: `--fast` takes them for quicker than they are."""
+    """Functions whose cases cost far more than recorded, most expensive first: `--fast` underestimates them."""
     cases = defaultdict(list)
     for case, seconds in costs.items():
         cases[function_of(case)].append(seconds)

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""CPU seconds that graphs of growing size take: import, each level of IR, machine code; and how they grow.
+"""CPU seconds of graphs of growing size, for import, each level of IR and machine code, and their growth.
 
     .venv/bin/python scripts/scaling.py [GRAPH …] [--nodes 100,1000,10000] [--recursion-limit N]
 
-Each graph is generated, of about so many nodes:
+Each graph is generated with about the given number of nodes:
 
     chain     a long chain of convolutions, products, element-wise operators and layout changes; its kernels repeat
-    wide      as many short branches side by side, which one Sum takes together
+    wide      many short branches side by side, which one Sum combines
     shapes    a chain of Reshape whose sizes are computed by Shape, Gather, Mul and Concat, as exporters write them
     constants a chain of arithmetic on small constants, which folds to one
     weights   the same on weights
-    joined    half of the nodes give the operands of one Concat, and as many constants those of another
+    joined    half of the nodes compute the operands of one Concat, and as many constants are the operands of another
     distinct  a chain of products of growing sizes: as many kernels as nodes (at most 400 nodes)
 
-The last lines of a table have the exponent of the growth between the two largest sizes, and between the smallest and the largest: 1 is linear,
-2 is quadratic. Every size runs in a process of its own, without the cache. `workers` are the compiler processes.
+The last lines of a table show the exponent of the growth between the two largest sizes, and between the smallest and the largest: 1 is linear, 2 is
+quadratic. Every size runs in a separate process, without the cache. `workers` are the compiler processes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SIZES = (100, 300, 1000, 3000, 10000, 20000)
 
 
 def model(nodes: Sequence[NodeProto], result: str, shape: Sequence[int], weights: dict[str, np.ndarray]) -> ModelProto:
-    """A model from x, of the shape given, to one result."""
+    """A model from x, of the given shape, to one result."""
     graph = helper.make_graph(
         list(nodes), "scaling", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info(result, TensorProto.FLOAT, None)], [numpy_helper.from_array(a, n) for n, a in weights.items()],
@@ -43,7 +43,7 @@ def model(nodes: Sequence[NodeProto], result: str, shape: Sequence[int], weights
 
 
 def chain(count: int) -> ModelProto:
-    """A chain of `count` nodes, in rounds of nine."""
+    """A chain of `count` nodes, in groups of nine."""
     random = np.random.default_rng(0)
     weights = {
         "conv": random.standard_normal((4, 4, 3, 3), np.float32) * 0.2, "shift": random.standard_normal((1, 4, 1, 1), np.float32),
@@ -77,7 +77,7 @@ def wide(count: int) -> ModelProto:
 
 
 def shapes(count: int) -> ModelProto:
-    """Rounds of six nodes: a Reshape to the sizes that five others compute from the sizes of what comes in."""
+    """Groups of six nodes: a Reshape to the sizes that five others compute from the sizes of the input."""
     nodes: list[NodeProto] = []
     value = "x"
     for i in range(max(count // 6, 1)):
@@ -91,7 +91,7 @@ def shapes(count: int) -> ModelProto:
 
 
 def constants(count: int, shape: tuple[int, ...] = (8,)) -> ModelProto:
-    """A sum of x with what `count` nodes compute from a constant."""
+    """The sum of x and the result of `count` nodes that compute from a constant."""
     nodes = [helper.make_node("Add" if i % 2 else "Neg", [f"k{i}", "one"][: 1 + i % 2], [f"k{i + 1}"]) for i in range(count)]
     nodes.append(helper.make_node("Add", ["x", f"k{count}"], ["y"]))
     start = np.random.default_rng(0).standard_normal(shape, np.float32)
@@ -99,12 +99,12 @@ def constants(count: int, shape: tuple[int, ...] = (8,)) -> ModelProto:
 
 
 def weights(count: int) -> ModelProto:
-    """As `constants`, from a weight."""
+    """Like `constants`, but computed from a weight."""
     return constants(count, (4, 2000))
 
 
 def joined(count: int) -> ModelProto:
-    """Two concatenations: of what half of the nodes compute, and of as many constants, which tells a size."""
+    """Two concatenations: of the results of half of the nodes, and of as many constants, which gives a size."""
     parts = max(count // 2, 1)
     nodes = [helper.make_node("Mul", ["x", f"f{i % 5}"], [f"a{i}"]) for i in range(parts)]
     nodes += [helper.make_node("Neg", [f"k{i}"], [f"n{i}"]) for i in range(parts)]
@@ -116,7 +116,7 @@ def joined(count: int) -> ModelProto:
 
 
 def distinct(count: int) -> ModelProto:
-    """Products, each of a size of its own."""
+    """Products with a different size each."""
     random = np.random.default_rng(0)
     count = min(count, MOST_DISTINCT)
     weights = {f"w{i}": random.standard_normal((4 + i, 5 + i), np.float32) / (4 + i) for i in range(count)}
@@ -133,7 +133,7 @@ def measure(graph: str, nodes: int, recursion_limit: int | None) -> dict[str, fl
     from stepwell.backends.llvm_cpu.pool import shut_down
 
     source = GRAPHS[graph](nodes)
-    stepwell.compile(GRAPHS["chain"](9), cache=False)  # loads what there is to load
+    stepwell.compile(GRAPHS["chain"](9), cache=False)  # loads everything before the measurement
     shut_down()
     if recursion_limit is not None:
         sys.setrecursionlimit(recursion_limit)
@@ -144,7 +144,7 @@ def measure(graph: str, nodes: int, recursion_limit: int | None) -> dict[str, fl
         seconds[level], spent = time.process_time() - spent, time.process_time()
 
     stepwell.compile(source, cache=False, on_level=reached)
-    shut_down()  # the times of processes are known when they have ended
+    shut_down()  # the times of processes are known after they have ended
     seconds["workers"] = sum(os.times()[2:4]) - others
     return {**seconds, "sum": sum(seconds.values())}
 
@@ -172,7 +172,7 @@ def table(graph: str, sizes: Sequence[int], recursion_limit: int | None) -> None
 
 
 def main() -> None:
-    """Print the tables that the command line asks for."""
+    """Print the tables requested on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="*", metavar="GRAPH", help=f"{', '.join(GRAPHS)}; all unless some are named")
     parser.add_argument("--nodes", default=",".join(map(str, SIZES)), help="numbers of nodes, separated by commas")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the networks of the zoo as ONNX files, weights drawn at random from a seed.
+"""Write the networks of the zoo as ONNX files, with random weights from a seed.
 
     .venv/bin/python scripts/zoo.py DIR [--only NAME ...] [--seed N] [--check]
 """
@@ -18,7 +18,7 @@ from networks import NETWORKS, build, image
 
 
 def main() -> int:
-    """Parse the arguments and write the files; 0 if all went well, 2 for wrong usage (argparse)."""
+    """Parse the arguments and write the files; 0 if successful, 2 for wrong usage (argparse)."""
     parser = argparse.ArgumentParser(description="Write the networks of the zoo as ONNX files, weights drawn at random from a seed.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="made if it is not there")
     parser.add_argument("--only", nargs="+", choices=NETWORKS, metavar="NAME", help=f"some of them: {', '.join(NETWORKS)}")
@@ -38,14 +38,14 @@ def main() -> int:
 
 
 def describe(model: onnx.ModelProto) -> str:
-    """Nodes, convolutions and bytes of weights in a few words."""
+    """A short description: nodes, convolutions and bytes of weights."""
     convolutions = sum(node.op_type == "Conv" for node in model.graph.node)
     size = sum(numpy_helper.to_array(tensor).nbytes for tensor in model.graph.initializer)
     return f"{len(model.graph.node)} nodes, {convolutions} convolutions, {size / 1e6:.1f} MB of weights"
 
 
 def scores(path: Path) -> str:
-    """What ONNX Runtime gives for a random image: range, spread, and how far the best score is ahead of the second."""
+    """The output of ONNX Runtime for a random image: range, spread, and the margin of the best score over the second."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -216,7 +216,7 @@ class Pipeline:
         Raises InputError for the first that cannot be switched off.
         """
         if isinstance(names, str):
-            raise InputError(f"expected names of what to switch off, as in ('{names}',), got a string")
+            raise InputError(f"expected names of switches to turn off, as in ('{names}',), got a string")
         if not names:
             return self
         known = self.switches()

@@ -26,7 +26,7 @@ def lower_gather(op: graph.GatherOp, operands: Operands, b: LinalgBuilder) -> ir
 
     def body(index: ir.Value) -> ir.Value:
         before, after = range(axis), range(axis + taken, len(sizes))
-        return b.read(x, [*map(b.here, before), b.place(index, size), *map(b.here, after)])
+        return b.read(x, [*map(b.loop_index, before), b.place(index, size), *map(b.loop_index, after)])
 
     return b.elementwise([indices], result.dtype, sizes, body, exact=True, loops={0: range(axis, axis + taken)})
 

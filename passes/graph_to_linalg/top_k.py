@@ -202,14 +202,14 @@ def many(codes: Codes, row: ir.Value, size: OpFoldResult, count: OpFoldResult) -
     """
     b, kind, zero = codes.b, codes.kind, codes.b.index(0)
     if isinstance(count, int) and count == size:
-        return sort(codes, b.elementwise([row], kind, [size], codes.of, exact=True), size, count)
+        return sort(codes, b.elementwise([row], kind, [size], codes.code, exact=True), size, count)
     whole = size // BLOCK if isinstance(size, int) and isinstance(count, int) and size // BLOCK >= ENOUGH * count else 0
     state = [b.empty(kind, [size]), b.empty("i32", [size]), zero]
     if whole:
         greatest = greatest_of_blocks(codes, row, whole)
         bound = reached(codes, greatest, count)
     else:
-        code = b.elementwise([row], kind, [size], codes.of, exact=True)
+        code = b.elementwise([row], kind, [size], codes.code, exact=True)
         bound = reached(codes, code, count)
 
     def good(code: ir.Value, _: list[ir.Value]) -> ir.Value:

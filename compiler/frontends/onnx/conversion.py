@@ -562,7 +562,7 @@ class Conversion:
         find = self.builder.origins
         origins: Origins | None = None
         if isinstance(error, NotConstantError):
-            origins = error.origins or (find.of_sizes(error.sizes) if error.operand is None else find.of(error.operand))
+            origins = error.origins or (find.of_sizes(error.sizes) if error.operand is None else find.origins_of(error.operand))
         elif isinstance(error, UndecidedError):
             origins = self.builder.symbols.all_origins()
         elif isinstance(error, NotResolvedError):

@@ -41,7 +41,7 @@ def test_a_shape_is_given_once() -> None:
 
 def test_sizes_in_between_are_multiples_of_what_divides_both_ends() -> None:
     for low, high, step in ((32, 1024, 32), (1, 128, 1), (8, 8, 8), (0, 12, 12), (6, 45, 3)):
-        sizes = [Range(low, high).at(i / 16) for i in range(17)]
+        sizes = [Range(low, high).size_at(i / 16) for i in range(17)]
         assert (sizes[0], sizes[-1]) == (low, high)
         assert sizes == sorted(sizes)
         assert all(size % step == 0 for size in sizes)
