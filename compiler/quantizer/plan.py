@@ -99,7 +99,7 @@ class _Planner:
         types = value_types(model)
         others = [node for node in model.graph.node if node.domain not in STANDARD]
         self.stated = {node.name: found for node in others if (found := stated(model, node, types)) is not None}
-        """What nodes of other domains are."""
+        """The properties of nodes of other domains, by node name."""
         self.floats = {name for name, value in types.items() if value.type.tensor_type.elem_type == TensorProto.FLOAT}
         self.ranks = {name: rank_of(value) for name, value in types.items()}
         self.plan = Plan()

@@ -1,4 +1,4 @@
-"""What operators of other domains than ONNX's state: those of plugins are imported alone, and the one op that each becomes is asked."""
+"""The properties of operators in domains other than ONNX's: a plugin's operator is imported alone, and its op is queried."""
 
 import warnings
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Stated:
 
     op: type[GraphOp]
     products: SumOfProducts | None
-    """Of the instance that the node is."""
+    """The products that this node sums; None if it sums none."""
     results: tuple[TensorType, ...]
 
     def states(self, *traits: type[Trait]) -> bool:
@@ -56,7 +56,7 @@ def _dimension(size: Dim) -> int | str | None:
 
 
 def stated(model: ModelProto, node: NodeProto, types: Mapping[str, ValueInfoProto]) -> Stated | None:
-    """What a node of another domain states; None if it is imported as more than one op, or nothing is known of its operands."""
+    """The properties of a node of another domain; None if it is imported as more than one op, or its operands are unknown."""
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     alone, inputs, arrays = NodeProto(), [], []
     alone.CopyFrom(node)

@@ -89,7 +89,7 @@ class Interpreter:
         return self.call(name, [*arguments, *([] if self.arena is None else [self.arena])])
 
     def run(self, owner: ir.Operation, region: int, arguments: Sequence[Any], values: Values) -> list[Any]:
-        """What the terminator of an op's region hands over, for these arguments; `values` are those of the blocks around it."""
+        """The operands of the terminator of an op's region, for these arguments; `values` are those of the blocks around it."""
         key, block = (owner, region), owner.regions[region].blocks[0]
         if key not in self._blocks:
             ops = [op.operation for op in block.operations]
@@ -176,7 +176,7 @@ class Interpreter:
 
     @contextmanager
     def with_places(self, places: list[np.ndarray]) -> Iterator[None]:
-        """Run the body of a structured op at these places."""
+        """Run the body of a structured op at these indices."""
         outer, self.places = self.places, places
         try:
             yield

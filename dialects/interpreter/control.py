@@ -62,7 +62,7 @@ def branch(machine: Interpreter, op: ir.Operation, operands: list[Any], values: 
 
 @meaning("flow.bind_sizes")
 def bind_sizes(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
-    """The numbers, which must be what is known of them."""
+    """The numbers, which must agree with known values."""
     machine.bind_sizes(op, operands[0])
     return [np.asarray(number) for number in operands[0]]
 

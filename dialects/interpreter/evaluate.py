@@ -90,7 +90,7 @@ class Evaluator(Interpreter):
 
 @meaning("graph.fused")
 def fused(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
-    """What its body yields, which sees its operands alone."""
+    """Run the body, which sees only the operands."""
     return machine.run(op, 0, operands, {})
 
 

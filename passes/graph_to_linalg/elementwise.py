@@ -204,7 +204,7 @@ ELEMENTWISE: dict[type[GraphOp], Body] = {
 
 @lowering(*ELEMENTWISE)
 def lower_elementwise(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic whose body the table gives."""
+    """One generic whose body comes from the table."""
     return one_generic(op, operands, b, ELEMENTWISE[type(op)])
 
 

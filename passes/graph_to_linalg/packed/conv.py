@@ -44,7 +44,7 @@ def staged_image(b: LinalgBuilder, image: ir.Value, x: ir.Value) -> ir.Value:
 
 @lowering(BorderedConvOp)
 def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """The same loops for each stretch of positions of each dimension, over the taps that reach the inside from there."""
+    """The same loops for each run of positions of each dimension, over the taps that reach the inside from there."""
     sizes = sizes_of_result(op, b)
     if isinstance(sizes, NoMatch):
         return sizes

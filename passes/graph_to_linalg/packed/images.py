@@ -22,7 +22,7 @@ from stepwell.passes.graph_to_linalg.windows import padded
 
 @lowering(RelayoutOp)
 def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Inserts each piece that lies within one block on both sides into its slice; if zeros are wanted, everything is filled with them first."""
+    """Insert each piece that lies within one block on both sides into its slice; if zeros are wanted, everything is filled with them first."""
     sizes = sizes_of_result(op, b)
     if isinstance(sizes, NoMatch):
         return sizes
@@ -38,7 +38,7 @@ def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.V
 def _pieces(
     inputs: Sequence[ir.Value], starts: Sequence[int], sizes: Sequence[int], block: int
 ) -> Iterator[tuple[ir.Value, tuple[int, int], tuple[int, int], int]]:
-    """Stretches of lanes, without zeros, cut at the ends of blocks: (input, its block and lane, block and lane of the result, number of lanes)."""
+    """Runs of lanes, without zeros, cut at the ends of blocks: (input, its block and lane, block and lane of the result, number of lanes)."""
     ends = list(accumulate(v.type.shape[1] * v.type.shape[-1] for v in inputs))
     into = 0
     for start, left in zip(starts, sizes, strict=True):
@@ -64,7 +64,7 @@ def lower_masked(op: MaskedOp, operands: Operands, b: LinalgBuilder) -> ir.Value
 
 @lowering(PackedLrnOp)
 def lower_packed_lrn(op: PackedLrnOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """As for `lrn`, but the squares of all channels of a position lie side by side, so that vectors of neighbours are read across blocks."""
+    """As for `lrn`, but the squares of all channels of a position are contiguous, so that vectors of neighbours are read across blocks."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     sizes, (_, blocks, *_, block) = b.given_all(result.shape), result.shape
     if sizes is None or not isinstance(blocks, int) or not isinstance(block, int):

@@ -70,7 +70,7 @@ def _in_groups(b: LinalgBuilder, count: int, group: int, start: ir.Value, comput
 
 
 def rows_of(op: LowBitMatmulOp) -> int | Size | None:
-    """How many rows a product has."""
+    """The number of rows of a product."""
     return product(op.operand_types()[0].shape[:-1])
 
 

@@ -11,10 +11,10 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 @lowering(PackedMatmulOp)
 def lower_packed_matmul(op: PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension, of integers as groups and places in a group.
+    """Loops: batch dimensions, rows, panels, columns of a panel; then the reduction dimension, for integers as groups and positions in a group.
 
-    Rows of f16 are widened before the product, once: inside, each element would be converted again for every few panels, which takes as long as for a
-    whole vector. An element of bf16 takes a shift.
+    Rows of f16 are widened before the product, once: inside, each element would be converted again for every few panels, which takes as long as a
+    whole vector. Widening bf16 takes one shift.
     """
     types, result = op.operand_types(), op.result_types()[0]
     if not types[1].is_static or not known(types[0].shape[-1:]):

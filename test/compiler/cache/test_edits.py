@@ -158,7 +158,7 @@ def copied(tmp_path: Path) -> tuple[Path, Commands]:
 
 
 def edit(file: Path, change: Callable[[str], str]) -> None:
-    """Write another text, as an editor does."""
+    """Overwrite a file, as an editor does."""
     text = file.read_text()
     changed = change(text)
     assert changed != text

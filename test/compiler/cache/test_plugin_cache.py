@@ -92,7 +92,7 @@ class Run:
 
 
 def edit(file: Path, text: str) -> None:
-    """Write another text, as an editor does."""
+    """Overwrite a file, as an editor does."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
 

@@ -120,7 +120,7 @@ def _words(text: str) -> str:
 
 
 def save(case: Case, path: Path) -> None:
-    """Write the model, and its inputs beside it."""
+    """Write the model, and its inputs next to it."""
     buffer = BytesIO()
     np.savez(buffer, allow_pickle=False, **case.inputs)
     write_atomically(path, case.model)
