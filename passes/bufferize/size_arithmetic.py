@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from stepwell.dialects.core.layout import ALIGNMENT, Slot, lowest_first
 from stepwell.dialects.core.mlir import arith, ir
@@ -109,8 +108,7 @@ def _sum(a: Number, b: Number) -> Number:
 
 def _product(a: Number, b: Number) -> Number:
     """A product. With a factor 0 it is 0, however large the other one is."""
-    made: Any = arith.MulSIExtendedOp(a.value, b.value)
-    low, high = made.results
+    low, high = arith.MulSIExtendedOp(a.value, b.value).results
     wraps = compare(_CMP.ne, high, arith.ShRSIOp(low, constant(63)).result)
     too_large = [wraps]
     for one, other in ((a, b), (b, a)):
@@ -129,7 +127,7 @@ def _quotient(a: Number, b: Number) -> Number:
     return Number(value, any_of(wraps, a.overflows, b.overflows), any_of(by_zero, a.divides_by_zero, b.divides_by_zero))
 
 
-def _extreme(op: Any) -> Callable[[Number, Number], Number]:
+def _extreme(op: type[arith.MaxSIOp | arith.MinSIOp]) -> Callable[[Number, Number], Number]:
     def built(a: Number, b: Number) -> Number:
         return Number(op(a.value, b.value).result, any_of(a.overflows, b.overflows), any_of(a.divides_by_zero, b.divides_by_zero))
 
@@ -145,7 +143,7 @@ def constant(number: int) -> ir.Value:
     return arith.ConstantOp(i64, ir.IntegerAttr.get(i64, number)).result
 
 
-def compare(predicate: Any, left: ir.Value, right: ir.Value) -> ir.Value:
+def compare(predicate: arith.CmpIPredicate, left: ir.Value, right: ir.Value) -> ir.Value:
     """Whether a relation of two numbers holds."""
     return arith.CmpIOp(predicate, left, right).result
 
