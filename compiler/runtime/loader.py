@@ -69,7 +69,7 @@ class LoadedCode:
     def status_function(self, name: str) -> Callable[[int], int]:
         """A callable for the exported function `name` of one pointer that returns an i64. It keeps this object alive."""
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.address(name))
-        function.keep = self  # type: ignore[attr-defined]
+        function.keep = self  # type: ignore[attr-defined]  # likewise
         return function
 
     def close(self) -> None:

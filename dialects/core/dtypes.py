@@ -116,7 +116,7 @@ def _integers(kind: ElementKind, prefix: str, *widths: int) -> list[ElementType]
     return [ElementType(f"{prefix}i{w}", kind, w, np.dtype(f"{prefix}int{w}"), f"{prefix}i{w}") for w in widths]
 
 
-def _float(name: str, bits: int, dtype: Any, compute: str | None) -> ElementType:
+def _float(name: str, bits: int, dtype: type, compute: str | None) -> ElementType:
     return ElementType(name, ElementKind.FLOAT, bits, np.dtype(dtype), compute)
 
 

@@ -49,7 +49,7 @@ def first_bytes(value: ir.Value, kind: ir.MemRefType) -> ir.Value:
     return memref.ReinterpretCastOp(kind, value, [], [], [], [0], list(kind.shape), [1]).result
 
 
-def _is(value: ir.Value, predicate: Any, other: ir.Value) -> ir.Value:
+def _is(value: ir.Value, predicate: arith.CmpIPredicate, other: ir.Value) -> ir.Value:
     return arith.CmpIOp(predicate, value, other).result
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("compiler", "passes", "dialects")
 
-UNTYPED = {"compiler": 274, "passes": 300, "dialects": 270}
+UNTYPED = {"compiler": 274, "passes": 299, "dialects": 271}
 """The lines with `Any`. Most are views of ops, whose accessors the bindings make at run time; arrays and records of any type; and attributes of ops,
 which are Python values of any kind. A line more needs a reason; then say the number here."""
-IGNORED = {"compiler": 15, "passes": 7, "dialects": 13}
+IGNORED = {"compiler": 16, "passes": 7, "dialects": 13}
 """The lines with `type: ignore`, likewise."""
 
 LONGEST = 60
