@@ -10,7 +10,7 @@ from typing import Any
 
 from stepwell.dialects.support.errors import warn_caller
 from stepwell.dialects.support.processes import frames
-from stepwell.frontends.registry import made_by
+from stepwell.frontends.registry import checked_result
 from stepwell.plugin_files import Plugin, is_part, loaded, running_plugin
 
 
@@ -57,5 +57,5 @@ def _is_import(path: Path) -> bool:
 
 def _is_model(innermost: FrameType, plugin: Plugin) -> bool:
     """Whether a front end of the plugin is at work."""
-    asked = (around for around in frames(innermost) if around.f_code is made_by.__code__)
+    asked = (around for around in frames(innermost) if around.f_code is checked_result.__code__)
     return any(type(around.f_locals["front_end"]).__module__ in plugin.owned for around in asked)

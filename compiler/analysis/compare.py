@@ -118,7 +118,7 @@ def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance:
 
 
 def ulp(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The distance of neighbouring floats of `dtype` at the magnitudes of `values`, in f64; at 0, infinities and NaN that of its least ones."""
+    """The distance of neighbouring floats of `dtype` at the magnitudes of `values`, in f64; at 0, infinities and NaN that of the smallest floats."""
     info: Any = ml_dtypes.finfo(dtype)
     _, exponents = np.frexp(np.where(np.isfinite(values), values, 0.0))
     return np.maximum(np.ldexp(float(info.eps), exponents - 1), float(info.smallest_subnormal))

@@ -79,13 +79,13 @@ def kernel_launches(module: ir.Operation) -> list[KernelLaunch]:
 
 
 def launches_of(module: ir.Operation, function: Any) -> list[KernelLaunch]:
-    """The launches in a function, and the calls of functions of regions, in the order of a run that comes to all of them."""
+    """The launches in a function, and the calls of functions of regions, in the order of a run that executes all of them."""
     called = {f.sym_name.value: f for f in functions(module) if KernelInfo(f).is_kernel or KernelInfo(f).is_region}
     places, launches = Places(function), []
     stored: set[Any] = set()
     for op in in_order(function):
         if op.name == "memref.store":
-            stored.update(places.of(op.operands[1]))
+            stored.update(places.places_of(op.operands[1]))
         if op.name != "func.call" or callee(op) not in called:  # of the runtime, or of what completes the table of sizes
             continue
         name = callee(op)

@@ -63,7 +63,7 @@ def _integers(info: TensorInfo, sizes: list[int], generator: np.random.Generator
 
 
 def _specials(dtype: np.dtype) -> np.ndarray:
-    """The ends of a float type, and what is no ordinary number of it."""
+    """The extreme values of a float type, and its special values."""
     info = ml_dtypes.finfo(dtype)
     sizes = [info.max, info.max / dtype.type(2), info.smallest_normal, info.smallest_subnormal, dtype.type(0), dtype.type(np.inf)]
     return np.array([*sizes, *(-size for size in sizes), np.nan], dtype)

@@ -98,7 +98,7 @@ def load_plugins(options: argparse.Namespace) -> None:
     """Load installed plugins and those that were asked for; a process that runs this command alone warns of what they read and do not declare."""
     from stepwell import plugin_files
 
-    if common.is_program and are_there_plugins(options):
+    if common.is_program and has_plugins(options):
         from stepwell.plugin_reads import check_reads
 
         check_reads()

@@ -68,7 +68,7 @@ def assemble_general(
     begin = time.perf_counter()
     backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact, pool)
     load = partial(backend.load_sized, artifact, _taken(artifact, weights), count)
-    sized = made_by(artifact.backend, "load_sized", load, "a Sized, or None", lambda made: made is None or hasattr(made, "complete"))
+    sized = checked_result(artifact.backend, "load_sized", load, "a Sized, or None", lambda made: made is None or hasattr(made, "complete"))
     if sized is None or artifact.general is None:
         return None
     about = _about(artifact, snapshots, timings, time.perf_counter() - begin)

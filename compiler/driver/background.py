@@ -150,7 +150,7 @@ class Background:
         self._end_worker()
 
     def forget(self) -> None:
-        """In a forked child, which has neither the thread nor the process."""
+        """Reset in a forked child, which has neither the thread nor the process."""
         self.__init__()  # type: ignore[misc]  # anew, as `__init__` left it
 
     def _work(self) -> None:

@@ -107,8 +107,8 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
         entries = table.places(info.symbols)
         artifact.general = General(info.symbols, entries, table.workspace, table.entries, elements, most, lowered.options.limits.value_bytes)
-    how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_the_last_level)
-    code = made_by(*how, "Code", lambda made: isinstance(made, Code))
+    how = lowered.options.backend, "generate", partial(backend.generate, lowered, store, at_last_level)
+    code = checked_result(*how, "Code", lambda made: isinstance(made, Code))
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.places = places if code.located else ()
     artifact.weights, artifact.object_keys = packing.result(), code.keys
@@ -130,7 +130,7 @@ def artifact_without_code(lowered: Lowered) -> Artifact:
 
 
 def late_segment(segment: Segment, assumptions: Sequence[Assumption]) -> LateSegment:
-    """What the runtime needs of a segment."""
+    """The description of a segment for the runtime."""
     used = [*(slot.size for slot in segment.slots), *(before for _, before in segment.grows)]
     symbols = sorted({name for size in used if isinstance(size, Size) for name in size.symbols})
     shapes = [[size if isinstance(size, int) else None for size in shape] for shape in segment.shapes]

@@ -55,7 +55,7 @@ def lower(
         raise ModelError(f"{text}, or a program for all sizes be asked for with specialise='never'")
     if on_level is not None:
         on_level(IMPORTED, seconds)
-    with for_all_sizes() if free else nullcontext():
+    with shape_polymorphic_errors() if free else nullcontext():
         return descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
 
 

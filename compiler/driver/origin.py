@@ -39,18 +39,18 @@ class Origin:
     def digest(self) -> bytes | None:
         """The current digest of the source; None if it cannot be read."""
         made = partial(self.front_end.digest, self.source)
-        return made_by(self.front_end, "digest", made, "bytes or None", lambda digest: digest is None or isinstance(digest, bytes))
+        return checked_result(self.front_end, "digest", made, "bytes or None", lambda digest: digest is None or isinstance(digest, bytes))
 
     def portable(self) -> str | bytes | None:
         """An equal source for another process; None if there is none."""
         made = partial(self.front_end.portable, self.source)
         fits = (str, bytes, type(None))
-        return made_by(self.front_end, "portable", made, "a path, bytes or None", lambda made: isinstance(made, fits))
+        return checked_result(self.front_end, "portable", made, "a path, bytes or None", lambda made: isinstance(made, fits))
 
     def summary(self) -> Summary:
         """The description of the model in its own terms. Raises ModelError if it cannot be read."""
         made = partial(self.front_end.summary, self.source)
-        return made_by(self.front_end, "summary", made, "a Summary", lambda made: isinstance(made, Summary))
+        return checked_result(self.front_end, "summary", made, "a Summary", lambda made: isinstance(made, Summary))
 
     def check(self, digest: bytes | None, files: Mapping[Path, bytes]) -> None:
         """Record the digests of the model itself and of external data files. Raises ModelError if they differ from previous ones."""

@@ -50,7 +50,7 @@ class Reading:
         return import_source(self.origin.source, self.options)
 
     def check(self, read: ImportedModel | NeedsError, unread: Sequence[Path] = ()) -> Mapping[Path, bytes]:
-        """The digests of external data files, of the `unread` ones that may be read later too. Raises ModelError if the model has changed."""
+        """The digests of external data files, including the `unread` ones that may be read later. Raises ModelError if the model has changed."""
         digest = self.origin.digest() if read.content is None else digest_of(read.content)
         digests = {path: digest_of(content) for path, content in read.files.items()}
         later = {path: file_digest(path) for path in unread}

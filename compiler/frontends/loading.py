@@ -22,7 +22,7 @@ def load_model(source: object, context: "ir.Context", options: ImportOptions) ->
     front_end, source = find_frontend(source), normal(source)
     load = partial(front_end.load, source, context, options)
     with assumptions() as assumed:
-        imported = made_by(front_end, "load", load, "an ImportedModel", lambda made: isinstance(made, ImportedModel))
+        imported = checked_result(front_end, "load", load, "an ImportedModel", lambda made: isinstance(made, ImportedModel))
     if not type(front_end).__module__.startswith("stepwell."):
         _check(front_end, source, imported)
     note_assumptions(imported.module, assumed)

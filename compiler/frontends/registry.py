@@ -62,7 +62,7 @@ def find_frontend(source: object, argument: str = "source") -> FrontEnd:
     known = all_frontends()
     for front_end in known:
         accepts = partial(front_end.accepts, given)
-        if made_by(front_end, "accepts", accepts, "True or False", lambda made: isinstance(made, bool)):
+        if checked_result(front_end, "accepts", accepts, "True or False", lambda made: isinstance(made, bool)):
             return front_end
     accepted = "; ".join(one.accepted or f"what front end '{one.name}' accepts" for one in reversed(known))
     raise InputError(f"{argument}: expected a model: {accepted}, got {shown(source)}")
@@ -73,7 +73,9 @@ def normal(source: object) -> object:
     return Path(os.fsdecode(source)) if isinstance(source, (str, os.PathLike)) else source
 
 
-def made_by(front_end: FrontEnd, method: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
-    """The result of a method of a front end for a source. Raises ModelError, naming front end and line, if a plugin's method fails or returns
-    something else."""
+def checked_result(front_end: FrontEnd, method: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
+    """The result of a method of a front end for a source.
+
+    Raises ModelError, naming front end and line, if a plugin's method fails or returns something unexpected.
+    """
     return result_of(f"front end '{front_end.name}': {method}", action, expected, fits, ModelError)

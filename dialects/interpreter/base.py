@@ -204,7 +204,7 @@ def last_uses(ops: Sequence[ir.Operation]) -> list[set[ir.Value]]:
 
 
 def sizes_of(kind: ir.Type, dynamic: Sequence[Any]) -> list[int]:
-    """The sizes of a shaped type, those that it leaves open taken from `dynamic` in order."""
+    """The sizes of a shaped type, with dynamic ones taken from `dynamic` in order."""
     rest = iter(dynamic)
     return [int(next(rest)) if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank)]
 

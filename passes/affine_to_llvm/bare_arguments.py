@@ -181,6 +181,6 @@ def _remove_empty_views(op: ir.Operation) -> None:
 
 
 def _retype(function: ir.OpView) -> None:
-    """Make a function's type that of its block's arguments."""
+    """Make a function's type agree with the arguments of its block."""
     types = [a.type for a in function.regions[0].blocks[0].arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, function.type.results))

@@ -40,7 +40,7 @@ class LocateWeights(Pass):
 
 
 def _locate(function: ir.OpView, starts: Sequence[int]) -> None:
-    """Have a function of the program find its weights, which begin at the offsets `starts`, by the table."""
+    """Let a function of the program find its weights, which begin at the offsets `starts`, through the table."""
     block = function.regions[0].blocks[0]
     weights = block.arguments[_weights_argument(function)]
     users = [use.owner.operation for use in weights.uses]
@@ -85,7 +85,7 @@ def _locate_addresses(pointer: ir.Operation, place: Any) -> None:
 
 
 def _weights_argument(function: ir.OpView) -> int:
-    """Which argument of a function of the program leads to the weights."""
+    """The argument of a function of the program that points to the weights."""
     if KernelInfo(function).is_region:
         return len(function.arguments) - REGION_MEMORY
     sizes = [value.byte_count for value in ValueInfo.arguments(function)]

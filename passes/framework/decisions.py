@@ -40,7 +40,7 @@ class Decisions:
     entries: list[Decision] = field(default_factory=list)
 
     def add(self, run: str, by: str, op: ir.Operation | ir.OpView, done: bool, what: str) -> None:
-        """Note a decision about `op` as it is now."""
+        """Record a decision about `op` in its current state."""
         operation = op.operation
         self.entries.append(Decision(run or by, by, operation.name, operation.location, kernel_of(operation), done, what))
 

@@ -359,7 +359,7 @@ def innermost_first(found: Mapping[str, Any]) -> list[str]:
 
 
 def retyped(function: ir.OpView) -> None:
-    """Make a function's type that of its block's arguments and of what it returns."""
+    """Make a function's type agree with the arguments of its block and with its returned values."""
     block = function.regions[0].blocks[0]
     returned = [v.type for v in list(block.operations)[-1].operation.operands]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], returned))

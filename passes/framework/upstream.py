@@ -12,7 +12,7 @@ from stepwell.passes.framework.upstream_names import NAMES, SUMMARIES
 
 
 def upstream_passes() -> dict[str, str]:
-    """The operation each of upstream's passes and pipelines runs on, by name, in alphabetical order."""
+    """Maps the name of each of upstream's passes and pipelines to the operation it runs on, in alphabetical order."""
     return dict(sorted((name, anchor) for anchor, names in NAMES.items() for name in names))
 
 

@@ -13,4 +13,4 @@ NAMES: dict[str, list[str]] = _read("names")["passes"]
 """The names of upstream's passes and pipelines by the operation that they run on."""
 DIALECTS: list[str] = _read("names")["dialects"]
 SUMMARIES: dict[str, str] = _read("summaries")
-"""What upstream's passes do, in a line each: those of the default pipeline, and those that people put beside them."""
+"""Summaries of upstream's passes: those of the default pipeline, and others that people commonly add."""

@@ -101,7 +101,7 @@ def symbols_of(size: Any) -> tuple[str, ...]:
 
 
 def bound_sizes(function: ir.OpView) -> list[int | Size]:
-    """What a function binds, without the functions that it calls."""
+    """The sizes that a function binds, without the functions that it calls."""
     ops = [o.operation.opview for o in function.regions[0].blocks[0].operations]
     return [size for op in ops if isinstance(op, BindSizesOp) for size in op.attribute_values()["sizes"]]
 

@@ -43,7 +43,7 @@ class IntegerProductPass(Pass):
     """The text to report for a rewritten product."""
 
     def takes(self, view: ir.OpView) -> bool:
-        """Whether the pass is about an op."""
+        """Whether the pass applies to an op."""
         return is_integer_product(view)
 
     def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
@@ -84,7 +84,7 @@ def is_integer_product(view: ir.OpView) -> bool:
 
 
 def multiplies_narrow(view: ir.OpView) -> bool:
-    """Whether an op sums products of integers, or of bf16 in f32. Filters of a channel each, blocked, are multiplied in f32."""
+    """Whether an op sums products of integers, or of bf16 in f32. Blocked depthwise filters are multiplied in f32."""
     if sum_of_products(view) is None or view.has_trait(KeepsChannels):
         return False
     return is_integer_product(view) or all(_of_half(value) for value in view.operation.operands)
@@ -96,7 +96,7 @@ def _of_half(value: ir.Value) -> bool:
 
 
 def one_channel(view: ir.OpView) -> bool:
-    """Whether each sum of an op takes elements of one channel, as a filter of a convolution by channel does."""
+    """Whether each sum of an op takes elements of one channel, as in a depthwise convolution."""
     found = sum_of_products(view)
     return found is not None and found.by_channel
 
@@ -146,7 +146,7 @@ def smallest(low: float, high: float) -> str | None:
 
 
 def fastest(left: str, right: str, target: Target | None, result: str | None = None) -> Intrinsic | None:
-    """The intrinsic of the target that sums most products of two types in type `result`, by default as `summed_in` says; None if there is none."""
+    """The target's intrinsic that sums the most products of two types in type `result` (default: `summed_in`); None if there is none."""
     wanted = dtype_info(result or summed_in(left)).storage
     fitting = [i for i in dot_products(target or GENERIC) if i.result == wanted and i.takes(left, right) is not None]
     return max(fitting, key=speed, default=None)

@@ -102,7 +102,7 @@ class _Separating(ProductRewriting):
 
 
 def _refused(op: ir.Operation, products: SumOfProducts, zero: "np.ndarray | ir.Value", pad: Any) -> NoMatch | None:
-    """Why a zero point cannot be taken out of a product; None if it can."""
+    """Why a zero point cannot be moved out of a product; None if it can."""
     sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
     if changes_along_sum(sizes, products.lhs):
         return NoMatch("its zero point has another value for each of the numbers that are summed")

@@ -111,7 +111,7 @@ class _Widening:
         return True
 
     def follows(self, view: ir.OpView, halves: list[ir.Value]) -> bool:
-        """Whether an op computes in f32: a convolution, a product of many rows, or one all of whose halves are there in f32, or known."""
+        """Whether an op computes in f32: a convolution, a product of many rows, or an op whose 16-bit operands are all available in f32, or known."""
         if view.has_trait(Convolves) or view.operation in self.summed:
             return True
         if self.products and is_large_product(view.operation, self.costs):

@@ -37,7 +37,7 @@ class PackWeights(Pass):
         state.count("weight bytes", end)
 
     def _pack(self, function: ir.OpView, offsets: dict[str, int], end: int, state: PassState) -> int:
-        """Give the weights of a function that have none yet their `offsets` from `end` on; the new end."""
+        """Assign `offsets` from `end` on to the new weights of a function; returns the new end."""
         block = function.regions[0].blocks[0]
         found = [o.operation for o in block.operations if o.operation.name in ("graph.parameter", "graph.constant")]
         with function.location:

@@ -29,7 +29,7 @@ _PLAIN = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type, ir.IndexType)
 
 
 def plain_type(mlir_type: ir.Type) -> Any:
-    """A tensor or memref type with signless elements and sizes without names; any other type as it is."""
+    """A tensor or memref type with signless elements and unnamed sizes; any other type unchanged."""
     if not is_graph_type(mlir_type):
         return mlir_type
     element = mlir_type.element_type
@@ -41,7 +41,7 @@ def plain_type(mlir_type: ir.Type) -> Any:
 
 
 def make_plain(module: ir.Operation) -> None:
-    """Make every tensor type in a module plain, in signatures and bodies, and remove the casts that no longer do anything."""
+    """Make every tensor type in a module plain, in signatures and bodies, and remove casts without effect."""
     compact = "|".join(filter(is_compact, ELEMENT_TYPES))
     if not re.search(rf"[x<](?:ui\d+|{compact})>|[x<]\w+, \"[^\"]*\">", str(module)):  # much quicker than a walk, which few models need
         return

@@ -46,7 +46,7 @@ def codes_of(kind: ElementType) -> Codes:
 
 
 def to_single(b: LinalgBuilder, code: ir.Value, kind: ElementType) -> ir.Value:
-    """The f32 of a code: its exponent and digits where those of an f32 are, times a power of two, which makes subnormal numbers right as well."""
+    """The f32 of a code: exponent and digits moved to their positions in an f32, times a power of two, which is right for subnormal numbers too."""
     codes, s, floats = codes_of(kind), Scalars(b, "ui32"), Scalars(b, "f32")
     code = arith.ExtUIOp(s.type, code).result
     size = arith.AndIOp(code, s.const(codes.sign - 1)).result

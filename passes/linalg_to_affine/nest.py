@@ -18,7 +18,7 @@ from stepwell.passes.linalg_to_affine.loops import LoopNest, Loops
 from stepwell.passes.linalg_to_affine.operands import load_along, store_across
 from stepwell.passes.linalg_to_affine.position import Offsets, Position
 from stepwell.passes.linalg_to_affine.strategies.registry import choose
-from stepwell.passes.linalg_to_affine.stretches import copy_stretch, is_stretch
+from stepwell.passes.linalg_to_affine.stretches import copy_contiguous, is_contiguous_copy
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 from stepwell.passes.linalg_to_affine.values import index_value
 

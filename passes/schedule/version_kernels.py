@@ -45,7 +45,7 @@ class VersionKernels(Pass):
                 state.count(self.name, int(self._version(kernel, state)))
 
     def _version(self, kernel: ir.OpView, state: PassState) -> bool:
-        usual = FusionGroup.of(kernel.operation)
+        usual = FusionGroup.from_kernel(kernel.operation)
         leader = leader_of(usual)
         choice = None if leader is None else FuseLoops().choose(usual, leader, state.machine)
         if choice is None or leader is None:

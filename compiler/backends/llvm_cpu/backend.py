@@ -93,7 +93,7 @@ class LLVMOnCPU(Backend):
         return _executable(artifact, load(artifact.objects), weights, threads)(workspace_bytes=artifact.workspace_bytes)
 
     def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized:
-        """As `load`: one code, and workspaces, for all sizes."""
+        """Like `load`: one code for all sizes, with a workspace for each combination."""
         code = load(artifact.objects, ("main", SIZES_FUNCTION))
         return NativeSized(code, _executable(artifact, code, weights, threads))
 

@@ -67,7 +67,7 @@ def compacted(b: ModelBuilder, x: Value, dtype: str, *, saturate: bool = True, r
 
 
 def clipped(b: ModelBuilder, x: Value, dtype: str) -> Value:
-    """Whole numbers (as floats) as the nearest of a compact integer type; NaN as 0."""
+    """Integers held as floats, clamped to a compact integer type; NaN becomes 0."""
     low, high = dtype_info(dtype).limits
     wide = b.cast(x, to="ui8" if dtype_info(dtype).is_unsigned else "i8", saturate=True)
     return compacted(b, b.clamp(wide, min=float(low), max=float(high)), dtype)

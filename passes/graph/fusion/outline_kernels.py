@@ -228,7 +228,7 @@ def _make_function(fused: ir.Operation, name: str, missing: Sequence[str], modul
 
 
 def _concat(op: ir.OpView, arguments: list[ir.Value]) -> Concat | None:
-    """What the kernel concatenates, if it consists of `op` alone, `op` takes each argument once, and the axis is behind a free dimension."""
+    """The concatenation of the kernel, if it is `op` alone, uses each argument once, and its axis comes after a free dimension."""
     if not isinstance(op, ConcatOp):
         return None
     before = product(type_of(op.result).shape[: op.attribute_values()["axis"]])

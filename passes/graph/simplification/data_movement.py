@@ -23,7 +23,7 @@ from stepwell.passes.graph.matching import (
 
 
 def used_only_by(value: ir.Value, op: ir.OpView) -> bool:
-    """Whether `op` is the one user of `value`."""
+    """Whether `op` is the only user of `value`."""
     return all(user == op.operation for user in users(value))
 
 
@@ -34,7 +34,7 @@ def rebuilt(op: Any, operands: Sequence[ir.Value], rw: Rewriter) -> ir.Value:
 
 
 def movers(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]] | NoMatch:
-    """The operands of `op` as ([the op `graph.<mnemonic>` that makes it, or None], {index of the others: array}), if all are one or the other."""
+    """The operands of `op` as ([the op `graph.<mnemonic>` that produces it, or None], {index of another: array}), if each is one or the other."""
     made, known = [], {}
     for i, v in enumerate(op.operation.operands):
         mover = producer(v, mnemonic)

@@ -72,7 +72,7 @@ def normalise_by_values(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def scale_of(op: ir.OpView, rw: Rewriter) -> tuple[ir.Value, np.ndarray] | NoMatch:
-    """For a multiplication or division by a known finite constant: the value that it scales, and the factor in f64."""
+    """For a multiplication or division by a known finite constant: the scaled value, and the factor in f64."""
     if not is_float_op(op):
         return NoMatch("integers wrap")
     array = stored(op.rhs, rw.weights)

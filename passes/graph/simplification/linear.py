@@ -57,7 +57,7 @@ class Linear:
         return kept_from_zero(out, self.weights, factor)
 
     def _sinks_a_channel(self, scaled: np.ndarray) -> bool:
-        """Whether all `scaled` weights of some input or output channel are subnormal, and those before were not."""
+        """Whether all `scaled` weights of some input or output channel are subnormal, while the original ones were not."""
         least = ml_dtypes.finfo(scaled.dtype).smallest_normal
         if not ((scaled < least) & (scaled > -least) & (self.weights != 0)).any():
             return False

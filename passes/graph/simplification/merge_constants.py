@@ -40,7 +40,7 @@ def constant_to_the_right(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def constants_in_row(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[Any, np.ndarray, np.ndarray] | NoMatch:
-    """(inner op, its constant, the op's own constant) for an op with a constant whose other operand comes from `graph.<mnemonic>` with one."""
+    """(inner op, its constant, the op's own constant) for an op with a constant whose other operand comes from a `graph.<mnemonic>` with one."""
     inner = producer(op.lhs, mnemonic)
     if inner is None:
         return NoMatch(f"its left operand is not a {mnemonic}")

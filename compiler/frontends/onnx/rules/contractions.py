@@ -32,7 +32,7 @@ def matmul_integer(b: ImportBuilder, lhs: Value, rhs: Value, lhs_zero_point: Val
 
 
 def centred(b: ImportBuilder, x: Value, zero_point: Value | None, axis: int) -> Value:
-    """`x`, of integers, minus its zero point, as i32: a scalar, or one per index of `axis`, or of a shape that broadcasts to `x`."""
+    """`x`, of integers, minus its zero point, as i32: the zero point is a scalar, one per index of `axis`, or broadcasts to `x`."""
     if is_float(type_of(x).dtype):
         raise UnsupportedError(f"quantised products of {type_of(x).dtype} are not supported; supported: of integers")
     wide = b.convert(x, "i32")

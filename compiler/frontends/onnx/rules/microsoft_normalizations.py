@@ -32,7 +32,7 @@ def normalised_rows(
 
 
 def with_skip(b: ImportBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
-    """`x + skip + bias` in the type that rows are summed in. The skip may lack the batch dimension, or have 1 there."""
+    """`x + skip + bias` in the type in which rows are summed. The skip may lack the batch dimension, or have 1 there."""
     wide = compute_dtype(type_of(x).dtype)
     total = b.add(b.convert(x, wide), b.convert(skip, wide))
     if type_of(x).rank not in (2, 3) or not reaches(type_of(total), type_of(x)):

@@ -30,7 +30,7 @@ def stream(b: ImportBuilder, seed: float | None) -> int:
 
 
 def uniform(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str) -> Value:
-    """Numbers from 0 below 1, in f32 or f64: multiples of 2^-24 or 2^-53, all equally likely."""
+    """Uniform numbers in [0, 1), in f32 or f64: multiples of 2^-24 or 2^-53, all equally likely."""
     digits = dtype_info(dtype).precision
     bits = b.random_bits(seed=seed, shape=tuple(shape))
     upper = b.convert(b.shift_right(bits, b.scalar(64 - digits, like=bits)), "i64")
@@ -93,7 +93,7 @@ def random_normal_like(
 
 @onnx_rule("Bernoulli", since=15)
 def bernoulli(b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
-    """1 with the probability that is given, else 0."""
+    """1 with the given probability, else 0."""
     kind = compute_dtype(type_of(x).dtype)
     drawn = uniform(b, stream(b, seed), dims_of(x), kind)
     return b.convert(b.less(drawn, b.convert(x, kind)), type_of(x).dtype if dtype is None else our_dtype(dtype))
