@@ -4,6 +4,7 @@ The caller writes the symbols (`ModuleInfo.symbols`) to its first entries and ca
 workspace, how many bytes that takes, and the sizes of results. docs/sizes.md says how a program in C does it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -64,6 +65,11 @@ class SizeStatus(IntEnum):
 def segment_function(segment: int) -> str:
     """The name of the function that completes the part of the table that is for a segment (`dialects/core/segments.py`)."""
     return f"{SIZES_FUNCTION}_{segment}"
+
+
+def completes_table(name: str) -> bool:
+    """Whether a function of this name completes the table of sizes: before a run, or for a segment."""
+    return re.fullmatch(rf"{SIZES_FUNCTION}(_\d+)?", name) is not None
 
 
 class Verdict(NamedTuple):

@@ -15,6 +15,7 @@ from stepwell.dialects.core.erasing import through_driver
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
 from stepwell.dialects.core.mlir import ir, ops_below, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
+from stepwell.dialects.core.size_table import completes_table
 from stepwell.dialects.core.sizes import Size, UndecidedError
 from stepwell.dialects.core.symbolic_shapes import fewer, hints_around
 from stepwell.dialects.core.types import type_of
@@ -339,8 +340,8 @@ def functions(module: ir.Operation) -> list[Any]:
 
 
 def program_functions(module: ir.Operation) -> list[Any]:
-    """`@main`, then the functions of regions: those that launch kernels."""
-    found = [f for f in functions(module) if f.sym_name.value == "main" or KernelInfo(f).is_region]
+    """`@main`, then the functions of regions: those that launch kernels. Declarations, and functions that only compute sizes, are excluded."""
+    found = [f for f in functions(module) if len(f.regions[0].blocks) and not KernelInfo(f).is_kernel and not completes_table(f.sym_name.value)]
     return sorted(found, key=lambda f: f.sym_name.value != "main")
 
 

@@ -11,7 +11,7 @@
 // CHECK-NEXT: max-iterations=10
 // CHECK: --promote-buffers-to-stack (on func.func)
 
-// DIALECTS: graph: What a network computes
+// DIALECTS: graph: Pure operations
 // DIALECTS: graph.concat(inputs…) {axis: IntegerAttr} -> result
 // DIALECTS: graph.leaky_relu(x) {alpha: FloatAttr} -> result
 // DIALECTS-NEXT: alpha

@@ -215,6 +215,10 @@ def test_arithmetic_is_counted() -> None:
     wide, filters = TensorType("f32", (2, 3, 9, 8, 2)), TensorType("f32", (3, 3, 3, 2, 2, 4))
     assert flops("packed.conv", wide, filters, **whole) == 2 * (2 * 12 * 4 * 6) * (3 * 2 * 6)
     assert flops("packed.depthwise_conv", wide, TensorType("f32", (3, 3, 2, 2)), strides=(2, 1), dilations=(1, 2)) == 2 * (2 * 6 * 4 * 6) * (3 * 2)
+    bytes_, plain = TensorType("i8", (1, 2, 6, 6, 4)), TensorType("i8", (3, 2, 3, 3, 2, 2, 2))
+    assert flops("packed.integer_winograd_conv", bytes_, plain, tile=2, group=1, transformed=False) == 2 * (3 * 2 * 4 * 4) * (9 * 2 * 4)
+    transformed = TensorType("i16", (4, 4, 3, 2, 2, 2, 2))
+    assert flops("packed.integer_winograd_conv", bytes_, transformed, tile=2, group=1, transformed=True) == 2 * (3 * 2 * 4 * 4) * (9 * 2 * 4)
     moves: list[tuple[str, dict[str, Any]]] = [("reshape", {"shape": (-1,)}), ("transpose", {"perm": (3, 2, 1, 0)}), ("shape_of", {})]
     for mnemonic, attributes in moves:
         assert flops(mnemonic, x, **attributes) == 0
