@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mutation.edits import KINDS, Edit, edits, sample
+from mutation.edits import KINDS, Edit, edits, sample, statement
 from mutation.sampling import replay, try_sample
 from mutation.selection import folder_of, folders, select, sources
 from mutation.trial import Copy, FailsUnchangedError, Outcome
@@ -35,7 +35,7 @@ SAMPLES = tuple(Path(__file__).parent / "mutation" / name for name in ("sample.j
 
 
 def harmless() -> set[tuple[str, str, str]]:
-    """The faults that change no result: file, line's text, edit. Raises ValueError for an entry without a reason."""
+    """The faults that change no result: file, line's text without a comment, edit. Raises ValueError for an entry without a reason."""
     entries = json.loads(HARMLESS.read_text())
     if not all(entry["reason"] for entry in entries):
         raise ValueError(f"{HARMLESS}: an entry lacks its reason")
@@ -49,7 +49,7 @@ def chosen(places: list[str], kinds: Sequence[str], every: int, seed: int) -> li
     for path in sources(ROOT, places):
         source = (ROOT / path).read_text()
         lines = source.splitlines()
-        found += [e for e in edits(path, source) if e.kind in kinds and (path, lines[e.line - 1].strip(), e.what) not in known]
+        found += [e for e in edits(path, source) if e.kind in kinds and (path, statement(lines[e.line - 1]), e.what) not in known]
     return list(sample(found, every, seed))
 
 

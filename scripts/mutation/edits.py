@@ -341,6 +341,11 @@ def _blanked(text: str, comment: str = "#") -> str:
     return re.sub(rf"{comment}[^\n]*", lambda match: " " * len(match[0]), text)
 
 
+def statement(line: str) -> str:
+    """A line without its indentation and the comment behind it, whose words may change."""
+    return line.strip().partition("  # ")[0].rstrip()
+
+
 def _short(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= 60 else f"{flat[:57]}..."

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stepwell.dialects.support.files import write_atomically
 
-from .edits import Edit, edits
+from .edits import Edit, edits, statement
 from .selection import folder_of, folders, sources
 
 __all__ = ["SEEN", "Fault", "Recorded", "choose", "faults", "find", "read", "write"]
@@ -28,7 +28,7 @@ class Fault:
     function: str
     """The qualified name of the innermost function or class; empty at the top of a module."""
     source: str
-    """The text of the line."""
+    """The text of the line, without a comment."""
     what: str
     nth: int = 0
     """Which one it is, of those that have all of the above in common."""
@@ -58,7 +58,7 @@ def faults(path: str, source: str) -> list[tuple[Fault, Edit]]:
     found = []
     for edit in edits(path, source):
         inside = [(first, name) for first, last, name in spans if first <= edit.line <= last]
-        fault = Fault(path, max(inside, default=(0, ""))[1], lines[edit.line - 1].strip(), edit.what)
+        fault = Fault(path, max(inside, default=(0, ""))[1], statement(lines[edit.line - 1]), edit.what)
         found.append((replace(fault, nth=count[fault]), edit))
         count[fault] += 1
     return found

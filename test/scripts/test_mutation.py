@@ -9,7 +9,7 @@ from pathlib import Path
 import mutate
 import pytest
 from mutation import fixed
-from mutation.edits import KINDS, edits, sample
+from mutation.edits import KINDS, edits, sample, statement
 from mutation.fixed import Fault, Recorded
 from mutation.reach import Reach, probed, traverse
 from mutation.selection import FilesToRun, folder_of, folders, select, sources
@@ -158,7 +158,7 @@ def test_faults_that_are_called_harmless_exist_and_have_a_reason() -> None:
     there = set()
     for path in {path for path, _, _ in known}:
         source = (ROOT / path).read_text()
-        there |= {(path, source.splitlines()[e.line - 1].strip(), e.what) for e in edits(path, source)}
+        there |= {(path, statement(source.splitlines()[e.line - 1]), e.what) for e in edits(path, source)}
     assert not known - there, "the list names faults that cannot be planted any more"
     entries = json.loads(mutate.HARMLESS.read_text())
     assert len(known) == len(entries)
