@@ -211,8 +211,6 @@ class _Finder(ast.NodeVisitor):
         elif isinstance(node.value, float):
             for number in (node.value * 10, node.value / 10, 0.0) if node.value else (1.0,):
                 self._replace(node, repr(number), "numbers")
-        elif isinstance(node.value, str) and self._is_table and _is_pipeline(node.value):
-            self._drop_passes(node)
         elif isinstance(node.value, str) and _CONFUSED.get(node.value.rpartition(".")[2]):
             before, dot, last = node.value.rpartition(".")
             self._replace(node, repr(f"{before}{dot}{_CONFUSED[last]}"))
@@ -235,6 +233,8 @@ class _Finder(ast.NodeVisitor):
             end = self._span(node.func)[1]
             inner = self._span(node.args[0])[0]
             self._add(end - len("append"), inner, "insert(0, ", "append -> insert at the front")
+        if isinstance(node.func, ast.Name) and node.func.id == "Phase" and len(node.args) > 2 and isinstance(node.args[2], ast.Constant):
+            self._drop_passes(node.args[2])  # its name, its level, its passes
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
@@ -309,7 +309,7 @@ class _Finder(ast.NodeVisitor):
         """Leave out a pass of a pipeline that has others beside it, and a comma."""
         start, end = self._span(node)
         text = re.sub(r"\{[^}]*\}", lambda m: "=" * len(m[0]), _blanked(self.source[start:end], "//"))
-        for match in re.finditer(r"(?<![\w.-])([\w.-]+)=*(?=\s*[,)])", text):
+        for match in re.finditer(r"(?<![\w.-])([\w.-]+)=*(?=\s*[,)\"])", text):
             behind = re.match(r"\s*,", text[match.end() :])
             before = re.search(r",\s*$", text[: match.start()])
             first, last = (match.start(), match.end() + behind.end()) if behind else (before.start() if before else 0, match.end())
@@ -328,12 +328,6 @@ def _sort(node: ast.expr) -> type:
 def _names_something(node: ast.expr) -> bool:
     """Whether other code needs a name that an expression gives: without it, nothing works."""
     return any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node))
-
-
-def _is_pipeline(text: str) -> bool:
-    """Whether a text lists passes by levels."""
-    bare = _blanked(text, "//")
-    return "\n" in bare and bare.count(",") > 1 and "(" in bare and re.fullmatch(r"[\w\s(){}=,.-]+", bare) is not None and ", " in bare
 
 
 def _blanked(text: str, comment: str = "#") -> str:

@@ -44,12 +44,12 @@ WIDER = {
 RATES = (0.5,
          2.0)
 BARE = {a}, {1}
-PIPELINE = """
-graph-opt(one, two{x=1 y=b},
+PIPELINE = Phase("all", "linalg", """
+  one, two{x=1 y=b},
   // A comment, with (words).
-  three),
-linalg(func.func(four))
-"""
+  three,
+func.func(four)
+""")
 
 
 def f(x, kinds=("a", "b",)):
@@ -99,7 +99,7 @@ def test_the_faults_of_choices() -> None:
         (10, "0.5 -> 5.0"), (11, "2.0 -> 0.0"), (11, "2.0 -> 0.2"), (11, "2.0 -> 20.0"), (24, "0.25 -> 0.0"), (24, "0.25 -> 0.025"),
         (24, "0.25 -> 2.5"),
     ]  # fmt: skip
-    assert by_kind["passes"] == [(14, "pass one dropped"), (14, "pass two dropped"), (14, "pass three dropped")]
+    assert by_kind["passes"] == [(14, "pass one dropped"), (14, "pass two dropped"), (16, "pass three dropped")]
     left = {e.what: " ".join(e.apply(CHOICES).split()) for e in found}
     for what, text in {
         "condition kinds dropped": "or not (len(kinds) < 0.25)):",
