@@ -78,7 +78,7 @@ class BoundModel:
     """A model that keeps a state from call to call, created by `bind` of a model.
 
     A call takes the other inputs and returns the other outputs. The state begins empty: dimensions whose size follows from no other input have no
-    elements, and others are zeros; `reset` starts over. Use it from one thread at a time; other threads get an InputError. Any number of bound models
+    elements, and others are zeros; `reset` starts over. Use it from one thread at a time; other threads get an InputError. Several bound models may
     share one model, its code and its weights. After an error the state is the one before the call. `copy.copy` returns a model with an independent
     copy of the state.
     """

@@ -112,7 +112,7 @@ def assert_close(got: np.ndarray, want: np.ndarray, terms: int = 32) -> None:
     if want.dtype.kind in "iub":
         np.testing.assert_array_equal(got, want)
         return
-    eps = float(ml_dtypes.finfo(want.dtype).eps)  # type: ignore[no-untyped-call]
+    eps = float(ml_dtypes.finfo(want.dtype).eps)
     wide_got, wide_want = got.astype(np.float64), want.astype(np.float64)
     finite = wide_want[np.isfinite(wide_want)]
     scale = float(np.abs(finite).max()) if finite.size else 1.0

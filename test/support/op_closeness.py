@@ -168,7 +168,7 @@ def problem(got: np.ndarray, want: np.ndarray, allowed: Bound) -> str | None:
         if allowed.whole:
             bad &= np.abs(got.astype(np.float64) - want.astype(np.float64)) > allowed.whole
         return described(got, want, bad)
-    info = ml_dtypes.finfo(got.dtype)  # type: ignore[no-untyped-call]
+    info = ml_dtypes.finfo(got.dtype)
     a, e = got.astype(np.float64), want.astype(np.float64)
     size = np.abs(e) if allowed.scale is None else np.asarray(allowed.scale, np.float64)
     # Narrow floats are computed in f32 and rounded once.

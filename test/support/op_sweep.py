@@ -72,7 +72,7 @@ class Sweep(Random):
             ends = np.iinfo(to_numpy(dtype))  # and where what is tame ends, as the widest shift that leaves something
             edges = [v for v in (int(low), int(high), int(high) + 1) if ends.min <= v <= ends.max]
             return with_some(self.generator, self.any_value(dtype, shape), edges)
-        info = ml_dtypes.finfo(to_numpy(dtype))  # type: ignore[no-untyped-call]
+        info = ml_dtypes.finfo(to_numpy(dtype))
         small = [float(v) * sign for v in (info.smallest_subnormal, info.smallest_normal) for sign in (1, -1)]
         large = [float(info.max), float(info.min)] if self.largest else []
         return with_some(self.generator, values, [np.nan, np.inf, -np.inf, 0.0, -0.0, *small, *large])

@@ -108,7 +108,7 @@ def data(kind: TensorType, shape: tuple[int, ...], generator: np.random.Generato
         return np.asarray(generator.integers(0, 4, shape)).astype(dtype)
     if is_float(kind.dtype):
         tame = np.asarray(generator.uniform(-4, 4, shape)).astype(dtype)
-        info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+        info = ml_dtypes.finfo(dtype)
         beside = [np.nan, np.inf, -np.inf, 0.0, -0.0, float(info.smallest_subnormal), float(info.smallest_normal), float(info.max), 1.0, -1.0]
         return with_some(generator, tame, beside) if special else tame
     least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
@@ -162,7 +162,7 @@ def check(
         return
     wide_want, wide_got, scatter = scattered(match, arrays, sizes)
     for n, (w, g) in enumerate(zip(want, got, strict=True)):
-        least = float(ml_dtypes.finfo(w.dtype).smallest_normal) if w.dtype.kind in "fV" and w.size else 0.0  # type: ignore[no-untyped-call]
+        least = float(ml_dtypes.finfo(w.dtype).smallest_normal) if w.dtype.kind in "fV" and w.size else 0.0
         allowed = SLACK * evened(scatter[n]) + least
         differ_at(f"result {n} in f64", wide_want[n], wide_got[n], allowed, sizes)
         differ_at(f"result {n}", w, g, np.where(np.isfinite(allowed), allowed, np.inf), sizes)

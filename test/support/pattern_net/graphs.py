@@ -193,7 +193,7 @@ class Noise:
 
     def __call__(self, array: np.ndarray, dtype: str, units: float = 1) -> np.ndarray:
         """An array of f64 that stands for one of `dtype`, rounded at random."""
-        eps = float(ml_dtypes.finfo(to_numpy(dtype)).eps)  # type: ignore[no-untyped-call]
+        eps = float(ml_dtypes.finfo(to_numpy(dtype)).eps)
         with np.errstate(all="ignore"):
             return np.asarray(array * (1 + units * eps * self.generator.uniform(-1, 1, array.shape)))
 

@@ -117,7 +117,7 @@ def tried(p: Pattern, counts: Counts, step: int) -> tuple[int, int, int, list[st
 def data(case: Case, count: int, seed: int) -> list[np.ndarray]:
     """Arguments: numbers, and every third one a peculiar one."""
     generator, dtype = np.random.default_rng(seed), to_numpy(case.dtype)
-    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    info = ml_dtypes.finfo(dtype)
     beside = [np.nan, np.inf, -np.inf, 0.0, -0.0, float(info.smallest_normal), 1.0, -1.0]
     return [with_some(generator, np.asarray(generator.uniform(-4, 4, NUMBERS)).astype(dtype), beside) for _ in range(count)]
 
@@ -130,7 +130,7 @@ def check(want: np.ndarray, got: np.ndarray) -> None:
         bad = want != got
         allowed = np.zeros(want.shape)
     else:
-        info = ml_dtypes.finfo(want.dtype)  # type: ignore[no-untyped-call]
+        info = ml_dtypes.finfo(want.dtype)
         w, g = want.astype(np.float64), got.astype(np.float64)
         allowed = ULPS * (float(info.eps) * np.abs(w) + float(info.smallest_subnormal))
         with np.errstate(all="ignore"):

@@ -23,7 +23,7 @@ def numbers(generator: np.random.Generator, dtype: str, shape: Sequence[int], sp
     if dtype == EXPONENTS:
         return generator.integers(*((0, 256) if special else (120, 135)), shape).astype(np.uint8).view(kind)
     if dtype not in SMALL_FLOATS:
-        ends = ml_dtypes.iinfo(kind)  # type: ignore[no-untyped-call]
+        ends = ml_dtypes.iinfo(kind)
         return np.asarray(generator.integers(ends.min, ends.max, shape, endpoint=True)).astype(kind)
     array = np.asarray(generator.integers(0, 16 if dtype == "f4E2M1FN" else 256, shape)).astype(np.uint8).view(kind)
     wide = array.astype(np.float32)

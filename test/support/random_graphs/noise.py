@@ -134,7 +134,7 @@ class Disturbed(Evaluator):
 
 def limits_of(dtype: np.dtype) -> tuple[float, float]:
     """The distance from 1 to the next number of a type, and its least number above 0."""
-    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    info = ml_dtypes.finfo(dtype)
     return float(info.eps), float(info.smallest_subnormal)
 
 
