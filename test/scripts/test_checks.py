@@ -40,7 +40,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(checks, "CHECKS", {name: getattr(checks, name) for name in found})
     monkeypatch.setattr(checks, "BUILD", tmp_path)
     monkeypatch.setattr(checks, "measured_unit", lambda: 0.5)
-    monkeypatch.setattr(Budget, "of", staticmethod(lambda project: BUDGET))
+    monkeypatch.setattr(Budget, "from_project", staticmethod(lambda project: BUDGET))
     return ran
 
 
@@ -82,7 +82,7 @@ def test_for_runs_what_belongs_to_files(ran: list[str], monkeypatch: pytest.Monk
 
 def test_what_exceeds_the_budget_is_a_failure(ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(checks, "CHECKS", {"lit": checks.lit, "pytest": checks.pytest, "burn": lambda: (burn(0.3), Counts(1))[1]})
-    monkeypatch.setattr(Budget, "of", staticmethod(lambda project: Budget(unit=0.5, whole=0.2, fast=0.2, fast_tests=0.1)))
+    monkeypatch.setattr(Budget, "from_project", staticmethod(lambda project: Budget(unit=0.5, whole=0.2, fast=0.2, fast_tests=0.1)))
     assert checks.main([]) == 1
     out = capsys.readouterr().out
     assert out.endswith("\n9 passed, 1 failed\n")

@@ -114,7 +114,7 @@ def test_the_faults_of_choices() -> None:
         "entry 0.5 dropped": "RATES = (2.0,)",
         "entry {a} dropped": "BARE = {1}, PIPELINE",
         'entry "b" dropped': 'kinds=("a", )',
-        "pass three dropped": "b}), linalg",
+        "pass three dropped": "(words). func.func(four)",
         "pass two dropped": "(one, // A",
     }.items():
         assert text in left[what], what

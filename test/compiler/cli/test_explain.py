@@ -54,7 +54,7 @@ def test_of_one_node_and_its_kernels(explanation: Explanation) -> None:
     kernels = re.findall(r"^  in kernel (\w+)$", text, re.MULTILINE)
     assert kernels
     assert re.findall(r"^kernel (\w+), of ", text, re.MULTILINE) == kernels
-    [one] = [kernel for kernel in kernels if kernel.startswith("winograd")]
+    [one] = [kernel for kernel in kernels if kernel.startswith("packed_winograd")]
     assert explanation.text(one).startswith(f"kernel {one}, of conv2, ")
     assert re.findall(r"^\w+$", explanation.text("conv*"), re.MULTILINE) == ["conv1", "conv2", "conv3"]
     with pytest.raises(InputError, match="there is no node or kernel 'conv9'; did you mean 'conv3'"):
