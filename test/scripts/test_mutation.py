@@ -115,7 +115,7 @@ def test_the_faults_of_choices() -> None:
         "entry {a} dropped": "BARE = {1}, PIPELINE",
         'entry "b" dropped': 'kinds=("a", )',
         "pass three dropped": "(words). func.func(four)",
-        "pass two dropped": "(one, // A",
+        "pass two dropped": "one, // A",
     }.items():
         assert text in left[what], what
 
