@@ -31,7 +31,7 @@ def summing(x: Array) -> Array:
 
 def narrow(x: Array, dtype: np.dtype) -> Array:
     """`x` rounded once to `dtype`."""
-    if dtype.isbuiltin != 1 and x.dtype == np.float64:
+    if dtype.type.__module__ != "numpy" and x.dtype == np.float64:  # `isbuiltin` is false for an unpickled dtype of numpy, too
         # ml_dtypes goes through f32, which would round twice; rounding to odd first makes the second rounding the only one.
         with np.errstate(over="ignore", invalid="ignore"):
             single = x.astype(np.float32)

@@ -1,5 +1,6 @@
 """What the ops mean at the edges: rounding, wrapping, division, specials, ties, empty windows; and how much arithmetic they count."""
 
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -200,6 +201,12 @@ def flops(mnemonic: str, *types: TensorType, **attributes: Any) -> int:
     cls = op_class(mnemonic)
     result = cls.infer(*types, **attributes)
     return int(cls.flops(*types, result=result[0] if isinstance(result, tuple) else result, **attributes))
+
+
+def test_unpickled_dtypes_are_those_of_numpy() -> None:
+    third = np.array([1 / 3])
+    for dtype in (pickle.loads(pickle.dumps(third)).dtype, np.dtype(np.float64).newbyteorder("=")):
+        assert narrow(third, dtype) == third
 
 
 def test_arithmetic_is_counted() -> None:

@@ -143,4 +143,4 @@ def test_a_kernel_keeps_a_slice_of_what_it_hands_on():
     slices = [int(n) for n in re.findall(r"stepwell.scratch_bytes = (\d+)", text)]
     assert len(slices) == 1
     assert 0 < slices[0] <= 2 * 64 * 56 * 56  # half of it; and no call for it alone
-    assert lowered(model, "graph-opt").count("call @blocked_") == lowered(model, "graph-opt", disable=["fuse-producers"]).count("call @blocked_") - 1
+    assert lowered(model, "graph-opt").count("call @packed_") == lowered(model, "graph-opt", disable=["fuse-producers"]).count("call @packed_") - 1
