@@ -37,11 +37,19 @@ def _is_expanded(expr: Expr) -> bool:
     return all(map(_is_expanded, expr.args))
 
 
-class FloorDiv(sympy.Function):  # type: ignore[misc]  # sympy has no types
+class _Whole(sympy.Function):  # type: ignore[misc]  # sympy has no types
+    """A function whose values are whole numbers; their bounds give sympy its sign."""
+
+    is_integer = True
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return _signs(self, False)[0] or None
+
+
+class FloorDiv(_Whole):
     """`p // q`, with what divides taken out: `(8*n + 3) // 8` is `n`, `(2*n + 3) // 2` is `n + (3 // 2)`, and a sum has a positive leading term."""
 
     nargs = 2
-    is_integer = True
     precedence = PRECEDENCE["Mul"] - 1
 
     @classmethod
@@ -76,17 +84,12 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]  # sympy has no types
             return taken + least + cls(rest - divisor * least, q)
         return taken + cls(rest, q) if taken != 0 else None
 
-    def _eval_is_nonnegative(self) -> bool | None:
-        return _signs(self, False)[0] or None
 
-
-class _Extreme(sympy.Function):  # type: ignore[misc]  # sympy has no types
+class _Extreme(_Whole):
     """A maximum or a minimum: of at least two sizes, none of which is known to be as far as another, in one order.
 
     sympy's own take minima of maxima apart, and leave the parts as they come, so that a text would not read back as the expression it is of.
     """
-
-    is_integer = True
 
     @classmethod
     def eval(cls, *args: Expr) -> Expr:
@@ -102,9 +105,6 @@ class _Extreme(sympy.Function):  # type: ignore[misc]  # sympy has no types
     def _reaches(cls, a: Expr, b: Expr) -> bool:
         """Whether `a` is as large as `b`, or as small for a minimum, whatever the symbols are."""
         return bool(a == b or is_above_zero(expand(a - b if cls is Max else b - a), False))
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return _signs(self, False)[0] or None
 
     def _eval_is_positive(self) -> bool | None:
         return _signs(self, True)[0] or None

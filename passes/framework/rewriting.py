@@ -15,7 +15,6 @@ from stepwell.dialects.core.erasing import through_driver
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
 from stepwell.dialects.core.mlir import ir, ops_below, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.core.size_table import completes_table
 from stepwell.dialects.core.sizes import Size, UndecidedError
 from stepwell.dialects.core.symbolic_shapes import fewer, hints_around
 from stepwell.dialects.core.types import type_of
@@ -340,8 +339,8 @@ def functions(module: ir.Operation) -> list[Any]:
 
 
 def program_functions(module: ir.Operation) -> list[Any]:
-    """`@main`, then the functions of regions: those that launch kernels. Declarations, and functions that only compute sizes, are excluded."""
-    found = [f for f in functions(module) if len(f.regions[0].blocks) and not KernelInfo(f).is_kernel and not completes_table(f.sym_name.value)]
+    """`@main`, then the functions of regions: those that launch kernels. Declarations are excluded."""
+    found = [f for f in functions(module) if len(f.regions[0].blocks) and not KernelInfo(f).is_kernel]
     return sorted(found, key=lambda f: f.sym_name.value != "main")
 
 
