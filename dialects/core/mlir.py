@@ -4,12 +4,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from stepwell.dialects.core.bindings import *  # noqa: F403  (its `__all__`, the names of the bindings, is offered here)
-from stepwell.dialects.core.bindings import Dialect, define, ir, provide_module
+from stepwell.dialects.core.bindings import Dialect, define, ir, passmanager, provide_module
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
 from stepwell.dialects.core.nesting import DEEPEST, is_too_deep
 from stepwell.dialects.core.op_fields import (
@@ -88,6 +88,7 @@ def bare_context() -> ir.Context:
 class _Shared:
     """A context, its dialects with their numbers of operations when it was made, and how often it was given out."""
 
+    managers: dict[str, passmanager.PassManager] = field(default_factory=dict, kw_only=True)  # the first field: they are to go before the context
     context: ir.Context
     contents: tuple[tuple[Any, int], ...]
     alone: int
@@ -125,6 +126,18 @@ def make_context(*only: Any) -> ir.Context:
         _shared.append(entry)
         del _shared[:-MAX_SHARED]
         return entry.context
+
+
+def pass_manager(pipeline: str, context: ir.Context) -> passmanager.PassManager:
+    """The manager of a pipeline of upstream's passes: one of before, if the context was shared and had one. Raises ValueError for wrong pipelines.
+
+    A manager that runs again in its context need not collect the patterns of all ops again, which takes `canonicalize` longer than a small kernel.
+    """
+    with _loading:  # managers do not count as references to the context, so they are kept beside it
+        kept = next((entry.managers for entry in _shared if entry.context is context), {})
+    if pipeline not in kept:
+        kept[pipeline] = passmanager.PassManager.parse(pipeline, context)
+    return kept[pipeline]
 
 
 def _build_context(dialects: Sequence[type[Dialect]]) -> ir.Context:

@@ -122,7 +122,7 @@ class GraphOp(Operation, dialect=Graph):
     def has_trait(cls, trait_cls: type, context: ir.Context | None = None) -> bool:
         """Whether the class or a base class has the trait or one that implies it; for MLIR's traits, whether the op has it in a context."""
         if issubclass(trait_cls, Trait):
-            return any(issubclass(stated, trait_cls) for stated in cls._traits)
+            return _has_trait(cls, trait_cls)
         return bool(super().has_trait(trait_cls, context))
 
     def fusion_category(self) -> Fusion:
@@ -359,6 +359,11 @@ def op_classes(*dialects: str) -> dict[str, type[GraphOp]]:
 def graph_ops() -> list[type[GraphOp]]:
     """Every op of the levels `graph` and `graph-opt`, in any dialect."""
     return [cls for dialect in registered_dialects() for cls in dialect.operations if issubclass(cls, GraphOp)]
+
+
+@cache  # patterns of traits ask each op class whenever they are applied
+def _has_trait(cls: type[GraphOp], trait: type[Trait]) -> bool:
+    return any(issubclass(stated, trait) for stated in cls._traits)
 
 
 def ops_with(trait: type[Trait]) -> list[type[GraphOp]]:

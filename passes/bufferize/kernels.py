@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice, Version
 from stepwell.dialects.core.layout import aligned, aligned_size
-from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, ops_below, passmanager, users
+from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, ops_below, pass_manager, users
 from stepwell.dialects.core.sizes import Size, evaluated, known, known_sizes, maximum
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -38,7 +38,7 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
         _protect_inputs(kernel)
         _place_views(kernel)
     try:
-        passmanager.PassManager.parse(_BUFFERISE).run(module)
+        pass_manager(_BUFFERISE, module.context).run(module)
     except ir.MLIRError as error:
         raise PassError(f"bufferisation of the kernels failed: {error}") from None
     for kernel in functions(module):

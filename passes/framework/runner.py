@@ -14,7 +14,7 @@ from stepwell.passes.framework.ir_files import IRFiles, used_weights
 from stepwell.passes.framework.pipeline import MODULE, Element, Step, flatten, format_pipeline, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, PassState, find_pass
 from stepwell.passes.framework.rewriting import drop_unused_weights
-from stepwell.passes.framework.upstream import pass_manager
+from stepwell.passes.framework.upstream import manager_of
 
 __all__ = ["DiagnosedError", "Instrumentation", "PassRunner", "describe_diagnostics"]
 
@@ -144,9 +144,7 @@ def _plan(step: Step, context: ir.Context) -> "Action":
         if inner != cls.anchor and inner not in (MODULE, ANY):
             raise PipelineError(f"pass '{step.name}' runs on {cls.anchor} and cannot be nested in {inner}")
         return cls.with_options({name: plain_value(value) for name, value in step.element.options.items()})
-    manager = pass_manager(step, context)
-    manager.enable_verifier(False)  # the runner verifies, after our passes and upstream's alike
-    return manager
+    return manager_of(step, context)
 
 
 def _targets(op: ir.Operation, path: tuple[str, ...], anchor: str) -> list[ir.Operation]:

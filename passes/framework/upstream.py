@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Collection
 
-from stepwell.dialects.core.mlir import ir, passmanager
+from stepwell.dialects.core.mlir import ir, pass_manager, passmanager
 from stepwell.dialects.support.errors import PipelineError
 from stepwell.passes.framework.pipeline import MODULE, Element, Step, flatten, parse_pipeline
 from stepwell.passes.framework.registry import passes
@@ -25,16 +25,18 @@ def upstream_options(name: str, context: ir.Context) -> dict[str, str]:
     """The options of an upstream pass with their defaults; none for a pipeline. Raises PipelineError if there is no such pass."""
     anchor = upstream_passes().get(name, MODULE)
     step = Step(Element(name), () if anchor == MODULE else (anchor,))
-    [*steps] = flatten(parse_pipeline(str(pass_manager(step, context))))
+    [*steps] = flatten(parse_pipeline(str(manager_of(step, context))))
     return steps[0].element.options if len(steps) == 1 and steps[0].name == name else {}
 
 
-def pass_manager(step: Step, context: ir.Context) -> passmanager.PassManager:
-    """A pass manager for one upstream pass. Raises PipelineError if the pass, an option or the nesting is wrong."""
+def manager_of(step: Step, context: ir.Context) -> passmanager.PassManager:
+    """A pass manager for one upstream pass, which does not verify. Raises PipelineError if the pass, an option or the nesting is wrong."""
     try:
-        return passmanager.PassManager.parse(f"{MODULE}({step})", context)
+        manager = pass_manager(f"{MODULE}({step})", context)
     except ValueError as error:
         raise PipelineError(_explain(step, str(error), context)) from None
+    manager.enable_verifier(False)  # the runner verifies, after our passes and upstream's alike
+    return manager
 
 
 def _explain(step: Step, message: str, context: ir.Context) -> str:

@@ -15,7 +15,7 @@ from stepwell.passes.framework.instrumentation import DumpIR, Instrumentation, I
 from stepwell.passes.framework.pipeline import Element, Step, flatten, format_pipeline, parse_options, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.runner import PassRunner
-from stepwell.passes.framework.upstream import pass_manager, upstream_options, upstream_passes
+from stepwell.passes.framework.upstream import manager_of, upstream_options, upstream_passes
 from stepwell.passes.framework.upstream_names import DIALECTS
 
 TWO_FUNCTIONS = """
@@ -285,7 +285,7 @@ class TestUpstream:
         context = make_context()
         for name, anchor in upstream_passes().items():
             step = Step(Element(name), () if anchor == "builtin.module" else (anchor,))
-            assert name in str(pass_manager(step, context)) or not upstream_options(name, context)
+            assert name in str(manager_of(step, context)) or not upstream_options(name, context)
 
     def test_the_list_is_not_short_of_what_everybody_uses(self) -> None:
         wanted = {"canonicalize", "cse", "one-shot-bufferize", "convert-vector-to-llvm", "transform-interpreter", "convert-openmp-to-llvm"}
