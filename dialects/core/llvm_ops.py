@@ -5,6 +5,11 @@ from collections.abc import Mapping, Sequence
 from stepwell.dialects.core.mlir import ir
 
 
+def llvm_functions(module: ir.Operation) -> list[ir.Operation]:
+    """The functions of a module in the llvm dialect, in order."""
+    return [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == "llvm.func"]
+
+
 def call_intrinsic(kind: ir.Type, name: str, operands: Sequence[ir.Value]) -> ir.Value:
     """`llvm.call_intrinsic` of an LLVM intrinsic with one result of type `kind`."""
     attributes = {

@@ -21,7 +21,10 @@ class CarryTiles(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         if not state.machine.capabilities.tile_registers:
             return
-        carried = [a for o in ops_below(op) for region in o.regions for block in region.blocks for a in block.arguments if is_tile(a.type)]
+        ops = ops_below(op)
+        if not any(o.name.startswith("x86.amx.") or o.name == CAST for o in ops):
+            return
+        carried = [a for o in ops for region in o.regions for block in region.blocks for a in block.arguments if is_tile(a.type)]
         for argument in carried:
             argument.set_type(ir.Type.parse("!llvm.x86_amx"))
             state.count(self.name)

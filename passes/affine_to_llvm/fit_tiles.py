@@ -69,10 +69,12 @@ class Tiles:
     @staticmethod
     def of_function(function: ir.Operation) -> "Tiles | None":
         """The tiles of a function; None if it has none."""
-        products = [op for name in _TILE_PRODUCTS for op in ops_below(function, name)]
+        products = [op for op in ops_below(function) if op.name in _TILE_PRODUCTS]
+        if not products:
+            return None
         left, right = ({op.operands[side] for op in products} for side in (0, 1))
         values = {value for region in function.regions for block in region.blocks for value in _inside(block) if is_tile(value.type)}
-        return Tiles(function, values - left - right, left, right) if products else None
+        return Tiles(function, values - left - right, left, right)
 
     def fit(self, registers: int) -> bool:
         """Choose the tiles that become whole, so that `registers` suffice. Returns whether there are any."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.llvm_ops import element_address, load
-from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.llvm_ops import element_address, llvm_functions, load
+from stepwell.dialects.core.mlir import ir
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
@@ -20,7 +20,7 @@ class PackArguments(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for function in ops_below(op, "llvm.func"):
+        for function in llvm_functions(op):
             if ir.StringAttr(function.attributes["sym_name"]).value == "main" and len(function.regions[0].blocks) > 0:
                 _pack(function)
 

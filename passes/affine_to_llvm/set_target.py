@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from stepwell.dialects.core.llvm_ops import llvm_functions
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.target.description import REQUIRES, TRIPLE, Target
 from stepwell.dialects.target.families import features_of_intrinsic
@@ -27,7 +28,7 @@ class SetTarget(Pass):
         if target is None:
             return
         narrow, foreign = narrows_host(target), not runs_here(target)
-        for function in ops_below(op, "llvm.func"):
+        for function in llvm_functions(op):
             if len(function.regions[0].blocks) == 0 or not (narrow or (foreign and lacks(function))):
                 continue
             confine(function, target)
@@ -48,7 +49,7 @@ def confine(function: ir.Operation, target: Target) -> None:
 def confine_all(module: ir.Operation, target: Target) -> None:
     """Restrict all functions to a target of this machine's family, for code that will run there and not here."""
     with module.context:
-        for function in ops_below(module, "llvm.func"):
+        for function in llvm_functions(module):
             if len(function.regions[0].blocks) > 0:
                 confine(function, target)
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.llvm_ops import llvm_functions
+from stepwell.dialects.core.mlir import ir
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 # Ops that each part may repeat: address computations, and loads of the arguments, which do not change while @main runs.
@@ -25,7 +26,7 @@ class SplitMain(Pass):
     calls: int = 1000
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for function in ops_below(op, "llvm.func"):
+        for function in llvm_functions(op):
             if ir.StringAttr(function.attributes["sym_name"]).value == "main" and len(function.regions[0].blocks) == 1:
                 block = function.regions[0].blocks[0]
                 if [str(argument.type) for argument in block.arguments] == ["!llvm.ptr"]:
