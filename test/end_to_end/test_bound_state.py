@@ -94,7 +94,7 @@ PROMPTS = ((1, 1), (3, 100)), ((1, 7), (2, 33))  # how many sequences, and token
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[0], pytest.param(PROMPTS[1], marks=pytest.mark.nightly)], ids=["ends", "between"])
-@pytest.mark.parametrize("name", by_day(DECODERS, ["llama_wide", "llama_fused"]))
+@pytest.mark.parametrize("name", by_day(DECODERS, ["llama_fused"]))
 def test_tokens_behind_a_prompt(name: str, prompts: tuple[tuple[int, int], ...]) -> None:
     """Some tokens come several at a time; the memory grows more than once."""
     source, model = decoder(name)

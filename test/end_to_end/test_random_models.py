@@ -22,13 +22,13 @@ from stepwell.dialects.support.buffers import ALIGNMENT, address
 pytestmark = pytest.mark.optimised
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(examples("convolutions"))
 def test_convolutions(example: Example) -> None:
     check(example)
 
 
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(examples("matmuls"))
 def test_matmuls(example: Example) -> None:
     check(example)
