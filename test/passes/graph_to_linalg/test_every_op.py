@@ -31,7 +31,7 @@ def test_every_op_has_a_lowering() -> None:
     assert set(LOWERED) <= set(with_cases())
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(10, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("examples", [3, pytest.param(10, marks=pytest.mark.nightly)])
 @ops_together
 @every("mnemonic", LOWERED)
 def test_on_random_operands(mnemonic: str, examples: int) -> None:
