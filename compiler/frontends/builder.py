@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Dim, Size, holds, known
+from stepwell.dialects.core.sizes import Dim, Size, holds, is_static
 from stepwell.dialects.core.types import MAX_RANK, TensorType, is_compact, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups, takes_result_types
@@ -316,7 +316,7 @@ def static_dim(value: Value, axis: int, what: str) -> int:
 def static_dims(value: Value, what: str) -> tuple[int, ...]:
     """The static shape of `value`. Raises NotConstantError, naming it as `what`, if a dimension is dynamic."""
     shape = type_of(value).shape
-    if not known(shape):
+    if not is_static(shape):
         raise NotConstantError(
             f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)",
             sizes=shape,

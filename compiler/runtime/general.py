@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.size_table import MOST_TOTAL, SizeStatus, Verdict
-from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.sizes import Size, is_static
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.about import About
 from stepwell.runtime.executable import Executable
@@ -70,7 +70,7 @@ class GeneralProgram:
         self.inputs, self.outputs, self.general, self.checks, self.about = inputs, outputs, general, checks, about
         self.weights = weights
         self._sized, self._make = sized, make
-        self._symbolic = [not (check.compared or known([*check.sizes, check.count])) for check in checks]
+        self._symbolic = [not (check.compared or is_static([*check.sizes, check.count])) for check in checks]
 
     @property
     def valued(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ In a program for all sizes the limits are expressions of symbols: `IndexCheck.at
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stepwell.dialects.core.sizes import Size, evaluated_if_known, known, known_sizes
+from stepwell.dialects.core.sizes import Size, evaluated_if_known, is_static, static_sizes
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class IndexCheck:
     @property
     def is_late(self) -> bool:
         """Whether its limits depend on sizes that are not known yet."""
-        return not self.compared and not known([*self.sizes, self.count])
+        return not self.compared and not is_static([*self.sizes, self.count])
 
     @property
     def limits(self) -> tuple[int, ...]:
         """The codes from which on something is wrong. All sizes must be numbers, unless they are compared by the code."""
         if self.compared:
             return (1,) * len(self.sizes)
-        [count] = known_sizes([self.count])
+        [count] = static_sizes([self.count])
         least = 0 if count else 1
-        return tuple(1 if self.exact else max(least, size if self.from_start else 2 * size) for size in known_sizes(self.sizes))
+        return tuple(1 if self.exact else max(least, size if self.from_start else 2 * size) for size in static_sizes(self.sizes))
 
     def problem(self, codes: Sequence[int]) -> str | None:
         """What is wrong, given the elements of the hidden result; None if nothing is. Sizes as for `limits`."""
@@ -72,7 +72,7 @@ class IndexCheck:
                     number = decoded(code - 1)
                     what = f"the data ask for {number:+} elements" if self.exact else f"index {number} is out of range"
                     return f"{self.op} of {self.node}: {what} for dimension {dim}, whose size, {size}, is that of a round of a loop or of a branch"
-                [size] = known_sizes([size])
+                [size] = static_sizes([size])
                 if self.exact:
                     asked = size + decoded(code)
                     return f"{self.op} of {self.node}: the data ask for size {asked} along dimension {dim}, for which the model declares {size}"

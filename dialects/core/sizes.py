@@ -315,7 +315,7 @@ def divides(divisor: "int | Size", size: Dim) -> bool:
     return size is None or holds(size % divisor, "==", 0)
 
 
-def known(sizes: Iterable[Dim]) -> bool:
+def is_static(sizes: Iterable[Dim]) -> bool:
     """Whether all sizes are numbers."""
     for size in sizes:  # noqa: SIM110  (`all` with a generator takes several times as long, and this is asked of every type)
         if not isinstance(size, int):
@@ -323,7 +323,7 @@ def known(sizes: Iterable[Dim]) -> bool:
     return True
 
 
-def known_sizes(sizes: Iterable[Dim]) -> list[int]:
+def static_sizes(sizes: Iterable[Dim]) -> list[int]:
     """The sizes that are numbers, where all are. Raises InferenceError if one is not."""
     found = list(sizes)
     numbers = [s for s in found if isinstance(s, int)]

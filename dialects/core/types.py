@@ -25,7 +25,7 @@ from stepwell.dialects.core.dtypes import (
     to_numpy,
 )
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, known, parse_all, product, size_text, sizes_text
+from stepwell.dialects.core.sizes import Dim, Size, is_static, parse_all, product, size_text, sizes_text
 from stepwell.dialects.support.errors import InferenceError
 
 __all__ = [
@@ -53,12 +53,12 @@ class TensorType:
 
     @property
     def is_static(self) -> bool:
-        return known(self.shape)
+        return is_static(self.shape)
 
     @property
     def static_shape(self) -> tuple[int, ...]:
         """The shape of a static type. Raises InferenceError if a dimension is dynamic."""
-        if not known(self.shape):
+        if not is_static(self.shape):
             raise InferenceError(f"{self} has a dynamic dimension where a static shape is needed")
         return cast(tuple[int, ...], self.shape)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from stepwell.dialects.core.sizes import known_sizes
+from stepwell.dialects.core.sizes import static_sizes
 from stepwell.dialects.core.types import TensorType
 
 STRETCH_START = 1
@@ -97,6 +97,6 @@ def borders(
 ) -> list[Border]:
     """Each spatial dimension of such a convolution, whose sizes are numbers."""
     spatial = len(strides)
-    sizes, positions = (known_sizes(t.shape[2 : 2 + spatial]) for t in (x, result))
+    sizes, positions = (static_sizes(t.shape[2 : 2 + spatial]) for t in (x, result))
     numbers = zip(sizes, zeros[:spatial], zeros[spatial:], positions, w.static_shape[2:], strides, dilations, strict=False)
     return [Border(before, size - before - after, n, taps, stride, step) for size, before, after, n, taps, stride, step in numbers]

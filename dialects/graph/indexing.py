@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, holds, known, maximum
+from stepwell.dialects.core.sizes import Dim, Size, holds, is_static, maximum
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
 from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import (
@@ -68,7 +68,7 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData, Speculatable]):
     def contiguous_run(self) -> Dim:
         """The slice of the last dimension, if its step is 1. 0 if the slice begins at an index that is known only at run time (not affine)."""
         values = self.attribute_values()
-        return self.result_types()[0].shape[-1] if known(values["starts"]) and values["steps"][-1:] == (1,) else 0
+        return self.result_types()[0].shape[-1] if is_static(values["starts"]) and values["steps"][-1:] == (1,) else 0
 
 
 def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, step: int) -> Dim:

@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.attributes import to_python
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import is_static
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
@@ -88,7 +88,7 @@ class KnownValues:
             return True, to_python(op.attributes["value"])
         if op.name == "graph.sizes":
             sizes = view.attribute_values()["values"]
-            return True, np.array(sizes, dtype=np.int64) if known(sizes) else None
+            return True, np.array(sizes, dtype=np.int64) if is_static(sizes) else None
         if op.name == "graph.parameter":
             return True, self.weights.get(op.attributes["id"].value)
         if op.name == "graph.shape_of" and type_of(op.operands[0]).is_static:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, divides, holds, known, known_sizes, product
+from stepwell.dialects.core.sizes import Dim, Size, divides, holds, is_static, product, static_sizes
 from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, dtype_info
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, Sizes, VariadicOperand
 from stepwell.dialects.graph.inference import (
@@ -228,7 +228,7 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
     def operand_channels(self) -> list[slice | None]:
         if self.attribute_values()["axis"] != 1:
             return [None] * len(self.operation.operands)
-        sizes = known_sizes(t.shape[1] for t in self.operand_types()[0])
+        sizes = static_sizes(t.shape[1] for t in self.operand_types()[0])
         return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
     def fusion_category(self) -> Fusion:
@@ -320,7 +320,7 @@ class SizesOp(GraphOp, name="sizes", traits=[Pure, Speculatable]):
     def value_range(self) -> Range:
         """Sizes are not negative; values computed from them may be."""
         values = self.attribute_values()["values"]
-        return (min(values), max(values)) if values and known(values) else ANY
+        return (min(values), max(values)) if values and is_static(values) else ANY
 
 
 class RangeOp(GraphOp, name="range", traits=[Pure]):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import holds, known, known_sizes, product
+from stepwell.dialects.core.sizes import holds, is_static, product, static_sizes
 from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
@@ -108,7 +108,7 @@ def are_in_groups(x: int, w: int) -> bool:
 def lanes_read(x: TensorType, w: TensorType) -> int | None:
     """How many lanes of each block of `x` a group of such a convolution reads."""
     sizes = (w.shape[-3], w.shape[-1]) if are_in_groups(x.rank, w.rank) else w.shape[-2:-1]
-    return math.prod(known_sizes(sizes)) if known(sizes) else None
+    return math.prod(static_sizes(sizes)) if is_static(sizes) else None
 
 
 def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.sizes import Size, is_static
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.flow.boxes import BOX_OP, UNBOX_OP, may_hold_boxes
 from stepwell.dialects.flow.control import CONTROL, called_by, destinations_of
@@ -340,7 +340,7 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
     lifetimes = [Lifetime(shapes.likely(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)
-    if known(b.size for b in roots):
+    if is_static(b.size for b in roots):
         for buffer, offset in zip(roots, offsets, strict=True):
             buffer.offset = offset
     else:

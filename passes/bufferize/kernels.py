@@ -6,7 +6,7 @@ from typing import Any
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice, Version
 from stepwell.dialects.core.layout import aligned, aligned_size
 from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, ops_below, pass_manager, users
-from stepwell.dialects.core.sizes import Size, evaluated, known, known_sizes, maximum
+from stepwell.dialects.core.sizes import Size, evaluated, is_static, maximum, static_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
@@ -200,10 +200,10 @@ def _take_scratch(kernel: ir.OpView) -> None:
         return
     loops, shapes = FusedLoops(stages), shapes_around(kernel.operation)
     needs = [_needed(o, loops, shapes.bytes(o.results[0])) for o in allocations]
-    places, total = _packed(kernel, needs, loops) if known(need.copy for need in needs) else _in_a_row(needs)
+    places, total = _packed(kernel, needs, loops) if is_static(need.copy for need in needs) else _in_a_row(needs)
     block = kernel.regions[0].blocks[0]
     scratch = block.add_argument(_bytes_type(total), kernel.location)
-    top = None if known(size for need in needs for size in (need.size, need.copy)) else ir.InsertionPoint.at_block_begin(block)
+    top = None if is_static(size for need in needs for size in (need.size, need.copy)) else ir.InsertionPoint.at_block_begin(block)
     for need, (offset, kept) in zip(needs, places, strict=True):
         view = _view_of(replace(need, kept=kept), scratch, offset, shapes, top)
         if kept:
@@ -230,7 +230,7 @@ def _packed(kernel: ir.OpView, needs: list[_Scratch], loops: FusedLoops) -> tupl
     for need in needs:
         users = [*_users_through_views(need.allocation.results[0]), *loops.alive(need.allocation.results[0], need.kept)]
         alive = [position[_top_level(u, block)] for u in users]
-        [copy] = known_sizes([need.copy])
+        [copy] = static_sizes([need.copy])
         lifetimes.append(Lifetime(copy if need.owner is None else need.copies * aligned(copy), min(alive, default=0), max(alive, default=0)))
     return _pack_chunks(lifetimes, [need.kept for need in needs])
 

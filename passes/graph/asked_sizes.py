@@ -7,7 +7,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.sizes import Size, is_static
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import DynamicExpandOp, DynamicReshapeOp, DynamicSliceOp, GraphBuilder, GraphOp
 from stepwell.dialects.support.extensions import extension
@@ -53,7 +53,7 @@ def declared_shape(value: ir.Value) -> tuple[int | Size, ...]:
 
 def size_vector(b: GraphBuilder, sizes: Sequence[int | Size]) -> ir.Value:
     """Sizes as a vector of i64."""
-    return b.literal(np.array(sizes, np.int64)) if known(sizes) else b.sizes(values=tuple(sizes))
+    return b.literal(np.array(sizes, np.int64)) if is_static(sizes) else b.sizes(values=tuple(sizes))
 
 
 def _wide(b: GraphBuilder, vector: ir.Value) -> ir.Value:
@@ -71,7 +71,7 @@ def _reshaped(b: GraphBuilder, x: Shape, vectors: Sequence[ir.Value], result: Sh
     left_out = b.equal(shape, _ints(b, -1))
     count = b.reduce_sum(b.cast(left_out, to="i64", saturate=True), axes=[0], keepdims=True)
     clear = b.and_(left_out, b.equal(count, _ints(b, 1)))
-    if known(result):
+    if is_static(result):
         return b.select(clear, size_vector(b, result), shape)
     others = b.reduce_prod(b.select(clear, _ints(b, 1), shape), axes=[0], keepdims=True)
     elements = size_vector(b, [math.prod(x)])

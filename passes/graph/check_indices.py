@@ -12,7 +12,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.sizes import Dim, Size, always, holds, known_sizes, product
+from stepwell.dialects.core.sizes import Dim, Size, always, holds, product, static_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.flow.control import CONTROL, called_by
 from stepwell.dialects.graph import GraphBuilder
@@ -173,7 +173,7 @@ def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
     last = type_of(vectors).rank - 1
     joined = producer(vectors, "concat")
     parts = list(joined.operation.operands) if joined is not None and joined.attribute_values()["axis"] == last else [vectors]
-    return [known.get(part, ANY) for part in parts for _ in range(known_sizes([type_of(part).shape[last]])[0])]
+    return [known.get(part, ANY) for part in parts for _ in range(static_sizes([type_of(part).shape[last]])[0])]
 
 
 class _Checks:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir, ops_below
-from stepwell.dialects.core.sizes import Size, known, maximum, minimum
+from stepwell.dialects.core.sizes import Size, is_static, maximum, minimum
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.numerics import narrow
@@ -58,7 +58,7 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
     correction = None
     high: Sequence[int | Size] = pads[spatial:]
     counted: list[ir.Value] = []
-    if known((*type_of(op.x).shape[2:], *type_of(op.result).shape[2:])):
+    if is_static((*type_of(op.x).shape[2:], *type_of(op.result).shape[2:])):
         sizes, positions = spatial_shape(op.x), spatial_shape(op.result)
         kernel = attributes.get("kernel") or spatial_shape(op.w)
         high = overhang(sizes, kernel, positions, **window)

@@ -6,7 +6,7 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.dialects.core.sizes import known, maximum
+from stepwell.dialects.core.sizes import is_static, maximum
 from stepwell.dialects.graph.windows import window_sizes
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.rewriting import NoMatch
@@ -120,7 +120,7 @@ def lower_conv(op: graph.ConvOp, operands: Operands, b: LinalgBuilder) -> ir.Val
     if any(attributes["pads"]):
         return NoMatch(f"its pads {list(attributes['pads'])} are not zero; run make-padding-explicit before")
     sizes = b.given_all(result.shape[1:])
-    if sizes is None or not known((*op.operand_types()[0].shape[1:2], *result.shape[1:2])) or not op.operand_types()[1].is_static:
+    if sizes is None or not is_static((*op.operand_types()[0].shape[1:2], *result.shape[1:2])) or not op.operand_types()[1].is_static:
         return NoMatch(f"its channels, image and filters must have static sizes, got {' and '.join(map(str, op.operand_types()))}")
     strides, dilations = attributes["strides"], attributes["dilations"]
 
@@ -137,7 +137,7 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
     attributes, result = op.attribute_values(), op.result_types()[0]
     image, filters = op.operand_types()
     given = b.given_all(result.shape)
-    if given is None or None in image.shape or not known((*image.shape[1:2], *result.shape[1:2])) or not filters.is_static:
+    if given is None or None in image.shape or not is_static((*image.shape[1:2], *result.shape[1:2])) or not filters.is_static:
         return NoMatch(f"its channels and filters must have static sizes, got {image} and {filters}")
     (x, w), spatial = operands, result.rank - 2
     strides, dilations, pads = attributes["strides"], attributes["dilations"], attributes["pads"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.windows import overhang
 from stepwell.passes.framework.rewriting import NoMatch
@@ -47,8 +47,8 @@ def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) ->
     varying: list[ir.Value] = []
     loops: dict[int, Sequence[int]] = {}
     spatial = len(attributes["kernel"])
-    if known(x.shape[2 : 2 + spatial]):
-        sizes, positions = (known_sizes(t.shape[2 : 2 + spatial]) for t in (x, result))
+    if is_static(x.shape[2 : 2 + spatial]):
+        sizes, positions = (static_sizes(t.shape[2 : 2 + spatial]) for t in (x, result))
         each = counted(sizes, positions, attributes)
     else:  # without padding, all windows are whole
         each = [[taps] for taps in attributes["kernel"]]
@@ -68,7 +68,7 @@ def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) ->
 
 
 def _dynamic(x: TensorType, attributes: dict[str, Any]) -> NoMatch | None:
-    if known(x.shape[1:]) or (None not in x.shape[1:] and not any(attributes["pads"]) and not attributes["ceil_mode"]):
+    if is_static(x.shape[1:]) or (None not in x.shape[1:] and not any(attributes["pads"]) and not attributes["ceil_mode"]):
         return None
     return NoMatch(f"its sizes are known only at run time, {x}, and its padding {list(attributes['pads'])} is not zero, or windows hang over")
 
@@ -77,11 +77,11 @@ def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, a
     """A fold of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b), ignoring padding; f16 and bf16 become f32."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
     spatial = len(kernel)
-    sizes, block = b.given_all(result.shape[1 : 2 + spatial]), known_sizes(result.shape[2 + spatial :])
+    sizes, block = b.given_all(result.shape[1 : 2 + spatial]), static_sizes(result.shape[2 + spatial :])
     assert sizes is not None  # see `_dynamic`
     image_sizes = x.type.shape[2 : 2 + spatial]
     if all(size >= 0 for size in image_sizes):
-        high = overhang(image_sizes, kernel, known_sizes(result.shape[2 : 2 + spatial]), strides=strides, pads=pads, dilations=dilations)
+        high = overhang(image_sizes, kernel, static_sizes(result.shape[2 : 2 + spatial]), strides=strides, pads=pads, dilations=dilations)
     else:
         high = (0,) * spatial
     nothing = neutral(name, result.dtype)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
-from stepwell.dialects.core.sizes import known_sizes
+from stepwell.dialects.core.sizes import static_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.graph.recurrence import DIRECTIONS, RecurrentOp
 from stepwell.passes.framework.rewriting import NoMatch
@@ -68,7 +68,7 @@ class Layer:
         self.dtype = op.result_types()[0].dtype
         self.s = Scalars(b, self.dtype)
         self.steps, self.batch = b.size(projected, 0), b.size(projected, 1)
-        self.hidden = known_sizes(op.result_types()[0].shape[3:])[0]
+        self.hidden = static_sizes(op.result_types()[0].shape[3:])[0]
         self.directions = DIRECTIONS[self.attributes["direction"]]
         self.gates, self.functions_of_one = type(op).gates, type(op).functions
         sizes: list[OpFoldResult] = [self.steps, self.batch, len(self.directions) * self.gates, self.hidden]

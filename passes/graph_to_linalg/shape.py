@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, ir, tensor
-from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.sizes import Size, is_static
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
@@ -49,11 +49,11 @@ def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> 
         return b.reshape(reshape_dynamic(b, x, [1]), [], [])
     if not result.rank or result.shape.count(None) > 1:
         return NoMatch(f"{op.operand_types()[0]} does not say the sizes of {result}")
-    known = [s for s in result.shape if isinstance(s, int)]
-    sizes: list[OpFoldResult] = list(known)
-    if len(known) < result.rank:
+    numbers = [s for s in result.shape if isinstance(s, int)]
+    sizes: list[OpFoldResult] = list(numbers)
+    if len(numbers) < result.rank:
         whole = b.index_of(product(b, b.sizes(x)))
-        rest = arith.DivUIOp(whole, b.index(max(1, math.prod(known)))).result
+        rest = arith.DivUIOp(whole, b.index(max(1, math.prod(numbers)))).result
         sizes = [s if isinstance(s, int) else rest for s in result.shape]
     return reshape_dynamic(b, x, sizes)
 
@@ -239,7 +239,7 @@ def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.V
         sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), starts[i], steps[i]))
     if any(not isinstance(start, int) and step != 1 for start, step in zip(starts, steps, strict=True)):
         return sliced_from(b, x, starts, sizes, steps, result.dtype)
-    if not known(starts):  # no index can express that, so the view begins there
+    if not is_static(starts):  # no index can express that, so the view begins there
         begins = [0 if isinstance(start, int) else b.given(start) for start in starts]
         extents = [b.size(x, i) if isinstance(start, int) else size for i, (start, size) in enumerate(zip(starts, sizes, strict=True))]
         x = b.part(x, [begin for begin in begins if begin is not None], extents)

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Dim, known
+from stepwell.dialects.core.sizes import Dim, is_static
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, strides
@@ -126,7 +126,7 @@ class Access:
             return None
         [place] = moving
         shape = self.shape
-        if not known(self.exact_shape[place + 1 :]) or min(shape) <= 0 or prod(shape[place + 1 :]) > CLOSE:
+        if not is_static(self.exact_shape[place + 1 :]) or min(shape) <= 0 or prod(shape[place + 1 :]) > CLOSE:
             return None
         if self.exact_strides[place:] != row_major(self.exact_shape[place:]):
             return None

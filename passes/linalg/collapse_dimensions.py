@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, linalg, tensor
-from stepwell.dialects.core.sizes import Dim, known, product
+from stepwell.dialects.core.sizes import Dim, is_static, product
 from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
@@ -97,7 +97,7 @@ def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) ->
     joined = _joined(members)
     if apart is not None:
         sizes = [_sizes(members[0].outputs[0], i) for i in range(rank - 1)]
-        joined = [merge and not known(pair) and pair not in apart for merge, pair in zip(joined, sizes, strict=True)]
+        joined = [merge and not is_static(pair) and pair not in apart for merge, pair in zip(joined, sizes, strict=True)]
     result = []
     for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):

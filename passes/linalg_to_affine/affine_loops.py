@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.dialects.core.mlir import affine, arith, ir, scf
-from stepwell.dialects.core.sizes import Size, known_sizes
+from stepwell.dialects.core.sizes import Size, static_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.passes.linalg_to_affine.position import Position, value_of
 from stepwell.passes.schedule.segments import Segment
@@ -23,7 +23,7 @@ def loop(at: Position, dim: int, segment: Segment, carried: list[ir.Value], body
     if segment.optional:
         return _if_any(at, segment, carried, lambda: body(at.moved(dim, segment.low), carried))
     if written_out:
-        first, last = known_sizes((segment.low, segment.high))
+        first, last = static_sizes((segment.low, segment.high))
         for begin in range(first, last, segment.step):
             carried = body(at.moved(dim, begin), carried)
         return carried

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from stepwell.dialects.core.mlir import affine, ir, scf
-from stepwell.dialects.core.sizes import Size, known_sizes
+from stepwell.dialects.core.sizes import Size, static_sizes
 from stepwell.passes.linalg_to_affine.affine_loops import loop, parallel_loop, switch
 from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Offsets, Position
@@ -117,7 +117,7 @@ class LoopNest:
     def _sum_in_blocks(self, at: Position, dim: int, rest: Loops, counts: Offsets, width: int) -> None:
         """A loop over blocks of a sum: the first block starts the sum, the last one finishes it, and in between it lies in memory."""
         block = self.nest.blocks[dim]
-        [size] = known_sizes([at.extents[dim]])
+        [size] = static_sizes([at.extents[dim]])
         last = (size - 1) // block * block
         cut = [Segment(0, min(block, size), min(block, size))]
         cut += [Segment(block, last, block)] if last > block else []

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, memref, vector
-from stepwell.dialects.core.sizes import known_sizes
+from stepwell.dialects.core.sizes import static_sizes
 from stepwell.passes.linalg.views import row_major
 from stepwell.passes.linalg_to_affine import emit
 from stepwell.passes.linalg_to_affine.blocks import interleaved
@@ -18,7 +18,7 @@ class ShortRows:
     def __init__(self, source: ir.Value, first: int) -> None:
         kind = ir.MemRefType(source.type)
         shape, (strides, offset) = list(kind.shape), kind.get_strides_and_offset()
-        self.first, self.steps = first, known_sizes(row_major(shape[first:]))
+        self.first, self.steps = first, static_sizes(row_major(shape[first:]))
         self.length = self.steps[0]
         known = min(shape[first:]) >= 0
         sizes = [*shape[:first], prod(shape[first:]) if known else ir.ShapedType.get_dynamic_size()]

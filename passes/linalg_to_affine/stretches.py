@@ -3,7 +3,7 @@
 from math import prod
 
 from stepwell.dialects.core.mlir import ir, memref
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg_to_affine.position import Position
@@ -14,7 +14,7 @@ def is_contiguous_copy(at: Position) -> bool:
     """Whether the iterations left to walk are a copy of a long contiguous run of memory."""
     context = at.context
     alone = not context.epilogues and not any(a.value in context.enclosing.shrunk for a in context.root.accesses)
-    return alone and known(at.extents) and stretch(context.root, known_sizes(at.extents)) >= STRETCH
+    return alone and is_static(at.extents) and stretch(context.root, static_sizes(at.extents)) >= STRETCH
 
 
 def copy_contiguous(at: Position) -> None:
@@ -25,7 +25,7 @@ def copy_contiguous(at: Position) -> None:
 
 def _part(at: Position, access: Access) -> ir.Value:
     """The part of an operand that is left to walk, a contiguous run, as a one-dimensional view."""
-    sizes = sizes_of_part(access, known_sizes(at.extents))
+    sizes = sizes_of_part(access, static_sizes(at.extents))
     offsets = [e.value if isinstance(e, ir.AffineConstantExpr) else index_value(e, at.ivs, 1) for e in at.address(access, {}).results]
     part = memref.subview(access.value, offsets, sizes, [1] * len(sizes))
     if len(sizes) == 1:

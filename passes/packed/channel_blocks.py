@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, known_sizes
+from stepwell.dialects.core.sizes import Size, static_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.traits import Trait
@@ -98,7 +98,7 @@ class Layout(GraphBuilder):
         """`value` with zeros at the end of `axis`, whose size is a number."""
         shape = type_of(value).shape
         high = [0] * len(shape)
-        high[axis] = size - known_sizes(shape[axis : axis + 1])[0]
+        high[axis] = size - static_sizes(shape[axis : axis + 1])[0]
         filled: ir.Value = self.pad(value, low=[0] * len(shape), high=high, mode="constant", value=0.0) if any(high) else value
         return filled
 
@@ -132,7 +132,7 @@ class Layout(GraphBuilder):
 
 def channels_of(value: ir.Value) -> int:
     """How many channels an image (N, C, spatial…) has. Raises InferenceError where that is known only at run time."""
-    return known_sizes(type_of(value).shape[1:2])[0]
+    return static_sizes(type_of(value).shape[1:2])[0]
 
 
 def _only_around(*, low: Sequence[int], high: Sequence[int | Size], mode: str, value: float) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphOp, ReshapeOp
 from stepwell.passes.framework.decisions import NoMatch
@@ -24,14 +24,14 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
     if split is None:
         return NoMatch("it does not end a permutation of channels, which is a reshape of a transpose of a reshape")
     plain, perm = type_of(split.x), moved.attribute_values()["perm"]
-    if plain.rank < 3 or not known(plain.shape[1:2]) or type_of(op.result) != plain:
+    if plain.rank < 3 or not is_static(plain.shape[1:2]) or type_of(op.result) != plain:
         return NoMatch(f"what is reshaped, transposed and reshaped, {plain}, has no channels, or how many is unknown, or comes out in another shape")
     parts = type_of(split.result).shape
     inner = len(parts) - plain.rank + 1  # dimensions that the channels were split into
     around = [0, *range(1 + inner, len(parts))]
     if inner < 1 or [perm[i] for i in around] != around or [parts[i] for i in around] != [plain.shape[0], *plain.shape[2:]]:
         return NoMatch("the transposition moves more than channels")
-    split_into = known_sizes(parts[1 : 1 + inner])
+    split_into = static_sizes(parts[1 : 1 + inner])
     places = np.arange(prod(split_into)).reshape(split_into)
     return split.x, places.transpose([p - 1 for p in perm[1 : 1 + inner]]).ravel()
 
@@ -60,7 +60,7 @@ def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value
     if groups > 1:
         channels = type_of(op.operands[0]).shape[1]
         return [(op.operands[0], np.arange(channels) // (channels // groups))] if isinstance(channels, int) and channels else []
-    if mine is None or not all(known(type_of(v).shape[1:2]) for v in (*op.operands, *op.results)):
+    if mine is None or not all(is_static(type_of(v).shape[1:2]) for v in (*op.operands, *op.results)):
         return []
     shuffle = channel_shuffle(view) if isinstance(view, ReshapeOp) else NoMatch("it is no reshape")
     if not isinstance(shuffle, NoMatch):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.choices import Candidate
@@ -59,7 +59,7 @@ class ConvertLayout(Pass):
             if rule is None or len(operation.results) != 1:
                 continue
             [result] = operation.opview.result_types()
-            if None in result.shape or not known(result.shape[1:2]):
+            if None in result.shape or not is_static(result.shape[1:2]):
                 state.decline(self.name, operation, NoMatch("how many channels its result has, or another size, is not known"))
                 continue
             factor = max((factors[operand] for operand in operation.operands if operand in factors), default=0)
@@ -101,7 +101,7 @@ def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) 
     """
 
     def candidates() -> list[Candidate]:
-        [channels] = known_sizes(result.shape[1:2])
+        [channels] = static_sizes(result.shape[1:2])
         moved = float(result.elements * to_numpy(result.dtype).itemsize) if result.is_static else 0.0
         filled = {width: -(-channels // width) * width / max(channels, 1) for width in (lanes, 2 * lanes)}
         blocked = [Candidate(str(width), state.machine.seconds(moved=moved * (part - 1)), {"channels": channels}) for width, part in filled.items()]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, known, known_sizes
+from stepwell.dialects.core.sizes import Dim, is_static, static_sizes
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph import (
     ConcatOp,
@@ -45,7 +45,7 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
         return NoMatch("its filters are not known")
     if any(values["pads"]):
         return NoMatch("it pads its image itself (see make-padding-explicit)")
-    if not known(x.shape[1:2]):
+    if not is_static(x.shape[1:2]):
         return NoMatch(f"its image, {x}, has an unknown number of channels")
     attributes = {"strides": values["strides"], "dilations": values["dilations"]}
     if not is_float(x.dtype) or cast_w is not None:
@@ -95,7 +95,7 @@ def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray | NoMatch:
 def _taps(op: ConvOp, by_lane: np.ndarray, b: Layout) -> ir.Value:
     """The filters of a convolution by channel: in the type it is computed in, or, if they hold bytes and are read at few places, widened bytes."""
     places = type_of(op.operation.results[0]).shape[2:]
-    few = known(places) and prod(known_sizes(places)) <= FEW_PLACES
+    few = is_static(places) and prod(static_sizes(places)) <= FEW_PLACES
     if not few or not np.array_equal(by_lane, np.rint(by_lane)) or not holds("i8", by_lane.min(), by_lane.max()):
         return b.weights_of(op.w, by_lane)
     return b.cast(b.weights_of(op.w, by_lane.astype(np.int8)), to=type_of(op.w).dtype, saturate=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.core.dtypes import NARROW, SIGNED
 from stepwell.dialects.core.mlir import defining_op, ir, users
-from stepwell.dialects.core.sizes import Dim, known, known_sizes
+from stepwell.dialects.core.sizes import Dim, is_static, static_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
@@ -167,7 +167,7 @@ class _PackedMatmuls(GraphBuilder):
         w, axis = type_of(rhs), op.sum_of_products().column_axis
         if self.integers:
             return self.of_narrow(op)
-        if axis is None or not is_float(w.dtype) or not w.is_static or not known(type_of(lhs).shape[-1:]):
+        if axis is None or not is_float(w.dtype) or not w.is_static or not is_static(type_of(lhs).shape[-1:]):
             return NoMatch("its right-hand side is not one matrix of floats, or sizes but the number of rows are no numbers")
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = (self.target or GENERIC).lanes(bits)
@@ -180,7 +180,7 @@ class _PackedMatmuls(GraphBuilder):
         quantised = stored_numbers(rhs, self.weights)
         if quantised is not None and axis == 0:
             quantised = quantised.transposed()
-        few = rows <= self.costs.arithmetic_rows or not known(type_of(lhs).shape)
+        few = rows <= self.costs.arithmetic_rows or not is_static(type_of(lhs).shape)
         if quantised is not None and few and (kept := self.of_few_bits(op, quantised, lanes)) is not None:
             return kept
         matrix = self.by_rows(rhs, axis) if quantised is None else quantised.floats
@@ -188,7 +188,7 @@ class _PackedMatmuls(GraphBuilder):
         if matrix is not None:
             if columns >= COLUMNS_THAT_PAY:
                 lhs = self.rows_apart(lhs, rows)
-            filling = known_sizes(type_of(lhs).shape[-1:])[0] - depth
+            filling = static_sizes(type_of(lhs).shape[-1:])[0] - depth
             shape = (-(-columns // width), depth + filling, width)
             panels = deferred_weight(self, rhs, shape, lambda: in_panels(matrix(), width, filling))
         elif axis == 1 and rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
@@ -211,11 +211,11 @@ class _PackedMatmuls(GraphBuilder):
         if x in self.padded:
             return self.padded[x]
         kind, target = type_of(x), self.target or GENERIC
-        size, [columns] = max(4, to_numpy(kind.dtype).itemsize), known_sizes(kind.shape[-1:])  # halves are widened before the product
+        size, [columns] = max(4, to_numpy(kind.dtype).itemsize), static_sizes(kind.shape[-1:])  # halves are widened before the product
         inner = self.packed.get(x)
-        if inner is not None and prod(known_sizes(type_of(inner).shape[-2:])) != columns:
+        if inner is not None and prod(static_sizes(type_of(inner).shape[-2:])) != columns:
             inner = None  # columns are cut off behind it
-        filling = LINE // size if inner is None else known_sizes(type_of(inner).shape[-1:])[0]
+        filling = LINE // size if inner is None else static_sizes(type_of(inner).shape[-1:])[0]
         kept, then = (target.caches.lines_kept(n * size) for n in (columns, columns + filling))
         if min(rows, int(llvm_habits.ROOM * target.vector_registers) // target.costs.panel_registers) <= kept or then <= kept:
             return x
@@ -256,7 +256,7 @@ class _PackedMatmuls(GraphBuilder):
     def sliced(self, op: Any, block: int) -> bool:
         """Whether rows are multiplied in slices of a byte each, by numbers of 4 bits: few rows, with dot products of bytes."""
         chosen = fastest("s8", "u4", self.target, "i32")
-        few = known(type_of(op.operation.operands[0]).shape) and rows_of(op) <= self.costs.conversion_rows
+        few = is_static(type_of(op.operation.operands[0]).shape) and rows_of(op) <= self.costs.conversion_rows
         return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP
 
     def of_narrow(self, op: Any) -> "ir.Value | NoMatch":
@@ -264,7 +264,7 @@ class _PackedMatmuls(GraphBuilder):
         lhs, rhs = op.operation.operands
         w, [result], axis = type_of(rhs), op.result_types(), op.sum_of_products().column_axis
         casts = [widened(value) for value in (lhs, rhs)]
-        if any(cast is None for cast in casts) or axis is None or not (w.is_static and known(type_of(lhs).shape[-1:])):
+        if any(cast is None for cast in casts) or axis is None or not (w.is_static and is_static(type_of(lhs).shape[-1:])):
             return NoMatch("it does not sum products of narrower numbers, or its right-hand side is not one matrix of known sizes")
         matrix, left, right = self.by_rows(casts[1].x, axis), *(kind_of(type_of(cast.x).dtype) for cast in casts)
         chosen = fastest(left, right, self.target, result.dtype)
@@ -329,7 +329,7 @@ class _PackedMatmuls(GraphBuilder):
     def plain(self, value: ir.Value, columns: int) -> ir.Value:
         """A value (…, P, b) as (…, columns)."""
         *rows, panels, width = type_of(value).shape
-        filled = prod(known_sizes([panels, width]))
+        filled = prod(static_sizes([panels, width]))
         flat: ir.Value = self.reshape(value, shape=[*rows, filled])
         if columns < filled:
             sizes = [*(n if isinstance(n, int) else -1 for n in rows), columns]
@@ -346,19 +346,19 @@ class _PackedMatmuls(GraphBuilder):
             return NoMatch("none of its operands comes from a packed matmul")
         if widened(op.operation.results[0]) is not None and any(multiplies_narrow(user.opview) for user in users(op.operation.results[0])):
             return NoMatch("it widens what a product reads, in whose kernel it is to be")
-        panels = known_sizes(type_of(whole[0]).shape[-2:])
+        panels = static_sizes(type_of(whole[0]).shape[-2:])
         fitted = [self._operand(v, result.shape, panels) for v in operands]
         if any(operand is None for operand in fitted):
             return NoMatch(f"an operand does not fit {panels[0]} panels of {panels[1]} columns")
         inner: ir.Value = self.build(type(op), *fitted, **op.attribute_values())
-        return self.plain(inner, known_sizes(result.shape[-1:])[0])
+        return self.plain(inner, static_sizes(result.shape[-1:])[0])
 
     def _operand(self, value: ir.Value, shape: tuple[Dim, ...], panels: Sequence[int]) -> ir.Value | None:
         """`value`, an operand of an element-wise op with result shape `shape`, for the same op on panels; None if that would move data."""
         own = type_of(value)
-        known = self.packed.get(value) if own.shape == shape else None
-        if known is not None and list(type_of(known).shape[-2:]) == list(panels):
-            return known
+        in_panels = self.packed.get(value) if own.shape == shape else None
+        if in_panels is not None and list(type_of(in_panels).shape[-2:]) == list(panels):
+            return in_panels
         if own.size == 1:
             return value
         columns = own.shape[-1] if own.rank else None

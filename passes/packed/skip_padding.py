@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir, use_count
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import is_static
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import MaxPoolOp
 from stepwell.dialects.graph.borders import borders
@@ -30,7 +30,7 @@ def without_zeros(op: PackedConvOp, rw: Rewriter) -> ir.Value | NoMatch:
     x, w, result, spatial = type_of(op.x), type_of(op.w), type_of(op.result), len(attributes["strides"])
     if around["mode"] != "constant" or around["value"] != 0:
         return NoMatch("its image is not padded with zeros")
-    if not (known((*x.shape[1:], *result.shape[1:])) and w.is_static) or 0 in result.shape:
+    if not (is_static((*x.shape[1:], *result.shape[1:])) and w.is_static) or 0 in result.shape:
         return NoMatch("a size is unknown, or there is nothing to compute")
     zeros = (*around["low"][2 : 2 + spatial], *around["high"][2 : 2 + spatial])
     window = {"strides": attributes["strides"], "dilations": attributes["dilations"], "zeros": zeros}
@@ -58,7 +58,7 @@ def within_borders(op: MaxPoolOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its image is not padded with its least value, or has more channels for it")
     if type_of(op.result).rank != 2 + spatial or spatial < 2 or not separable(attributes["kernel"]):
         return NoMatch("it lies in blocks of channels, or its windows are folded at once")
-    if not known(type_of(pad.x).shape) or not known(type_of(op.result).shape):
+    if not is_static(type_of(pad.x).shape) or not is_static(type_of(op.result).shape):
         return NoMatch("a size is unknown")
     if defining_op(pad.x) is not None and use_count(pad.x) == 1:
         return NoMatch("what makes its image writes it inside of the padding")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
-from stepwell.dialects.core.sizes import known_sizes
+from stepwell.dialects.core.sizes import static_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target import llvm_habits as habits
@@ -370,7 +370,7 @@ def room(op: Structured, vector: int, registers: int, use: Use | None = None, ve
 def widths(size: int, width: int) -> list[tuple[int, int]]:
     """Count and width of the vectors that cover `size`: first `width`, then halves of it for the remainder."""
     cut = vector_segments(size, width)
-    return list(zip(known_sizes(segment.rounds for segment in cut), (segment.step for segment in cut), strict=True))
+    return list(zip(static_sizes(segment.rounds for segment in cut), (segment.step for segment in cut), strict=True))
 
 
 def body_cost(op: Structured, fma: bool) -> float:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import prod
 
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import is_static
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import GENERIC, Target
@@ -373,7 +373,7 @@ def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int
     others, few = [d for d in op.parallel_dims if d not in (rows, vector)], (target or GENERIC).costs.arithmetic_rows
     if len(others) != 1 or len(op.reduction_dims) != 1 or (rows not in op.open and not 1 < op.sizes[rows] <= few):
         return None
-    weights = [a for a in op.inputs if a.used and a.is_shaped and known(a.exact_shape) and a.kind(vector) == "vector"]
+    weights = [a for a in op.inputs if a.used and a.is_shaped and is_static(a.exact_shape) and a.kind(vector) == "vector"]
     if len(weights) != 1 or weights[0].bytes <= (target or GENERIC).caches.l2:
         return None
     [panel], [summed], [packed] = others, op.reduction_dims, weights

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.sizes import Size, is_static
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.dialects.target.dot_products import Intrinsic, dot_products
@@ -109,7 +109,7 @@ def _tiled(use: Use, op: Structured) -> Use | NoMatch:
     x, y = (op.inputs[index] for index in use.sides)
     lanes = [d for d in op.parallel_dims if use.is_grouped(y, d) and x.kind(d) == "scalar"]
     others = [d for d in op.reduction_dims if d != use.summed]
-    if len(lanes) != 1 or x.kind(use.summed) != "vector" or not known([op.bounds[d] for d in op.reduction_dims]):
+    if len(lanes) != 1 or x.kind(use.summed) != "vector" or not is_static([op.bounds[d] for d in op.reduction_dims]):
         return NoMatch("its inputs do not lie in memory as rows of tiles, or only a run knows how much it sums")
     if op.sizes[use.summed] % use.intrinsic.depth:
         return NoMatch(f"its {op.sizes[use.summed]} neighbours are no multiple of {use.intrinsic.depth}")

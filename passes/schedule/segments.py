@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwell.dialects.core.sizes import Size, known_sizes
+from stepwell.dialects.core.sizes import Size, static_sizes
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,6 @@ def vector_segments(size: int | Size, width: int) -> list[Segment]:
 def overlapping_segments(size: int, width: int) -> list[Segment]:
     """Like `vector_segments`, with one vector that overlaps the previous segment in place of several narrower ones."""
     cut = vector_segments(size, width)
-    left = size - known_sizes([cut[0].high])[0] if cut else 0
+    left = size - static_sizes([cut[0].high])[0] if cut else 0
     last = 1 << (left - 1).bit_length() if left else 0  # not wider than the vectors before; the remainder is less than one of them
     return cut if len(cut) <= 2 else [cut[0], Segment(size - last, size, last)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, known, known_sizes
+from stepwell.dialects.core.sizes import Size, is_static, static_sizes
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.frontends.blocks.slicing import counting, size_scalar
 from stepwell.frontends.blocks.windows import FreeWindow, Window
@@ -23,12 +23,12 @@ def places_of_maxima(b: ModelBuilder, x: Value, win: Window, shape: Sequence[int
     """
     n, c, *dims = dims_of(x)
     whole, positions, taps = math.prod(dims), math.prod(shape[2:]), math.prod(win.kernel)
-    rows, numbers = (listed if known([*dims, *shape[2:]]) else computed)(b, dims, win, shape[2:], column_major and len(dims) > 1)
+    rows, numbers = (listed if is_static([*dims, *shape[2:]]) else computed)(b, dims, win, shape[2:], column_major and len(dims) > 1)
     windows = b.gather(b.with_shape(x, (n, c, whole)), rows, axis=2)
     best = b.arg_max(windows, axis=3, keepdims=True, select_last=False)
     numbers = b.expand(numbers, shape=(n, c, positions, taps))
-    if known([n, c, whole]):
-        images, channels, elements = known_sizes([n, c, whole])
+    if is_static([n, c, whole]):
+        images, channels, elements = static_sizes([n, c, whole])
         image = b.literal((np.arange(images * channels) * elements).reshape(images, channels, 1, 1))
     else:
         planes = counting(b, n * c)
@@ -38,7 +38,7 @@ def places_of_maxima(b: ModelBuilder, x: Value, win: Window, shape: Sequence[int
 
 def listed(b: ModelBuilder, sizes: Sequence[int | Size], win: Window, positions: Sequence[int | Size], column_major: bool) -> tuple[Value, Value]:
     """Tables (positions, taps): the element of a flattened image at each tap of each window, and its number in the requested order."""
-    dims, counts = known_sizes(sizes), known_sizes(positions)
+    dims, counts = static_sizes(sizes), static_sizes(positions)
     if math.prod(counts) * math.prod(win.kernel) > MAX_TAPS:
         raise UnsupportedError(f"indices of {math.prod(counts)} windows of {win.kernel} are not supported; supported: {MAX_TAPS} taps in all")
     grids = [

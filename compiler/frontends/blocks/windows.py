@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stepwell.dialects.core.sizes import Size, known, known_sizes, maximum
+from stepwell.dialects.core.sizes import Size, is_static, maximum, static_sizes
 from stepwell.dialects.graph.windows import window_sizes
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
@@ -61,7 +61,7 @@ def _end(size: int | Size, low: int | Size, high: int | Size, span: int, stride:
     Windows with gaps may not reach the end of the dimension. Then padding is added to make the total a whole number of strides, in which no further
     window fits.
     """
-    return high if span >= stride or known([high]) else -(-size // stride) * stride - size - low
+    return high if span >= stride or is_static([high]) else -(-size // stride) * stride - size - low
 
 
 def halved(totals: Sequence[int | Size], *, more_at_end: bool) -> tuple[int | Size, ...]:
@@ -87,6 +87,6 @@ def with_overhang(x: Value, win: Window) -> Window:
         assert count is not None
         ends.append(maximum(win.pads[spatial + i], (count - 1) * win.strides[i] + win.spans[i] - size - win.pads[i]))
     pads = (*win.pads[:spatial], *ends)
-    if known(pads):
-        return replace(win, pads=tuple(known_sizes(pads)))
+    if is_static(pads):
+        return replace(win, pads=tuple(static_sizes(pads)))
     return FreeWindow(win.kernel, win.strides, (0,) * 2 * spatial, win.dilations, pads)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, known
+from stepwell.dialects.core.sizes import Dim, is_static
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.attention import AttentionOp, scores_of
@@ -56,7 +56,7 @@ def is_view(op: ir.Operation) -> bool:
         return False
     run, shape = view.contiguous_run(), type_of(op.results[0]).shape
     if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
-        return known(view.attribute_values()["starts"]) and _is_long(shape[-2:][0])
+        return is_static(view.attribute_values()["starts"]) and _is_long(shape[-2:][0])
     return _is_long(run)
 
 

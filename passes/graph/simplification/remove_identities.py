@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import is_static
 from stepwell.dialects.core.types import TensorType, dtype_info, is_compact, type_of
 from stepwell.dialects.graph import (
     AvgPoolOp,
@@ -128,7 +128,7 @@ def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its operand is not a slice")
     first, second = inner.attribute_values(), op.attribute_values()
     numbers = (*first["starts"], *second["starts"], *second["sizes"])
-    if not known(numbers) or -1 in second["sizes"] or 0 in second["sizes"] or not type_of(inner.x).is_static:
+    if not is_static(numbers) or -1 in second["sizes"] or 0 in second["sizes"] or not type_of(inner.x).is_static:
         return NoMatch("its sizes are not known, or it is empty")
     starts = tuple(s1 + s2 * step for s1, s2, step in zip(first["starts"], second["starts"], first["steps"], strict=True))
     steps = tuple(a * b for a, b in zip(first["steps"], second["steps"], strict=True))

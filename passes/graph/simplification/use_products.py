@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConvOp
 from stepwell.passes.framework.registry import register_pass
@@ -22,13 +22,13 @@ def convolution_of_one_position(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
     attributes = op.attribute_values()
     if any(attributes["pads"]) or attributes["group"] != 1:
         return NoMatch("it has padding or groups")
-    if not known(x.shape[1:]) or None in x.shape or x.shape[2:] != w.shape[2:]:
+    if not is_static(x.shape[1:]) or None in x.shape or x.shape[2:] != w.shape[2:]:
         return NoMatch(f"its filters ({w}) are not as large as its image ({x})")
     filters = stored(op.w, rw.weights)
     if filters is None:
         return NoMatch("its filters are not known")
     matrix = filters.reshape(len(filters), -1).T
-    row = rw.reshape(op.x, shape=[x.shape[0], prod(known_sizes(x.shape[1:]))])
+    row = rw.reshape(op.x, shape=[x.shape[0], prod(static_sizes(x.shape[1:]))])
     value: ir.Value = rw.reshape(rw.matmul(row, new_weight(rw, op.w, np.ascontiguousarray(matrix))), shape=result.shape)
     return value
 

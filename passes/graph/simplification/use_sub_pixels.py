@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, always, known, maximum, minimum
+from stepwell.dialects.core.sizes import Size, always, is_static, maximum, minimum
 from stepwell.dialects.core.symbolic_shapes import likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConvTransposeOp
@@ -88,7 +88,7 @@ def plan(size: int | Size, out: int | Size, taps: int, stride: int, dilation: in
 def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: conv_transpose(x, w) -> pixel_shuffle(concat(conv(x, taps of some phases), …))"""
     x, w, result = type_of(op.x), type_of(op.w), type_of(op.result)
-    if None in (whole := (*x.shape, *result.shape)) or 0 in whole or not w.is_static or not known((*x.shape[1:2], *result.shape[1:2])):
+    if None in (whole := (*x.shape, *result.shape)) or 0 in whole or not w.is_static or not is_static((*x.shape[1:2], *result.shape[1:2])):
         return NoMatch("sizes are unknown, or there is nothing to compute")
     attributes, spatial = op.attribute_values(), x.rank - 2
     group, (channels, each, *taps) = attributes["group"], w.static_shape
@@ -114,7 +114,7 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
     windows = [[window(p, c, n) for p, c, n in zip(plans, classes, x.shape[2:], strict=True) if n is not None] for classes in combinations]
     if any(always(low, ">=", high) for around in windows for low, high, _, _ in around):
         return NoMatch("what follows the image takes part of the result in by itself")
-    if not known(after for around in windows for _, _, _, after in around):
+    if not is_static(after for around in windows for _, _, _, after in around):
         return NoMatch("how much of it reads what follows the image is known only at run time")
     grouped = filters.reshape(group, channels // group, each, *taps)
     ones = [1] * spatial

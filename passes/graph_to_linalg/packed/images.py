@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import is_static
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.packed import MaskedOp, PackedLrnOp, RelayoutOp
@@ -107,6 +107,6 @@ def sizes_of_result(op: GraphOp, b: LinalgBuilder) -> list[OpFoldResult] | NoMat
     result = op.result_types()[0]
     sizes = b.given_all(result.shape)
     channels = [size for t in images for size in (*t.shape[1:2], *(t.shape[-1:] if t.rank == result.rank else ()))]
-    if sizes is None or not known(channels) or not all(t.is_static for t in filters):
+    if sizes is None or not is_static(channels) or not all(t.is_static for t in filters):
         return NoMatch(f"its channels and filters must have static sizes, got {' and '.join(map(str, types))}")
     return sizes

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.dialects.core.sizes import Size, known, product
+from stepwell.dialects.core.sizes import Size, is_static, product
 from stepwell.dialects.packed import LowBitMatmulOp
 from stepwell.dialects.target.costs import Costs
 from stepwell.passes.framework.rewriting import NoMatch
@@ -37,7 +37,7 @@ def lower_low_bit_matmul(op: LowBitMatmulOp, operands: Operands, b: LinalgBuilde
     For many rows, or a dynamic number, a loop over groups of panels: these are converted to floats and multiplied by all rows.
     """
     types = op.operand_types()
-    if not types[1].is_static or not known(types[0].shape[-1:]):
+    if not types[1].is_static or not is_static(types[0].shape[-1:]):
         return NoMatch(f"its columns and panels must have static sizes, got {types[0]} and {types[1]}")
     grouped = types[1].rank == 5
     few = grouped or are_few(op, b.state.machine.costs)

@@ -1,7 +1,7 @@
 """The lowering of products with panels of columns."""
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.dialects.packed import PackedMatmulOp
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract, products_of, widened
@@ -17,9 +17,9 @@ def lower_packed_matmul(op: PackedMatmulOp, operands: Operands, b: LinalgBuilder
     whole vector. Widening bf16 takes one shift.
     """
     types, result = op.operand_types(), op.result_types()[0]
-    if not types[1].is_static or not known(types[0].shape[-1:]):
+    if not types[1].is_static or not is_static(types[0].shape[-1:]):
         return NoMatch(f"its columns and panels must have static sizes, got {' and '.join(map(str, types))}")
-    sizes = [*b.sizes(operands[0])[:-1], *known_sizes(result.shape[-2:])]
+    sizes = [*b.sizes(operands[0])[:-1], *static_sizes(result.shape[-2:])]
     if types[1].rank == 4:  # of integers: these are widened in the body
         *rows, panel, column, group, place = dims(*range(result.rank + 2))
         maps = [*rows, group * types[1].static_shape[3] + place], [panel, group, column, place]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.dialects.core.sizes import Dim, known, known_sizes
+from stepwell.dialects.core.sizes import Dim, is_static, static_sizes
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.packed.integer_winograd import IntegerWinogradConvOp, integer_matrices
 from stepwell.dialects.packed.winograd import PARTS, TAPS, VersionedWinogradConvOp, WinogradConvOp, block_axes, matrices
@@ -84,9 +84,9 @@ def _over_tiles(
 ) -> "_OverTiles | NoMatch":  # fmt: skip
     whole, tiles = (b.given_all(sizes) for sizes in (result, [None if size is None else size // tile for size in result[2:4]]))
     lanes = [x.shape[1], x.shape[4], filters, outer]
-    if whole is None or tiles is None or not known(lanes) or not u.is_static:
+    if whole is None or tiles is None or not is_static(lanes) or not u.is_static:
         return NoMatch(f"its channels and filters must have static sizes, got {x} and {u}")
-    return _OverTiles(b, tile, group, whole, tiles, *known_sizes(lanes))
+    return _OverTiles(b, tile, group, whole, tiles, *static_sizes(lanes))
 
 
 @dataclass

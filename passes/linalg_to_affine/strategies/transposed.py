@@ -1,7 +1,7 @@
 """Register tiles with inputs that are contiguous along another dimension than the vectors: loaded along that one, and transposed in registers."""
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known_sizes
+from stepwell.dialects.core.sizes import static_sizes
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Offsets
@@ -43,7 +43,7 @@ class TransposedTiles(PlainTiles):
             count = len({p[dim] for p in tile.points})
             for first in [p for p in tile.points if p[dim] == 0]:
                 for segment in vector_segments(count, tile.width):
-                    for low in range(*known_sizes([segment.low, segment.high, segment.step])) if segment.step > 1 else ():
+                    for low in range(*static_sizes([segment.low, segment.high, segment.step])) if segment.step > 1 else ():
                         self._turn(tile, found, n, {**first, dim: low}, segment.step)
         return found
 

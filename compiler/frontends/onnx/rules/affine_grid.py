@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
+from stepwell.dialects.core.sizes import Size, holds, is_static, static_sizes
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.slicing import counting, size_scalar, with_new_axes
@@ -35,8 +35,8 @@ def positions(b: ImportBuilder, spatial: tuple[int | Size, ...], aligned: bool, 
     -1 and 1 are the edges of the image, or, if it is `aligned`, the middles of the first and last elements; a single element is then at -1.
     """
     rank = len(spatial)
-    if known(spatial):
-        counted = known_sizes(spatial)
+    if is_static(spatial):
+        counted = static_sizes(spatial)
         along = [np.arange(n) * (2 / max(n - 1, 1)) - 1 if aligned else (2 * np.arange(n) + 1) / max(n, 1) - 1 for n in counted]
         grid = [*reversed(np.meshgrid(*along, indexing="ij")), np.ones(counted)]
         return b.scalars(np.stack(grid, axis=-1).reshape(-1, rank + 1), like=like)

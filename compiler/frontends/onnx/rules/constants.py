@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from stepwell.dialects.core.dtypes import compute_dtype, dtype_info
 from stepwell.dialects.core.mlir import defining_op
-from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, maximum
+from stepwell.dialects.core.sizes import Size, holds, is_static, maximum, static_sizes
 from stepwell.dialects.core.types import TensorType, from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
@@ -61,9 +61,9 @@ def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | Non
         one = b.literal(element.reshape(()))
         types = inferred_reshape(b, type_of(one), type_of(shape).shape, b.partial_sizes(shape))
         return b.dynamic_expand(one, b.with_shape(shape, (types[0].rank,)), result_types=types)
-    if not known(wanted):
+    if not is_static(wanted):
         return b.expand(b.literal(element.reshape(())), shape=wanted)
-    sizes = tuple(known_sizes(wanted))
+    sizes = tuple(static_sizes(wanted))
     if min(sizes, default=0) < 0:
         raise ModelError(f"the shape {list(sizes)} has a negative size")
     tensor = TensorType(from_numpy(element.dtype), sizes)
@@ -146,11 +146,11 @@ def eye_like(b: ImportBuilder, x: Value, *, dtype: int | None = None, k: int = 0
     if len(shape) != 2:
         raise ModelError(f"its input must have rank 2, got {type_of(x)}")
     wanted = type_of(x).dtype if dtype is None else our_dtype(dtype)
-    if not known(shape):
+    if not is_static(shape):
         one, zero = (b.literal(np.array(number, to_numpy(wanted))) for number in (1, 0))
         rows, columns = (counting(b, size, axis, 2) for axis, size in enumerate(shape))
         return b.select(b.equal(columns, b.add(rows, b.scalar(k, like=rows))), one, zero)
-    dims = tuple(known_sizes(shape))
+    dims = tuple(static_sizes(shape))
     b.check_size(TensorType(wanted, dims))
     if math.prod(dims) > 1 << 24:
         raise UnsupportedError(f"of {type_of(x)} is not supported; supported: up to 2^24 elements")

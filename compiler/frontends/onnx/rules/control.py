@@ -8,7 +8,7 @@ import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import holds, known
+from stepwell.dialects.core.sizes import holds, is_static
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
@@ -37,8 +37,8 @@ _NOT_CARRIED = "the condition of a loop's body, and what it collects,"
 
 @onnx_rule("If", since=1)
 def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_branch: GraphProto) -> tuple[AnyValue, ...]:
-    known = b.constant_value(condition)
-    if known is not None:
+    constant = b.constant_value(condition)
+    if constant is not None:
         return b.node.import_graph(then_branch if b.known_scalar(condition, "the condition") else else_branch, ())
     # The branches determine the result types, so they are first built in an op without results. The op is in the module, because the bindings crash
     # if a detached op outlives the owner of its operands.
@@ -131,7 +131,7 @@ def loop_without_exit(
     results, made = rolled_loop(b, limit, condition, initial, body)
     inner = made.regions[0].blocks[0]
     goes = list(inner.operations)[-1].operation.operands[0]
-    if goes != inner.arguments[1] and ((known := b.constant_value(goes)) is None or not known.all()):
+    if goes != inner.arguments[1] and ((constant := b.constant_value(goes)) is None or not constant.all()):
         raise UnsupportedError("a loop that its condition may end")
     if any(type_of(before).shape != type_of(after).shape for before, after in zip(made.opview.carried, made.results, strict=False)):
         raise UnsupportedError("a loop that carries values of changing sizes")
@@ -180,7 +180,7 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     if parts:
         return b.concat(list(parts), axis=0)
     tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
-    if tensor is None or not known(tensor.shape[1:]):
+    if tensor is None or not is_static(tensor.shape[1:]):
         raise UnsupportedError("values collected over no rounds are not supported; supported: at least one round")
     return empty_stack(b, tensor.with_shape(tensor.shape[1:]))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, same_sizes, sizes_text
+from stepwell.dialects.core.sizes import Size, holds, is_static, same_sizes, sizes_text, static_sizes
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.slicing import counting
@@ -119,15 +119,15 @@ def conv_transpose(
         whole = [size * stride for size, stride in zip(sizes, win.strides, strict=True)]
         wanted: Sequence[int | Size] = output_shape[-spatial:] if output_shape else whole
         differences = [win.strides[i] * (size - 1) + extra[i] + win.spans[i] - wanted[i] for i, size in enumerate(sizes)]
-        totals = known_sizes(differences)  # for SAME they do not depend on the sizes
+        totals = static_sizes(differences)  # for SAME they do not depend on the sizes
         if output_shape:
             extra = [e + max(-total, 0) for e, total in zip(extra, totals, strict=True)]  # requested output beyond the windows is zero
-        edges = tuple(known_sizes(halved([max(total, 0) for total in totals], more_at_end=auto_pad == "SAME_UPPER")))
+        edges = tuple(static_sizes(halved([max(total, 0) for total in totals], more_at_end=auto_pad == "SAME_UPPER")))
     if any(e < 0 for e in extra):
         raise UnsupportedError(f"output_padding={extra} is not supported; supported: 0 or more")
     x = with_channels(b, x, static_dims(w, "the weights")[0])
-    known = b.constant_value(w)
-    if known is not None and np.isfinite(known).all():
+    constant = b.constant_value(w)
+    if constant is not None and np.isfinite(constant).all():
         y = b.conv_transpose(x, w, strides=win.strides, pads=edges, dilations=win.dilations, group=group, output_padding=tuple(extra))
     else:
         y = sum_of_windows(b, x, w, replace(win, pads=edges), group, extra)
@@ -199,9 +199,9 @@ def grid(
     b: ImportBuilder, sizes: Sequence[int | Size], starts: Sequence[int], steps: Sequence[int], shape: Sequence[int | Size], like: Value
 ) -> Value:
     """The coordinates of a grid with `sizes` points along each dimension, one after the other, in a shape and the element type of `like`."""
-    if known(sizes):
-        along = [np.arange(size) * step + start for size, start, step in zip(known_sizes(sizes), starts, steps, strict=True)]
-        return b.scalars(np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(known_sizes(shape)), like=like)
+    if is_static(sizes):
+        along = [np.arange(size) * step + start for size, start, step in zip(static_sizes(sizes), starts, steps, strict=True)]
+        return b.scalars(np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(static_sizes(shape)), like=like)
     rank, axes = len(sizes), []
     for i, (size, start, step) in enumerate(zip(sizes, starts, steps, strict=True)):
         numbers = b.convert(counting(b, size, i, rank + 1), type_of(like).dtype)

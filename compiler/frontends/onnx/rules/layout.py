@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, Size, divides, has_elements, holds, known, known_sizes, maximum
+from stepwell.dialects.core.sizes import Dim, Size, divides, has_elements, holds, is_static, maximum, static_sizes
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.slicing import (
@@ -77,14 +77,14 @@ def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
 
 def completed(sizes: Sequence[int | Size], tensor: TensorType) -> list[int | Size]:
     """The sizes of a reshape with -1 replaced by the size. Raises ModelError if they do not fit the tensor."""
-    known, count = math.prod(s for s in sizes if s != -1), tensor.size
+    volume, count = math.prod(s for s in sizes if s != -1), tensor.size
     if sizes.count(-1) > 1 or min((s for s in sizes if isinstance(s, int)), default=0) < -1:
         raise ModelError(f"shape {list(sizes)} must be sizes from 0, one of them may be -1")
     assert count is not None
-    fits = holds(count, "==", known) if -1 not in sizes else known != 0 and divides(known, count)
+    fits = holds(count, "==", volume) if -1 not in sizes else volume != 0 and divides(volume, count)
     if not fits:
         raise ModelError(f"{tensor} has {count} elements, which do not fit the shape {list(sizes)}")
-    return [count // known if s == -1 else s for s in sizes]
+    return [count // volume if s == -1 else s for s in sizes]
 
 
 @onnx_rule("Flatten", since=1)
@@ -220,13 +220,13 @@ def padded(b: ImportBuilder, x: Value, pads: Sequence[int | Size], crops: Sequen
         x = slice_axis(b, x, axis, low, left)
     before, after = list(pads[:rank]), list(pads[rank:])
     for axis, size in enumerate(dims_of(x)):
-        if mode != "constant" and not known([size, before[axis], after[axis]]) and (before[axis], after[axis]) != (0, 0):
+        if mode != "constant" and not is_static([size, before[axis], after[axis]]) and (before[axis], after[axis]) != (0, 0):
             x = b.gather(x, padded_places(b, size, before[axis], after[axis], mode), axis=axis)
             before[axis] = after[axis] = 0
-    for axis in [i for i, ends in enumerate(zip(before, after, strict=True)) if not known(ends)]:
+    for axis in [i for i, ends in enumerate(zip(before, after, strict=True)) if not is_static(ends)]:
         x = between(b, x, axis, before[axis], after[axis], value)
         before[axis] = after[axis] = 0
-    known_before, known_after = (tuple(known_sizes(side)) for side in (before, after))
+    known_before, known_after = (tuple(static_sizes(side)) for side in (before, after))
     return b.pad(x, low=known_before, high=known_after, mode=mode, value=float(value)) if any((*known_before, *known_after)) else x
 
 

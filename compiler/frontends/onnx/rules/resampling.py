@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
+from stepwell.dialects.core.sizes import Size, holds, is_static, static_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.resampling import WHOLE, Resampling, common_scale, fitted_sizes, resampled, resampled_at_run_time, scaled
@@ -146,13 +146,13 @@ def resize(
     old = [dims[a] for a in chosen]
     asked = wanted or [scaled(d, s) for d, s in zip(old, factors, strict=True)]
     plans = planned(b, old, asked, factors, bounds, "stretch" if factors else keep_aspect_ratio_policy)
-    if any(plan is not None and not known([have, plan.want]) for have, plan in zip(old, plans, strict=True)):
+    if any(plan is not None and not is_static([have, plan.want]) for have, plan in zip(old, plans, strict=True)):
         by_axis = dict(zip(chosen, plans, strict=True))
         return resampled(b, x, [by_axis.get(axis) for axis in range(rank)], method)
     fixed = [i for i, axis in enumerate(chosen) if isinstance(dims[axis], int)]  # the others stay unchanged
-    numbers = known_sizes(asked[i] for i in fixed)
+    numbers = static_sizes(asked[i] for i in fixed)
     if wanted:
-        factors, numbers = fitted(known_sizes(dims[chosen[i]] for i in fixed), numbers, keep_aspect_ratio_policy)
+        factors, numbers = fitted(static_sizes(dims[chosen[i]] for i in fixed), numbers, keep_aspect_ratio_policy)
     else:
         factors = [factors[i] for i in fixed]
     full_scales, full_sizes, ends = [1.0] * rank, [d if isinstance(d, int) else -1 for d in dims], [0.0] * rank + [1.0] * rank
@@ -183,7 +183,7 @@ def wanted_sizes(b: ImportBuilder, sizes: Value) -> Sequence[int | Size]:
 
 def is_free(dims: Sequence[int | Size], wanted: Sequence[int | Size]) -> bool:
     """Whether a changing dimension has a dynamic size, before or after."""
-    return any(have != want and not known([have, want]) for have, want in zip(dims, wanted, strict=True))
+    return any(have != want and not is_static([have, want]) for have, want in zip(dims, wanted, strict=True))
 
 
 def bounds_of(b: ImportBuilder, roi: Value | None, axes: int) -> list[tuple[float, float]]:
@@ -201,7 +201,7 @@ def planned(
     policy: str,
 ) -> list[Resampling | None]:
     """How each dimension is resampled by scales, or to sizes if there are none; None for one that stays unchanged, or if everything is static."""
-    if known([*dims, *asked]):
+    if is_static([*dims, *asked]):
         return [None] * len(dims)
     if policy == "stretch":
         plans: list[Resampling | None] = []
@@ -226,4 +226,4 @@ def fitted(dims: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[lis
         return scales, list(wanted)
     supported("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
     scale = min(scales) if policy == "not_larger" else max(scales)
-    return [scale] * len(dims), known_sizes(fitted_sizes(dims, wanted, policy))
+    return [scale] * len(dims), static_sizes(fitted_sizes(dims, wanted, policy))

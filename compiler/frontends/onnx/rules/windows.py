@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.windows import FreeWindow, Window, _end, halved, same_padding
@@ -39,7 +39,7 @@ def window(
     sizes = dims_of(x)[2:]
     totals = [same_padding(size, span, stride) for size, span, stride in zip(sizes, out.spans, out.strides, strict=True)]
     around = halved(totals, more_at_end=auto_pad == "SAME_UPPER")
-    if known(around):
-        return replace(out, pads=tuple(known_sizes(around)))
+    if is_static(around):
+        return replace(out, pads=tuple(static_sizes(around)))
     ends = [_end(*one) for one in zip(sizes, around[:spatial], around[spatial:], out.spans, out.strides, strict=True)]
     return FreeWindow(out.kernel, out.strides, out.pads, out.dilations, (*around[:spatial], *ends))
