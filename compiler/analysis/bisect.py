@@ -90,15 +90,15 @@ def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: f
 
 def plugin_definitions(function: ir.Operation) -> str:
     """For each op of a plugin in a function or module at level graph-opt: where its meaning is defined, and where its lowering is."""
-    told = []
+    found = []
     for op in ops_below(function):
         if isinstance(op.opview, GraphOp):
             lowered = lowering_of(op.name)
             lines = line_of(type(op.opview).reference), line_of(lowered)
             if any(lines):
                 made = "its conversion" if lowered is None else f"its lowering '{lowered.__name__}'"
-                told.append(f"{op.name}: its `reference`{lines[0]} is what it should give, {made}{lines[1]} what it gives; either may be wrong")
-    return "\n".join(dict.fromkeys(told))
+                found.append(f"{op.name}: its `reference`{lines[0]} is what it should give, {made}{lines[1]} what it gives; either may be wrong")
+    return "\n".join(dict.fromkeys(found))
 
 
 class _Points(Instrumentation):

@@ -204,5 +204,5 @@ def _flags(command: Sequence[str]) -> list[str]:
 
 def _values(command: Sequence[str], name: str) -> list[str]:
     """The values of an option of a command, each in the next argument or behind `=`."""
-    apart = [value for option, value in itertools.pairwise(command) if option == name]
-    return apart + [argument.partition("=")[2] for argument in command if argument.startswith(f"{name}=")]
+    separate = [value for option, value in itertools.pairwise(command) if option == name]
+    return separate + [argument.partition("=")[2] for argument in command if argument.startswith(f"{name}=")]

@@ -135,10 +135,10 @@ def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
     from stepwell.analysis.explain import Explanation
     from stepwell.driver.lowering import lower
 
-    told = Explanation()
+    explanation = Explanation()
     with Progress() as progress:
-        lower(options.model, "affine", options=how, on_level=progress.level, instrumentation=told)
-    say(told.text(options.explain), end="")
+        lower(options.model, "affine", options=how, on_level=progress.level, instrumentation=explanation)
+    say(explanation.text(options.explain), end="")
     return OK
 
 

@@ -72,8 +72,8 @@ def _show_totals(plan: "MemoryPlan") -> None:
     say(f"without sharing memory its buffers would take {quantity(sum(b.where.size for b in held), 'B')}")
     say(f"weights: {quantity(plan.weights_bytes, 'B')} in one arena")
     outside = [b for b in plan.buffers if not plan.is_in_workspace(b)]
-    for kind, some in (("inputs", [b for b in outside if not b.kernel]), ("outputs", [b for b in outside if b.kernel])):
-        say(f"{kind}: {quantity(sum(b.where.size for b in some), 'B')} in the caller's arrays")
+    for kind, buffers in (("inputs", [b for b in outside if not b.kernel]), ("outputs", [b for b in outside if b.kernel])):
+        say(f"{kind}: {quantity(sum(b.where.size for b in buffers), 'B')} in the caller's arrays")
     results = [b for b in plan.buffers if b.kernel and not b.scratch]
     in_place, joined = sum(b.in_place_of is not None for b in results), sum(b.joined is not None for b in results)
     copied = sum(launch.kernel.startswith(COPY) for launch in plan.launches)

@@ -40,8 +40,8 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     text = read_text(options.file)
     weights, weights_file = read_weights(options.file, options.weights)
     known = set(weights)
-    timings, told = PassTimings(), Explanation()
-    instruments = _instruments(options, pipeline, timings, told)
+    timings, explanation = PassTimings(), Explanation()
+    instruments = _instruments(options, pipeline, timings, explanation)
     plan = None if options.plan is None else Plan.from_source(options.plan)
     budget = Budget(parse_limits(options.limit), weights.nbytes)
     state = PassState(weights=weights, target=_target(options, pipeline), choices=Choices(plan), budget=budget)
@@ -61,7 +61,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
             status = FAULT
         if outcome.text is not None:
             outputs.append(outcome.text)
-    _report_run(options, state, timings, told)
+    _report_run(options, state, timings, explanation)
     if outputs and (status == OK or options.output == "-"):
         _write(options, f"{SEPARATOR}\n".join(outputs), weights, weights_file, changed=set(weights) != known)
     return status
@@ -98,8 +98,8 @@ def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline
         except PipelineError:
             raise
         except StepwellError as error:
-            told = from_error(error) if options.verify_diagnostics is not None else []
-            return _Outcome(None, collector.found + told, error)
+            explanation = from_error(error) if options.verify_diagnostics is not None else []
+            return _Outcome(None, collector.found + explanation, error)
         return _Outcome(_print_options(options).text(module), collector.found)
 
 
@@ -107,8 +107,8 @@ def _print_options(options: argparse.Namespace) -> PrintOptions:
     return PrintOptions(options.mlir_print_op_generic, options.mlir_print_debuginfo, options.mlir_elide_elementsattrs_if_larger)
 
 
-def _instruments(options: argparse.Namespace, pipeline: str, timings: PassTimings, told: Explanation) -> Instruments:
-    parts: list[Instrumentation] = [timings, *([told] if options.explain is not None else [])]
+def _instruments(options: argparse.Namespace, pipeline: str, timings: PassTimings, explanation: Explanation) -> Instruments:
+    parts: list[Instrumentation] = [timings, *([explanation] if options.explain is not None else [])]
     printed = printer(options, [step.name for step in flatten(parse_pipeline(pipeline))], _print_options(options), PREFIX)
     if printed is not None:
         parts.append(printed)
@@ -143,10 +143,10 @@ def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights
     write_atomically(output, text)
 
 
-def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimings, told: Explanation) -> None:
+def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimings, explanation: Explanation) -> None:
     if options.mlir_timing:
         say(timings.report(), end="", file=sys.stderr)
     if options.mlir_pass_statistics:
         say(statistics_text(state.statistics), end="", file=sys.stderr)
     if options.explain is not None:
-        say(told.text(options.explain), end="", file=sys.stderr)
+        say(explanation.text(options.explain), end="", file=sys.stderr)

@@ -50,7 +50,7 @@ class Session:
             load_plugins(self.options)
             self._check_names()
         self.how = compile_options(self.options)
-        self.told = _explanation() if self.options.explain is not None else None
+        self.explanation = _explanation() if self.options.explain is not None else None
 
     def _check(self) -> None:
         """Raise UsageError for options that contradict each other."""
@@ -85,7 +85,7 @@ class Session:
         from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, Statistics
 
         timings, counts = PassTimings(), Statistics()
-        parts: list[Instrumentation] = [timings, counts, *([] if self.told is None else [self.told])]
+        parts: list[Instrumentation] = [timings, counts, *([] if self.explanation is None else [self.explanation])]
         printed = printer(self.options, [step.name for stage in self.how.passes().stages for step in stage.steps]) if printing(self.options) else None
         if printed is not None:
             parts.append(printed)
@@ -118,8 +118,8 @@ class Session:
 
     def explain(self) -> None:
         """Print the output of `--explain`: at the end of a command, because a model with dynamic dimensions is compiled when it is run."""
-        if self.told is not None:
-            say(self.told.text(self.options.explain), end="", file=sys.stderr)
+        if self.explanation is not None:
+            say(self.explanation.text(self.options.explain), end="", file=sys.stderr)
 
     def lower(self, level: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
         """The model at a level, with `shapes` for inputs that are better known than from `--shape`.

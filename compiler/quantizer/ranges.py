@@ -154,8 +154,8 @@ def _divergence(counts: np.ndarray, threshold: int, beyond: float) -> float:
     means = np.divide(per_level, places, out=np.zeros(LEVELS), where=places > 0)
     coarse = np.repeat(means, np.diff([*starts, threshold])) * filled
     p, q = clipped / clipped.sum(), coarse / coarse.sum()
-    some = p > 0
-    return float(np.sum(p[some] * np.log(p[some] / np.maximum(q[some], 1e-12))))
+    positive = p > 0
+    return float(np.sum(p[positive] * np.log(p[positive] / np.maximum(q[positive], 1e-12))))
 
 
 _METHODS: dict[str, Callable[[Histogram, QuantizeOptions], Range]] = {

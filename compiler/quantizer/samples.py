@@ -136,11 +136,11 @@ def _of_arrays(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels:
         raise InputError(f"{source}: expected a label in '{labels}' for each of {count * size} samples, got {held}")
     count = count if limit is None else min(count, limit)
     parts = {name: _first(arrays, keys[name], count * sizes[name]) for name in sizes}
-    told = None if labels is None else _first(arrays, labels, count * size)
+    own_labels = None if labels is None else _first(arrays, labels, count * size)
     loads: list[tuple[str, _Load]] = []
     for index in range(count):
         chosen = {name: (parts[name], index * sizes[name], sizes[name]) for name in sizes}
-        own = None if told is None else told[index * size : (index + 1) * size]
+        own = None if own_labels is None else own_labels[index * size : (index + 1) * size]
         loads.append((f"{source}, batch {index}", partial(_slices, chosen, {info.name: len(info.shape) for info in infos}, own)))
     return Samples(infos, loads)
 

@@ -185,7 +185,7 @@ def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir
     try:
         module = ir.Module.parse(text, context)
     except ir.MLIRError as error:
-        found = _told(error) or [_silently_refused(text, context)]
+        found = _diagnostics(error) or [_silently_refused(text, context)]
         raise IRError(summary(found, source), diagnostics=found) from None
     found = [diagnostic for check in _checks.values() for diagnostic in check(module.operation)]
     if found:
@@ -193,7 +193,7 @@ def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir
     return module
 
 
-def _told(error: ir.MLIRError) -> list[Diagnostic]:
+def _diagnostics(error: ir.MLIRError) -> list[Diagnostic]:
     return [diagnostic for record in error.error_diagnostics for diagnostic in from_native(record)]
 
 
@@ -205,7 +205,7 @@ def _silently_refused(text: str, context: ir.Context) -> Diagnostic:
             try:  # parse the text up to here: if an op is expected next, this gives no diagnostic either
                 ir.Module.parse(text[: found.end()], context)
             except ir.MLIRError as error:
-                if not _told(error):
+                if not _diagnostics(error):
                     before, op = text[: found.start()], found.group()
                     line, column = before.count("\n") + 1, len(before[before.rfind("\n") + 1 :].encode()) + 1  # MLIR counts bytes
                     return Diagnostic("error", f"op '{op}' has no custom form: write it in the generic one, \"{op}\"(…) : (…) -> …", line, column)

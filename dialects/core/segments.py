@@ -43,7 +43,7 @@ class Segment:
         return self.start + len(self.sizes)
 
     @property
-    def told(self) -> "tuple[int | Size, ...]":
+    def reported(self) -> "tuple[int | Size, ...]":
         """What the code tells behind the bytes of the block and of the slots that lie by themselves."""
         grown = (size for slot, before in self.grows for size in (before, self.slots[slot].size))
         return (*grown, *(size for shape in self.shapes for size in shape if isinstance(size, Size)))
@@ -51,7 +51,7 @@ class Segment:
     @property
     def end(self) -> int:
         """The entry of the table behind those of the segment."""
-        return self.first_slot + len(self.slots) + 1 + len(self.outputs) + len(self.boxes) + len(self.told)
+        return self.first_slot + len(self.slots) + 1 + len(self.outputs) + len(self.boxes) + len(self.reported)
 
 
 def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[str, int], new: Collection[str]) -> None:

@@ -69,7 +69,7 @@ class Target:
             if mine == others:
                 continue
             if isinstance(mine, frozenset):
-                parts = [f"{who.name} has {_some(more)}" for who, more in ((self, mine - others), (other, others - mine)) if more]
+                parts = [f"{who.name} has {_listed(more)}" for who, more in ((self, mine - others), (other, others - mine)) if more]
                 return "; ".join(parts)
             return f"{self.name} has {name} {mine}, {other.name} has {others}"
         return None
@@ -88,7 +88,8 @@ class Target:
 _DECISIVE = ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths")
 
 
-def _some(names: frozenset[str]) -> str:
+def _listed(names: frozenset[str]) -> str:
+    """Up to four names, and the number of the others."""
     return ", ".join(sorted(names)[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 

@@ -112,13 +112,13 @@ class Tiles:
         stores = [(op, _given(op.opview.val)) for op in ops_below(self.function, "x86.amx.tile_store") if op.opview.val in changed]
         for value in changed:
             value.set_type(_type(value, self.shape(value)))
-        rooms: dict[tuple[ir.Block, str, Shape], ir.Value] = {}
+        buffers: dict[tuple[ir.Block, str, Shape], ir.Value] = {}
         for op, given in loads:
             block, kind = _around(op), str(op.results[0].type)
-            if (block, kind, given) not in rooms:
-                rooms[block, kind, given] = _filled_room(block, op.results[0])
+            if (block, kind, given) not in buffers:
+                buffers[block, kind, given] = _zeroed_buffer(block, op.results[0])
             with ir.InsertionPoint(op), op.location:
-                _load(op, given, rooms[block, kind, given])
+                _load(op, given, buffers[block, kind, given])
         for op, given in stores:
             with ir.InsertionPoint(op), op.location:
                 _store(op, given)
@@ -132,26 +132,26 @@ def _around(op: ir.Operation) -> ir.Block:
     return block
 
 
-def _filled_room(block: ir.Block, tile: ir.Value) -> ir.Value:
+def _zeroed_buffer(block: ir.Block, tile: ir.Value) -> ir.Value:
     """A buffer for a tile, filled with zeros at the beginning of a block."""
     with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-        room, element = _room(tile)
-        rows, columns = ir.MemRefType(room.type).shape
+        buffer, element = _tile_buffer(tile)
+        rows, columns = ir.MemRefType(buffer.type).shape
         kind = ir.VectorType.get([columns], element)
         number = ir.IntegerAttr.get(element, 0) if isinstance(element, ir.IntegerType) else ir.FloatAttr.get(element, 0.0)
         zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number))
         for row in range(rows):
-            vector.store(zeros, room, [_index(row), _index(0)])
-    return room
+            vector.store(zeros, buffer, [_index(row), _index(0)])
+    return buffer
 
 
-def _load(op: ir.Operation, given: Shape, room: ir.Value) -> None:
+def _load(op: ir.Operation, given: Shape, buffer: ir.Value) -> None:
     """Load a tile of shape `given` by way of a buffer that is zero everywhere else."""
-    memory = ir.MemRefType(room.type)
+    memory = ir.MemRefType(buffer.type)
     kind = ir.VectorType.get([given.bytes // _bytes(memory.element_type)], memory.element_type)
     for row, (source, place) in enumerate(_rows(op.opview, memory.element_type, given)):
-        vector.store(vector.load(kind, source, [place]), room, [_index(row), _index(0)])
-    loaded = x86.amx_tile_load(op.results[0].type, room, [_index(0), _index(0)], stride=_index(memory.shape[1]))
+        vector.store(vector.load(kind, source, [place]), buffer, [_index(row), _index(0)])
+    loaded = x86.amx_tile_load(op.results[0].type, buffer, [_index(0), _index(0)], stride=_index(memory.shape[1]))
     op.results[0].replace_all_uses_with(loaded)
     op.erase()
 
@@ -159,15 +159,15 @@ def _load(op: ir.Operation, given: Shape, room: ir.Value) -> None:
 def _store(op: ir.Operation, given: Shape) -> None:
     """Store the part `given` of a tile, by way of a buffer in the scope around all stores of a register tile's sums."""
     tile = op.opview.val
-    room, element = _room(tile)
-    x86.amx_tile_store(room, [_index(0), _index(0)], tile, stride=_index(ir.MemRefType(room.type).shape[1]))
+    buffer, element = _tile_buffer(tile)
+    x86.amx_tile_store(buffer, [_index(0), _index(0)], tile, stride=_index(ir.MemRefType(buffer.type).shape[1]))
     kind = ir.VectorType.get([given.bytes // _bytes(element)], element)
     for row, (memory, place) in enumerate(_rows(op.opview, element, given)):
-        vector.store(vector.load(kind, room, [_index(row), _index(0)]), memory, [place])
+        vector.store(vector.load(kind, buffer, [_index(row), _index(0)]), memory, [place])
     op.erase()
 
 
-def _room(tile: ir.Value) -> tuple[ir.Value, ir.Type]:
+def _tile_buffer(tile: ir.Value) -> tuple[ir.Value, ir.Type]:
     """A buffer for a tile, and the type of its elements."""
     rows, columns, name = _parsed(tile.type)
     element = ir.Type.parse(name)

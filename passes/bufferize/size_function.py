@@ -92,7 +92,7 @@ def add_segment_function(
         of_one = [_is_of_one(sizes, assumption, flag) for assumption, flag in zip(assumptions, broken, strict=True)]
         alone = [slot for slot, _ in (*segment.outputs, *segment.boxes)]
         offsets, bytes_, total = sizes.placed(segment.slots, alone)
-        told = [*(bytes_[slot] for slot in alone), *map(sizes.value, segment.told)]
+        told = [*(bytes_[slot] for slot in alone), *map(sizes.value, segment.reported)]
         block_bytes = total
         for meant, differing in reversed(list(zip(expected, differs, strict=True))):
             block_bytes = arith.SelectOp(differing, meant, block_bytes).result

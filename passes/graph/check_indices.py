@@ -203,8 +203,8 @@ class _Checks:
                 codes = unsigned(self.b, source) if asked.from_start else zigzag(self.b, source)
                 if compared:
                     limits = [size if asked.from_start else 2 * size for size in sizes.values()]
-                    told = zigzag(self.b, source) if asked.from_start else codes
-                    codes = compared_with(self.b, codes, limits if by_column else limits[:1], told)
+                    reported = zigzag(self.b, source) if asked.from_start else codes
+                    codes = compared_with(self.b, codes, limits if by_column else limits[:1], reported)
                 hidden = self.b.reduce_max(codes, axes=axes, keepdims=False)
             self.made[key] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
         of = (nodes_text(op.location), op.name, self.made[key], tuple(sizes), tuple(sizes.values()))
@@ -279,13 +279,13 @@ def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
     return b.cast(code, to="ui64", saturate=False)
 
 
-def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size], told: ir.Value) -> ir.Value:
-    """0 for codes below the limits (one for each column, or one for all); for the others, 1 plus `told`, their zigzag codes."""
+def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size], reported: ir.Value) -> ir.Value:
+    """0 for codes below the limits (one for each column, or one for all); for the others, 1 plus `reported`, their zigzag codes."""
     least = b.cast(size_vector(b, limits), to="ui64", saturate=False)
     zero, one, most = (b.literal(np.array(number, np.uint64)) for number in (0, 1, (1 << 64) - 2))
     if type_of(codes).rank == 0:
         least = b.reshape(least, shape=())
-    more: ir.Value = b.select(b.less(codes, least), zero, b.add(b.minimum(told, most), one))
+    more: ir.Value = b.select(b.less(codes, least), zero, b.add(b.minimum(reported, most), one))
     return more
 
 

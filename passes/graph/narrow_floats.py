@@ -109,8 +109,8 @@ class _Rounding:
         found = sum_of_products(op.opview)
         assert found is not None
         rows = found.rows(type_of(op.operands[0]).shape)
-        few = rows is not None and likely_elements(rows, hints_around(op)) <= machine.costs.conversion_rows
-        return None if few and products else NoMatch(f"the target multiplies f32 as fast as {HALF}, and the weights are read more than once")
+        read_once = rows is not None and likely_elements(rows, hints_around(op)) <= machine.costs.conversion_rows
+        return None if read_once and products else NoMatch(f"the target multiplies f32 as fast as {HALF}, and the weights are read more than once")
 
     def is_kept(self, op: ir.Operation) -> bool:
         """Whether an op belongs to a node that stays in f32."""

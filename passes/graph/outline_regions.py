@@ -155,16 +155,16 @@ class _Outliner:
         end.erase()
         for inner in list(block.operations):
             inner.operation.move_before(last)
-        here = dict(zip(captured, arguments[len(own) :], strict=True))
+        replacements = dict(zip(captured, arguments[len(own) :], strict=True))
         for inner_op in ops_below(function.operation):
             for number, operand in enumerate(inner_op.operands):
-                if operand in here:
-                    inner_op.operands[number] = here[operand]
+                if operand in replacements:
+                    inner_op.operands[number] = replacements[operand]
                 elif is_outside(operand, entry):
                     source = defining_op(operand)
                     assert source is not None  # all others are captured
-                    here[operand] = source.clone(ir.InsertionPoint.at_block_begin(entry)).results[ir.OpResult(operand).result_number]
-                    inner_op.operands[number] = here[operand]
+                    replacements[operand] = source.clone(ir.InsertionPoint.at_block_begin(entry)).results[ir.OpResult(operand).result_number]
+                    inner_op.operands[number] = replacements[operand]
         return function
 
     def _free_name(self, name: str) -> str:

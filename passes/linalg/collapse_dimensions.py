@@ -39,13 +39,13 @@ class CollapseDimensions(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         stages = stages_on_tensors(op)
-        apart = _apart(stages) if self.free else None
+        separate = _separate_sizes(stages) if self.free else None
         for stage in stages:
             members = [Structured(m.operation) for m in stage.members]  # read again: results of earlier stages have been replaced
             first = members[0].operation
             if self.free and not any(m.free for m in members):
                 continue
-            groups = _stage_groups(members, apart)
+            groups = _stage_groups(members, separate)
             if isinstance(groups, NoMatch):
                 state.decline(self.name, first, groups)
                 continue
@@ -59,7 +59,7 @@ class CollapseDimensions(Pass):
 Sizes = tuple[Dim, Dim]
 
 
-def _apart(stages: list[Stage]) -> set[Sizes]:
+def _separate_sizes(stages: list[Stage]) -> set[Sizes]:
     """The sizes of neighbouring dimensions that some stage does not write or read as one contiguous run."""
     written = {_sizes(stage.members[0].outputs[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
     reads = [(member, access) for stage in stages for member in stage.members for access in member.inputs if access.is_shaped]
@@ -88,16 +88,16 @@ def _begin(members: list[Structured]) -> ir.Value:
     return value
 
 
-def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) -> list[Groups] | NoMatch:
+def _stage_groups(members: list[Structured], separate: set[Sizes] | None = None) -> list[Groups] | NoMatch:
     """For each member, its dimensions in groups; NoMatch if nothing can be merged.
 
-    With `apart`, only pairs of output dimensions one of which is dynamic, and whose sizes are not in `apart`.
+    With `separate`, only pairs of output dimensions one of which is dynamic, and whose sizes are not in `separate`.
     """
     rank = len(members[0].outputs[0].dims)
     joined = _joined(members)
-    if apart is not None:
+    if separate is not None:
         sizes = [_sizes(members[0].outputs[0], i) for i in range(rank - 1)]
-        joined = [merge and not is_static(pair) and pair not in apart for merge, pair in zip(joined, sizes, strict=True)]
+        joined = [merge and not is_static(pair) and pair not in separate for merge, pair in zip(joined, sizes, strict=True)]
     result = []
     for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):
@@ -105,7 +105,7 @@ def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) ->
         outputs = member.outputs[0].dims
         merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
         inside = member.reduction_dims
-        merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and apart is None and _pair_merges(member, a)}
+        merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and separate is None and _pair_merges(member, a)}
         groups: Groups = []
         for d in range(len(member.iterators)):
             if groups and (groups[-1][-1], d) in merged:

@@ -234,7 +234,7 @@ def show_profile(out: Console, network: str, threads: int, profile: Profile) -> 
         table.add_row(
             name, str(len(calls)), f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", *_rates(flops, seconds, peak),
             f"{sum(call.bytes for call in calls) / seconds / 1e9:.1f}",
-            _some(nodes),
+            _node_names(nodes),
         )  # fmt: skip
     known = sum(call.flops or 0 for call in profile.calls)
     table.add_section()
@@ -250,7 +250,7 @@ def show_kernels(out: Console, c: KernelComparison) -> None:
     table = _table(title, "ONNX nodes", *(f"{label}{what}" for label in c.labels for what in (" kernels", " ms")), "ratio")
     ordered = sorted(c.parts, key=lambda part: -abs(part.seconds[0] - part.seconds[1]))
     for part in ordered[:PARTS_SHOWN]:
-        table.add_row(_some(part.nodes) or NOTHING, *_sums([part]))
+        table.add_row(_node_names(part.nodes) or NOTHING, *_sums([part]))
     if others := ordered[PARTS_SHOWN:]:
         table.add_row(f"{len(others)} others", *_sums(others))
     table.add_section()
@@ -288,7 +288,7 @@ def _pair(seconds: tuple[float, float]) -> tuple[str, str, str]:
     return f"{first * 1e3:.3f}", f"{second * 1e3:.3f}", f"{first / second:.3f}" if first and second else NOTHING
 
 
-def _some(nodes: Sequence[str]) -> str:
+def _node_names(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:NODES_SHOWN]) + (f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else "")
 
 

@@ -52,20 +52,20 @@ def groups_of(queries: Value, keys: Value, values: Value) -> int:
 
     Raises ModelError if the numbers of heads are not multiples, NotConstantError if they are unknown.
     """
-    many, few, same = dims_of(queries)[1], dims_of(keys)[1], dims_of(values)[1]
-    if not holds(few, "==", same):
-        raise ModelError(f"{size_text(few)} heads of keys and {size_text(same)} of values are not as many")
-    if many == few and not isinstance(many, int):
+    query_heads, key_heads, same = dims_of(queries)[1], dims_of(keys)[1], dims_of(values)[1]
+    if not holds(key_heads, "==", same):
+        raise ModelError(f"{size_text(key_heads)} heads of keys and {size_text(same)} of values are not as many")
+    if query_heads == key_heads and not isinstance(query_heads, int):
         return 1
-    many, few = static_dim(queries, 1, "Q"), static_dim(keys, 1, "K")
-    if few < 1 or many % few:
-        raise ModelError(f"{many} heads of queries do not share {few} of keys")
-    return many // few
+    query_heads, key_heads = static_dim(queries, 1, "Q"), static_dim(keys, 1, "K")
+    if key_heads < 1 or query_heads % key_heads:
+        raise ModelError(f"{query_heads} heads of queries do not share {key_heads} of keys")
+    return query_heads // key_heads
 
 
-def grouped(b: ModelBuilder, x: Value, groups: int, apart: bool) -> Value:
-    """`x` in heads as (batch, heads of keys, groups, sequence, head size) if queries share heads (`apart`)."""
-    if not apart:
+def grouped(b: ModelBuilder, x: Value, groups: int, has_group_axis: bool) -> Value:
+    """`x` in heads as (batch, heads of keys, groups, sequence, head size) if queries share heads (`has_group_axis`)."""
+    if not has_group_axis:
         return x
     batch, heads, *rest = dims_of(x)
     return b.with_shape(x, (batch, heads // groups, groups, *rest))
@@ -75,8 +75,8 @@ def ungrouped(b: ModelBuilder, x: Value, groups: int) -> Value:
     """The opposite of `grouped`, for a result."""
     if groups == 1:
         return x
-    batch, heads, many, *rest = dims_of(x)
-    return b.with_shape(x, (batch, heads * many, *rest))
+    batch, heads, group, *rest = dims_of(x)
+    return b.with_shape(x, (batch, heads * group, *rest))
 
 
 def capped(b: ModelBuilder, x: Value, softcap: float) -> Value:

@@ -84,9 +84,9 @@ def computed(b: ModelBuilder, dims: Sequence[int | Size], win: Window, counts: S
     all_inside = functools.reduce(b.and_, [inside for _, inside, _ in axes])
     reached = functools.reduce(b.and_, [b.less(first, size_scalar(b, size, first)) for (_, _, first), size in zip(axes, dims, strict=True)])
 
-    def flat(apart: Sequence[int | Size]) -> Value:
+    def flat(sizes: Sequence[int | Size]) -> Value:
         def total(places: Sequence[Value]) -> Value:
-            return functools.reduce(b.add, [b.mul(p, size_scalar(b, size, p)) for p, size in zip(places, apart, strict=True)])
+            return functools.reduce(b.add, [b.mul(p, size_scalar(b, size, p)) for p, size in zip(places, sizes, strict=True)])
 
         firsts = total([first for _, _, first in axes])
         chosen = b.select(all_inside, total([grid for grid, _, _ in axes]), b.select(reached, firsts, b.scalar(0, like=firsts)))

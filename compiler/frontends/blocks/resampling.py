@@ -134,33 +134,33 @@ def _repeats(plan: Resampling, method: Method) -> int | None:
 
 def _repeated(b: ModelBuilder, x: Value, dim: int, factor: int) -> Value:
     shape = list(dims_of(x))
-    apart = b.with_shape(x, [*shape[: dim + 1], 1, *shape[dim + 1 :]])
-    spread = b.expand(apart, shape=(*shape[: dim + 1], factor, *shape[dim + 1 :]))
+    unmerged = b.with_shape(x, [*shape[: dim + 1], 1, *shape[dim + 1 :]])
+    spread = b.expand(unmerged, shape=(*shape[: dim + 1], factor, *shape[dim + 1 :]))
     return b.with_shape(spread, [*shape[:dim], shape[dim] * factor, *shape[dim + 1 :]])
 
 
 def _places(b: ModelBuilder, have: int | Size, plan: Resampling, coordinates: str) -> Value:
     """The source position of each element of the result, as a vector of f32, computed like `source_places`."""
     want = plan.want
-    here = b.convert(counting(b, want), "f32")
+    index = b.convert(counting(b, want), "f32")
 
     def number(value: float) -> Value:
-        return b.scalar(value, like=here)
+        return b.scalar(value, like=index)
 
     def size(value: int | Size) -> Value:
-        return size_scalar(b, value, here)
+        return size_scalar(b, value, index)
 
     if coordinates == "tf_crop_and_resize":
-        return _cropped(b, here, _last(b, have, here), size(want), plan.bounds)
+        return _cropped(b, index, _last(b, have, index), size(want), plan.bounds)
     if coordinates == "align_corners":
         span = b.sub(size(want), number(1)) if plan.scale is None else _span(b, have, plan.scale)
-        return b.select(b.equal(span, number(0)), number(0), b.div(b.mul(here, _last(b, have, here)), span))
+        return b.select(b.equal(span, number(0)), number(0), b.div(b.mul(index, _last(b, have, index)), span))
     scale = (
         b.div(size(want), size(have)) if plan.scale is None else number(plan.scale) if isinstance(plan.scale, float) else b.convert(plan.scale, "f32")
     )
     if coordinates == "asymmetric":
-        return b.div(here, scale)
-    middle = b.div(b.add(here, number(0.5)), scale)
+        return b.div(index, scale)
+    middle = b.div(b.add(index, number(0.5)), scale)
     centred = b.sub(middle, number(0.5))
     if coordinates == "pytorch_half_pixel":
         return b.select(b.equal(size(want), number(1)), number(0), centred)
@@ -174,11 +174,11 @@ def _last(b: ModelBuilder, have: int | Size, like: Value) -> Value:
     return b.sub(size_scalar(b, have, like), b.scalar(1, like=like))
 
 
-def _cropped(b: ModelBuilder, here: Value, last: Value, want: Value, bounds: tuple[float, float]) -> Value:
+def _cropped(b: ModelBuilder, index: Value, last: Value, want: Value, bounds: tuple[float, float]) -> Value:
     start, end = (np.float32(bound) for bound in bounds)
-    middle = b.mul(b.scalar(np.float32(0.5) * (start + end), like=here), last)
-    steps = b.div(b.mul(b.mul(here, b.scalar(end - start, like=here)), last), b.sub(want, b.scalar(1, like=here)))
-    return b.select(b.equal(want, b.scalar(1, like=here)), middle, b.add(b.mul(b.scalar(start, like=here), last), steps))
+    middle = b.mul(b.scalar(np.float32(0.5) * (start + end), like=index), last)
+    steps = b.div(b.mul(b.mul(index, b.scalar(end - start, like=index)), last), b.sub(want, b.scalar(1, like=index)))
+    return b.select(b.equal(want, b.scalar(1, like=index)), middle, b.add(b.mul(b.scalar(start, like=index), last), steps))
 
 
 def _span(b: ModelBuilder, have: int | Size, scale: float | Value) -> Value:

@@ -51,9 +51,9 @@ def _texts(message: Any) -> Iterator[tuple[Any, str, list[Any], bool]]:
             yield current, "name", [current.name], True
             continue
         for descriptor, value in current.ListFields():
-            here = names and descriptor.name not in _NO_NAMES
+            named = names and descriptor.name not in _NO_NAMES
             values = value if descriptor.is_repeated else [value]
             if descriptor.type == FieldDescriptor.TYPE_STRING:
-                yield current, descriptor.name, list(values), here
+                yield current, descriptor.name, list(values), named
             elif descriptor.type == FieldDescriptor.TYPE_MESSAGE:
-                waiting += [(inner, here) for inner in values]
+                waiting += [(inner, named) for inner in values]

@@ -108,8 +108,8 @@ def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
     together = rw.reshape(op.q, shape=(q.shape[0], groups, product((times, rows)), depth))
     k, v = (_shaped(shared.source, shared.shape, rw) for shared in (keys, values))
     result = rw.attention(together, rw.transpose(k, perm=(0, 1, 3, 2)), v, mask, **op.attribute_values())
-    apart: ir.Value = rw.reshape(result, shape=(*q.shape[:-1], type_of(op.v).shape[-1]))
-    return apart
+    unmerged: ir.Value = rw.reshape(result, shape=(*q.shape[:-1], type_of(op.v).shape[-1]))
+    return unmerged
 
 
 def _shaped(value: ir.Value, shape: tuple[Dim, ...], rw: Rewriter) -> ir.Value:
@@ -133,8 +133,8 @@ def _broadcast(value: ir.Value) -> _Heads | None:
     batch, groups, times, *matrix = type_of(value).shape
     if times != 1:
         return None
-    apart = producer(value, "reshape")
-    return _Heads(value if apart is None else apart.x, (batch, groups, *matrix))
+    unmerged = producer(value, "reshape")
+    return _Heads(value if unmerged is None else unmerged.x, (batch, groups, *matrix))
 
 
 def _by_heads(shape: tuple[Dim, ...], rank: int, groups: tuple[int, int], rows: Dim) -> tuple[Dim, ...] | NoMatch:
@@ -152,17 +152,17 @@ def _repeated(value: ir.Value) -> _Heads | None:
     """The heads [b, g, s, d] that `value`, [b, g * t, s, d], repeats t times in a row; None if it is anything else."""
     joined = producer(value, "reshape")
     expand = None if joined is None else producer(joined.x, "expand")
-    apart = None if expand is None else producer(expand.x, "reshape")
-    if expand is None or apart is None:
+    unmerged = None if expand is None else producer(expand.x, "reshape")
+    if expand is None or unmerged is None:
         return None
-    before, spread, after = type_of(apart.x).shape, type_of(expand.result).shape, type_of(value).shape
+    before, spread, after = type_of(unmerged.x).shape, type_of(expand.result).shape, type_of(value).shape
     if len(before) != 4 or len(spread) != 5 or len(after) != 4:
         return None
     one = type_of(expand.x).shape
     groups, times = spread[1:3]
     if one != (*before[:2], 1, *before[2:]) or spread != (*before[:2], times, *before[2:]):
         return None
-    return _Heads(apart.x, before) if after == (before[0], product((groups, times)), *before[2:]) else None
+    return _Heads(unmerged.x, before) if after == (before[0], product((groups, times)), *before[2:]) else None
 
 
 def _for_each(mask: ir.Value, times: int, groups: int, rw: Rewriter) -> ir.Value:

@@ -42,7 +42,7 @@ class Grouping:
         self.position = {op: i for i, op in enumerate(self.ops)}
         self.category = {op: category(op) for op in self.ops}
         self.group_of: dict[ir.Operation, Group] = {}
-        self._kept_apart: dict[tuple[str, ir.Operation], bool] = {}
+        self._unfused: dict[tuple[str, ir.Operation], bool] = {}
         # Roots from the last to the first: if an element-wise op could join two, the later one takes it, and the earlier op stays in place.
         for op in reversed(self.ops):
             if self.category[op] in ROOTS:
@@ -155,7 +155,7 @@ class Grouping:
                 return NoMatch(f"its kernel ends with it: there would be more than max-ops={self.max_ops} ops in it")
             if not self._keeps_shape(op, group.tail, inside):
                 return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, may give another shape")
-            if self._is_apart("fusion", op):
+            if self._is_unfused("fusion", op):
                 return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, is to be computed apart")
             passed.append(op)
             inside.add(op)
@@ -236,7 +236,7 @@ class Grouping:
             elif len(group.members) + len(maker.members) > self.max_ops:
                 reason = f"it is not computed with '{group.root.name}', which copies it: there would be more than max-ops={self.max_ops} ops"
                 self.state.decline(NAME, maker.tail, NoMatch(reason))
-            elif self._is_apart("producers", maker.tail):
+            elif self._is_unfused("producers", maker.tail):
                 self.state.decline(NAME, maker.tail, NoMatch(f"it is not computed with '{group.root.name}', which copies it: it is to be apart"))
             else:
                 self._merge(group, maker)
@@ -257,26 +257,26 @@ class Grouping:
 
     def _why_outside(self, group: Group, op: ir.Operation, value: ir.Value, shape: tuple[Dim, ...]) -> NoMatch | None:
         """Why the element-wise producer of `value`, an operand of the group, cannot be part of the group; None if it can."""
-        apart = f"it is not computed with '{group.root.name}', which reads it"
+        outside = f"it is not computed with '{group.root.name}', which reads it"
         if len(group.members) >= self.max_ops:
-            return NoMatch(f"{apart}: there would be more than max-ops={self.max_ops} ops")
+            return NoMatch(f"{outside}: there would be more than max-ops={self.max_ops} ops")
         if type_of(value).shape != shape:
-            return NoMatch(f"{apart}: its shape is another, so that it would be done several times")
+            return NoMatch(f"{outside}: its shape is another, so that it would be done several times")
         if not all(use.owner.operation in group.members for use in value.uses):
-            return NoMatch(f"{apart}: it has another user")
-        return NoMatch(f"{apart}: it is to be computed apart") if self._is_apart("fusion", op) else None
+            return NoMatch(f"{outside}: it has another user")
+        return NoMatch(f"{outside}: it is to be computed apart") if self._is_unfused("fusion", op) else None
 
-    def _is_apart(self, kind: str, op: ir.Operation) -> bool:
+    def _is_unfused(self, kind: str, op: ir.Operation) -> bool:
         """Whether an op that could join its neighbours' kernel is chosen not to: its result, or its operand, then goes through memory."""
-        if (kind, op) not in self._kept_apart:
+        if (kind, op) not in self._unfused:
 
             def candidates() -> list[Candidate]:
                 results = [type_of(value) for value in op.results]
                 moved = sum(kind.elements * to_numpy(kind.dtype).itemsize for kind in results if kind.is_static)
                 return [Candidate(FUSED, 0.0), Candidate(APART, self.state.machine.seconds(moved=2.0 * moved), {"bytes": moved})]
 
-            self._kept_apart[kind, op] = self.state.choose(kind, op, candidates, FUSED) == APART
-        return self._kept_apart[kind, op]
+            self._unfused[kind, op] = self.state.choose(kind, op, candidates, FUSED) == APART
+        return self._unfused[kind, op]
 
     def _take_producers(self, group: Group) -> None:
         """Add the producers of the root's data, if only the root uses these data and nothing is computed more than once because of it."""
@@ -314,7 +314,7 @@ class Grouping:
             return NoMatch("it is not fused with what makes its image: that ends with a pad")
         if len(group.members) + len(maker.members) > self.max_ops:
             return NoMatch(f"it is not fused with what makes its image: there would be more than max-ops={self.max_ops} ops")
-        if self._is_apart("producers", group.root):
+        if self._is_unfused("producers", group.root):
             return NoMatch("it is not fused with what makes its image: it is to be computed apart")
         return maker
 

@@ -67,10 +67,10 @@ def read_once(root: ir.Operation) -> ir.Value | NoMatch:
         return root.operands[0]
     if states(root, Pools):
         values = view.attribute_values()
-        apart = all(s >= d * (k - 1) + 1 for s, d, k in zip(values["strides"], values["dilations"], values["kernel"], strict=True))
+        disjoint = all(s >= d * (k - 1) + 1 for s, d, k in zip(values["strides"], values["dilations"], values["kernel"], strict=True))
         if any(values["pads"]) or values["ceil_mode"]:
             return NoMatch("what makes its image is computed apart: its windows reach beyond the image")
-        return root.operands[0] if apart else NoMatch("what makes its image is computed apart: its windows overlap")
+        return root.operands[0] if disjoint else NoMatch("what makes its image is computed apart: its windows overlap")
     return NoMatch("what makes its operands is computed apart: it reads each element several times")
 
 

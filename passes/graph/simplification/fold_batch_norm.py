@@ -48,8 +48,8 @@ def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
         deviation = rw.sub(op.x, new_weight(rw, op.mean, along(narrow(mean, dtype), rank, 1)))
         quotient = rw.div(deviation, new_weight(rw, op.var, along(narrow(spread, dtype), rank, 1)))
         scaled = rw.mul(quotient, new_weight(rw, op.scale, along(narrow(scale, dtype), rank, 1)))
-        apart: ir.Value = rw.add(scaled, new_weight(rw, op.bias, along(narrow(bias, dtype), rank, 1)))
-        return apart
+        added: ir.Value = rw.add(scaled, new_weight(rw, op.bias, along(narrow(bias, dtype), rank, 1)))
+        return added
     factor = new_weight(rw, op.scale, along(kept_from_zero(rounded, *factors), rank, 1))
     value: ir.Value = rw.add(rw.mul(op.x, factor), new_weight(rw, op.bias, narrow(along(shift, rank, 1), dtype)))
     return value

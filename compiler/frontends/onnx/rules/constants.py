@@ -126,8 +126,8 @@ def symbolic_count(b: ImportBuilder, start: Value, limit: Value, delta: Value) -
         most = 1 << dtype_info(type_of(start).dtype).precision
         if not all(holds(size, ">=", 0) and holds(size, "<=", most) for size in (first, last)):
             return None
-    apart = last - first if step > 0 else first - last
-    return maximum(0, -(-apart // abs(step)))
+    distance = last - first if step > 0 else first - last
+    return maximum(0, -(-distance // abs(step)))
 
 
 def uncast(value: Value) -> Value:

@@ -196,8 +196,8 @@ def tile(b: ImportBuilder, x: Value, repeats: Value) -> Value:
         return x if all(c == 1 for c in counts) and len(counts) == len(have) else b.tile(x, repeats=counts)
     if len(counts) != len(have):
         raise ModelError(f"repeats must have {len(have)} entries for {type_of(x)}, got {len(counts)}")
-    apart = b.with_shape(x, [size for own in have for size in (1, own)])
-    repeated = b.expand(apart, shape=tuple(size for pair in zip(counts, have, strict=True) for size in pair))
+    unmerged = b.with_shape(x, [size for own in have for size in (1, own)])
+    repeated = b.expand(unmerged, shape=tuple(size for pair in zip(counts, have, strict=True) for size in pair))
     return b.with_shape(repeated, [count * own for count, own in zip(counts, have, strict=True)])
 
 
@@ -242,16 +242,16 @@ def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | 
 def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int | Size, mode: str) -> Value:
     """The source index of each element of a padded dimension, if some of the sizes are known only at run time."""
     has_elements(size, low + high)  # there is something to copy
-    here = counting(b, size + low + high)
-    here, length = b.sub(here, size_scalar(b, low, here)), size_scalar(b, size, here)
-    zero, one, two = (b.scalar(number, like=here) for number in (0, 1, 2))
+    index = counting(b, size + low + high)
+    index, length = b.sub(index, size_scalar(b, low, index)), size_scalar(b, size, index)
+    zero, one, two = (b.scalar(number, like=index) for number in (0, 1, 2))
     if mode == "wrap":
-        return b.mod(here, length, fmod=False)
+        return b.mod(index, length, fmod=False)
     last = b.sub(length, one)
     if mode == "edge":
-        return b.minimum(b.maximum(here, zero), last)
+        return b.minimum(b.maximum(index, zero), last)
     period = b.maximum(b.mul(last, two), one)  # there and back again
-    turned = b.mod(here, period, fmod=False)
+    turned = b.mod(index, period, fmod=False)
     return b.minimum(turned, b.sub(period, turned))
 
 

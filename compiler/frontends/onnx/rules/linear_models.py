@@ -107,8 +107,8 @@ class Kernel:
     def values(self, b: ImportBuilder, x: Value, vectors: np.ndarray) -> Value:
         """The kernel of each sample (samples, features) with each vector (vectors, features): (samples, vectors)."""
         if self.kind == "RBF":  # from differences, since expanded squares would cancel
-            apart = b.sub(with_new_axes(b, x, [1]), constant(b, vectors[np.newaxis], x))
-            square = reduce_sum(b, b.mul(apart, apart), (2,), False)
+            differences = b.sub(with_new_axes(b, x, [1]), constant(b, vectors[np.newaxis], x))
+            square = reduce_sum(b, b.mul(differences, differences), (2,), False)
             return b.exp(b.mul(square, b.scalar(-self.gamma, like=x)))
         product = b.matmul(x, constant(b, vectors.T, x))
         if self.kind == "LINEAR":
