@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -124,6 +125,35 @@ def _place(name: str) -> str:
 
 def test_what_a_room_never_imports():
     assert not [problem for path in PYTHON_FILES for problem in never_problems(path)]
+
+
+def may_import() -> dict[str, set[str]]:
+    """For each folder, the folders that docs/architecture.md says it may import. `compiler/`: the files directly in it; `passes/*`: all folders."""
+    section = (ROOT / "docs" / "architecture.md").read_text().partition("## Folders")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([\w/]+)`[^|]*\|.*\|([^|]*)\|$", section, flags=re.MULTILINE)
+    return {folder: set(re.findall(r"`([^`]+)`", others)) for folder, others in rows}
+
+
+def row_of(place: str) -> str:
+    """The row of the page for a file or module: its folder in a layer, or the layer itself."""
+    layer, *below = place.split("/")
+    return f"{layer}/{below[0]}" if below and (ROOT / layer / below[0]).is_dir() else f"{layer}/"
+
+
+def test_the_page_says_what_each_folder_may_import() -> None:
+    """The table lists what the code imports, no more, and nothing against `NEVER`."""
+    page, used = may_import(), defaultdict(set)
+    for path in PYTHON_FILES:
+        if relative(path).startswith(LAYERS):
+            used[row_of(relative(path))] |= {row_of(_place(name)) for _, name in imports(path) if name.startswith("stepwell.")}
+    assert len(page) > 25
+    for folder, listed in page.items():
+        needed = {name for name in used[folder] if name not in ("dialects/", "dialects/core", "dialects/support", "passes/", folder)}
+        layers = {name.removesuffix("*") for name in listed if name.endswith("/*")}
+        assert not {name for name in needed - listed if not name.startswith(tuple(layers))}, f"{folder} imports more than docs/architecture.md says"
+        assert not {name for name in listed - needed if not name.endswith("/*")}, f"{folder} imports less than docs/architecture.md says"
+        never = {other for rule, (*others, _) in NEVER.items() if f"{folder}/".startswith(f"{rule}/") for other in others}
+        assert not {(name, other) for name in listed for other in never if f"{name}/".startswith(f"{other}/")}, folder
 
 
 def test_an_import_planted_against_each_rule_is_seen(tmp_path, monkeypatch):
