@@ -68,7 +68,7 @@ def interpret_module(
         arena = pack_arena(lowered.weights, info.arena, info.weights_bytes)
         sizes = _symbol_values([kind for _, kind in taken], arrays)
         results = run_module(module, [*map(signless, arrays), arena], observe, sizes)
-        checks = IndexChecks([check.at(sizes) for check in info.checks])
+        checks = IndexChecks([check.with_sizes(sizes) for check in info.checks])
     if checks.checks:
         checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
     return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}

@@ -236,7 +236,7 @@ class IndexChecks:
     def raise_any(self, buffer: np.ndarray, sizes: Mapping[str, int] | None = None) -> None:
         """Raise IndexRangeError, for the first node that has one, if an index was out of range; `sizes` are those that only the run has told."""
         if self._is_late:
-            IndexChecks([check.at(sizes or {}) for check in self.checks]).raise_any(buffer)
+            IndexChecks([check.with_sizes(sizes or {}) for check in self.checks]).raise_any(buffer)
             return
         codes = buffer.tolist()
         if any(map(operator.ge, codes, self._limits)):

@@ -1,4 +1,4 @@
-"""The kinds of values of carried attributes: how each is read from an attribute, checked and written."""
+"""The kinds of values of carried attributes: how to read each from an attribute, check it and write it."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Kind(Generic[T]):
     """A kind of values.
 
-    `decode` reads the value from an attribute and raises ValueError if it is of another kind, with a message if there is more to
-    say than what was `expected`; `encode` makes an attribute from a value.
+    `decode` reads the value from an attribute. It raises ValueError if the attribute is of another kind, with a message if there is more to
+    say than `expected`. `encode` makes an attribute from a value.
     """
 
     expected: str
@@ -44,7 +44,7 @@ def is_count(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a string that can be shown: texts of ours are names and reasons, of which messages and listings are made."""
+    """Whether a value is a printable string: our texts are names and reasons, and messages and listings contain them."""
     return isinstance(value, str) and value.isprintable()
 
 
@@ -127,7 +127,7 @@ SIZES: Kind[list[tuple[Dim, ...]]] = Kind('lists of sizes as text, such as ["n, 
 TYPED_NAMES: Kind[list[tuple[str, TensorType]]] = Kind('a list of ["name", tensor<…>]', _typed_names, _from_typed_names)
 
 def _numbers_or_sizes(attribute: ir.Attribute) -> tuple[int | Size, ...]:
-    """Sizes as `array<i64: ...>`, or as a list of numbers and text where one is known only at run time."""
+    """Sizes as `array<i64: ...>`, or as a list of numbers and text if one is dynamic."""
     try:
         return sizes_value(attribute)
     except InferenceError:
@@ -151,11 +151,11 @@ _FIELD_TYPES: Mapping[Any, tuple[Callable[[ir.Attribute], Any], str]] = {
 
 
 def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
-    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool, tuple[int, ...], int | Size or tuple[int | Size, ...].
+    """A dataclass from a dictionary of its fields, annotated as int, str, bool, tuple[int, ...], int | Size or tuple[int | Size, ...].
 
-    Raises ValueError naming the field, called a `word` in the message, that is unknown, missing or of another type.
+    Raises ValueError that names an unknown, missing or mistyped field, called a `word` in the message.
     """
-    known: Any = dataclasses.fields(cls)  # type: ignore[arg-type]  # of a dataclass, which mypy has no bound for
+    known: Any = dataclasses.fields(cls)  # type: ignore[arg-type]  # a dataclass: mypy has no bound for these
     names = ", ".join([field.name for field in known])
     if not isinstance(attribute, ir.DictAttr):
         raise ValueError(f"expected a dictionary with the {word}s {names}")
@@ -178,10 +178,10 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
 
 def record(cls: type[T]) -> Kind[T]:
     """The kind of a dataclass, written as a dictionary of its fields; fields with their default may be left out."""
-    names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # of a dataclass, which mypy has no bound for
+    names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # a dataclass: mypy has no bound for these
 
     def encode(value: T) -> ir.Attribute:
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]  # of a dataclass, which mypy has no bound for
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]  # a dataclass: mypy has no bound for these
         return to_attribute({name: str(entry) if isinstance(entry, Size) else entry for name, entry in fields.items()})
 
     return Kind(f"a dictionary with the fields {names}", lambda attribute: filled_in(cls, attribute), encode)

@@ -13,11 +13,11 @@ from stepwell.dialects.core.types import DTYPES, dtype_of, element_type, from_nu
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
 
 Sizes = ir.DenseI64ArrayAttr | ir.ArrayAttr
-"""The kind of a field that lists sizes: integers, or text for those that are known only at run time."""
+"""The kind of a field that lists sizes: integers, or text for dynamic ones."""
 
 
 def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
-    """The attribute for a Python value; `kind` (the field's attribute class) decides what the value alone leaves open.
+    """The attribute for a Python value; `kind` (the field's attribute class) decides where the value is ambiguous.
 
     int -> i64, float -> f64, bool -> BoolAttr, str -> StringAttr (TypeAttr for a dtype field), ints -> DenseI64ArrayAttr,
     other sequences -> ArrayAttr, dict -> DictAttr, ndarray -> DenseElementsAttr. Raises StepwellError for anything else.
@@ -48,8 +48,8 @@ def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
 
 
 def to_python(attribute: ir.Attribute) -> Any:
-    """The Python value of an attribute (inverse of `to_attribute`). Raises InferenceError for a kind that no field has."""
-    read = _READ.get(type(attribute))  # most are of these; `isinstance` of a class of the bindings costs as much as reading a value
+    """The Python value of an attribute (inverse of `to_attribute`). Raises InferenceError for a kind without fields."""
+    read = _READ.get(type(attribute))  # the common classes; `isinstance` with a class of the bindings costs as much as reading a value
     if read is not None:
         return read(attribute)
     if isinstance(attribute, ir.BoolAttr):
@@ -80,7 +80,7 @@ _READ: dict[type, Callable[[Any], Any]] = {
 
 
 def sizes_value(attribute: ir.Attribute) -> tuple[int | Size, ...]:
-    """The sizes that an attribute of the kind `Sizes` lists. Raises InferenceError where one is none."""
+    """The sizes that an attribute of the kind `Sizes` lists. Raises InferenceError if an entry is no size."""
     if isinstance(attribute, ir.DenseI64ArrayAttr):
         return tuple(attribute)
     entries = to_python(attribute)
@@ -90,7 +90,7 @@ def sizes_value(attribute: ir.Attribute) -> tuple[int | Size, ...]:
 
 
 def dense(array: np.ndarray) -> ir.DenseElementsAttr:
-    """A dense attribute holding `array`, of tensor type. Booleans and bfloat16 included. Raises ElementTypeError for compact types."""
+    """A dense attribute of tensor type with the elements of `array`, also for booleans and bfloat16. Raises ElementTypeError for compact types."""
     dtype = _computed(from_numpy(array.dtype))
     mlir_type = ir.RankedTensorType.get(list(array.shape), element_type(dtype))
     if array.size == 0:
@@ -102,7 +102,7 @@ def dense(array: np.ndarray) -> ir.DenseElementsAttr:
 
 
 def dense_value(attribute: ir.DenseElementsAttr) -> np.ndarray:
-    """The array that a dense attribute holds. Raises ElementTypeError for compact types, which no constant has."""
+    """The array in a dense attribute. Raises ElementTypeError for compact types, which no constant has."""
     tensor_type = ir.RankedTensorType(attribute.type)
     dtype = _computed(dtype_of(tensor_type.element_type))
     shape = [tensor_type.get_dim_size(i) for i in range(tensor_type.rank)]
@@ -121,8 +121,8 @@ def _computed(dtype: str) -> str:
 
 
 def _bf16_value(attribute: ir.DenseElementsAttr, shape: list[int]) -> np.ndarray:
-    # The buffer protocol and the iterator of the bindings know no bfloat16, so read the printed form: decimal numbers, `0x…` bits
-    # for what has none (NaN, infinities), or one string of hexadecimal bytes for a large array.
+    # The buffer protocol and the iterator of the bindings do not support bfloat16, so read the printed form: decimal numbers, `0x…` bits
+    # for NaN and infinities, or one string of hexadecimal bytes for a large array.
     text = str(attribute).removeprefix("dense<").rsplit("> : ", 1)[0]
     if text.startswith('"0x'):
         return np.frombuffer(bytes.fromhex(text[3:-1]), dtype=ml_dtypes.bfloat16).reshape(shape)

@@ -1,11 +1,11 @@
-"""The one module that imports the MLIR bindings. It repairs their classes for ops that Python defines (`ext`), and says what fields ops have.
+"""The only module that imports the MLIR bindings. It repairs their classes for ops defined in Python (`ext`), and reads which fields ops have.
 
-The private names of the bindings that we use or replace are all in this file, except `_dialect_obj` (dialects/graph/base.py); none has a public way:
-- `ext.irdl.operands_` and `results_` are replaced, because `ext` calls them itself when it defines a dialect, and they take one type for a group;
-- `_mlir_module` of a dialect is dropped after each load, because `ext` keeps there the IR of the definition, and with it a whole context;
-- `_fields` of an op is read, because `ext` keeps the declared fields nowhere else, and annotations alone lack what it derives from them;
-- `erase` of the base class of ops is replaced ([erasing.py](erasing.py)), because MLIR has no listener for Python to refuse with.
-Ops are built by `create_operation` (op_fields.py), not by the constructors that `ext` makes, which take `False` and empty arrays for absent.
+All private names of the bindings that we use or replace are in this file, except `_dialect_obj` (dialects/graph/base.py). None has a public way:
+- `ext.irdl.operands_` and `results_` are replaced: `ext` calls them when it defines a dialect, and they allow one type for a group;
+- `_mlir_module` of a dialect is dropped after each load: `ext` keeps the IR of the definition there, and with it a whole context;
+- `_fields` of an op is read: `ext` keeps the declared fields nowhere else, and annotations lack what it derives from them;
+- `erase` of the base class of ops is replaced ([erasing.py](erasing.py)): MLIR has no listener that lets Python refuse.
+Ops are built by `create_operation` (op_fields.py), not by the constructors of `ext`, which treat `False` and empty arrays as absent.
 """
 
 import sys
@@ -33,13 +33,13 @@ __all__ = [
 Pure = ext.Pure
 Region: TypeAlias = ir.Region
 
-# Field kinds of an operation class. The values of one variadic field may have different types: IRDL alone would not let them, but
-# the type runs of op_fields.py do (so concat and fused stay variadic). Types of operands and results are checked by the op's `infer`, so that a
-# message can say more than a constraint can; type checkers see what the accessors return.
+# Field kinds of an operation class. The values of one variadic field may have different types: IRDL alone does not allow that, but the
+# type runs of op_fields.py do (so concat and fused stay variadic). The op's `infer` checks the types of operands and results, because its
+# messages can say more than a constraint; type checkers see the types that the accessors return.
 if TYPE_CHECKING:
 
     class Dialect:
-        """What type checkers see of `ext.Dialect`."""
+        """Declares `ext.Dialect` for type checkers."""
 
         DIALECT_NAMESPACE: ClassVar[str]
         operations: ClassVar[list[Any]]
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         def load(cls) -> None: ...
 
     class Operation(ir.OpView):
-        """What type checkers see of `ext.Operation`."""
+        """Declares `ext.Operation` for type checkers."""
 
         OPERATION_NAME: ClassVar[str]
         _fields: list[Any]
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         def __init_subclass__(cls, *, name: str | None = None, traits: list[Any] | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
 
     class Attribute(ir.Attribute):
-        """What type checkers see of `ext.Attribute`."""
+        """Declares `ext.Attribute` for type checkers."""
 
         def __init_subclass__(cls, *, name: str | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
 
@@ -80,11 +80,11 @@ else:
     VariadicResult = Sequence[ext.Result[Any]]
 
 
-TYPE_RUNS = 64  # how many times the type may change along a variadic group
+TYPE_RUNS = 64  # the most changes of type along a variadic group
 
 
 def _in_runs(define: Any) -> Any:
-    """IRDL requires one type for all values of a variadic group; so a group is defined as many, each for a run of values of one type."""
+    """Define a variadic group as many groups, each for a run of values of one type, because IRDL requires one type for all values of a group."""
 
     def define_in_runs(constraints: Any, names: Any, variadicities: Any, **where: Any) -> Any:
         groups = []
@@ -98,10 +98,10 @@ def _in_runs(define: Any) -> Any:
 
 
 def _repair_ext() -> None:
-    if hasattr(ext, "_repaired"):  # an interrupt took this module away after this, and it is imported again
+    if hasattr(ext, "_repaired"):  # an interrupt removed this module after this line, and it is imported again
         return
     ext._repaired = True
-    guard_erase(ir.Operation.__base__)  # which every class of an op has, too
+    guard_erase(ir.Operation.__base__)  # a base of every op class too
     ext.irdl.operands_ = _in_runs(ext.irdl.operands_)
     ext.irdl.results_ = _in_runs(ext.irdl.results_)
     # Attribute classes without a registered name fail as field types; these are the names of their storage kinds.
@@ -111,23 +111,23 @@ def _repair_ext() -> None:
 
 
 def declared_fields(cls: type[Operation]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-    """The operands, attributes, results and regions that an op class declares, as the definitions of `ext`."""
+    """The operands, attributes, results and regions that an op class declares, as definitions of `ext`."""
     operands, attributes, results, regions = ext.partition_fields(cls._fields)
     return operands, attributes, results, regions
 
 
 def define(dialect: type[Dialect]) -> None:
-    """Load a dialect into the current context, and let go of the definition that `ext` keeps of it."""
+    """Load a dialect into the current context, and drop the definition that `ext` keeps."""
     dialect.load()
     dialect._mlir_module = None
 
 
 def provide_module(dialect: str) -> None:
-    """For each view of an op the bindings try to import a module with its dialect's name, again and again if there is none."""
+    """Register an empty module for a dialect: otherwise the bindings try to import one at each view of an op."""
     module = f"{ext.__package__}.{dialect}"
     sys.modules.setdefault(module, types.ModuleType(module))
 
 
 with uninterrupted():
     _repair_ext()
-    provide_module("omp")  # the dialect of upstream's that the wheel has no module for, and we use
+    provide_module("omp")  # the only upstream dialect that we use and the wheel has no module for

@@ -1,7 +1,7 @@
-"""Attributes that carry facts from level to level, each with a name, a kind of value and a place, behind typed classes.
+"""Attributes that pass facts from level to level, each with a name, a kind of value and an op that it belongs to, behind typed classes.
 
-For each kind of operation that carries some, a class (`ModuleInfo`, `KernelInfo`, …) has a field per attribute. Its name is spelled there and
-nowhere else; reading checks its value; `parse_module` checks all of them in a text. docs/levels.md lists who writes and reads what.
+For each kind of operation with such attributes, a class (`ModuleInfo`, `KernelInfo`, …) has one field for each. The attribute's name is spelled
+only there; reading checks its value, and `parse_module` checks all of them in a text. docs/levels.md lists their writers and readers.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from stepwell.dialects.support.errors import IRError, StepwellError
 
 T = TypeVar("T")
 PREFIXES = ("stepwell.", "sched.", "target.")
-"""The prefixes of our attributes' names: as MLIR requires, the dialect or project that they belong to."""
+"""The prefixes of our attributes' names. MLIR requires the name of a dialect or project."""
 _NEEDED: Any = object()
 
 
 class Carried(Generic[T]):
-    """An attribute as a field of a `Carrier`. It reads as `default` where it is absent, or raises `error` if it has none.
+    """An attribute as a field of a `Carrier`. An absent one reads as `default`, or raises `error` if it has no default.
 
     Setting it to None or False removes it.
     """
@@ -54,7 +54,7 @@ class Carried(Generic[T]):
             del carrier.attributes[self.name]
 
     def read(self, attribute: ir.Attribute) -> tuple[str, T]:
-        """What is wrong with an attribute of this name, "" for nothing; and its value."""
+        """The problem with an attribute of this name ("" if there is none), and its value."""
         try:
             return "", self.kind.decode(attribute)
         except ValueError as error:
@@ -63,12 +63,12 @@ class Carried(Generic[T]):
 
 
 class Carrier:
-    """An operation with the attributes that it carries. A subclass has a `Carried` field for each."""
+    """An operation with its attributes. A subclass has a `Carried` field for each."""
 
     on: ClassVar[tuple[str, ...]] = ()
-    """The names of the operations; a whole dialect's as "linalg."."""
+    """The names of the operations; "linalg." stands for all of that dialect."""
     what: ClassVar[str] = ""
-    """These operations in a word, for messages."""
+    """A word for these operations, for messages."""
 
     def __init__(self, op: Any) -> None:
         self.op: ir.Operation = op.operation
@@ -84,11 +84,11 @@ class Carrier:
 
     @classmethod
     def carried(cls) -> dict[str, Carried[Any]]:
-        """Its attributes by name."""
+        """All attributes by name."""
         return {field.name: field for field in vars(cls).values() if isinstance(field, Carried)}
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with attributes that are each valid by themselves."""
+        """The problems of attributes that are each valid alone."""
         yield from ()
 
 
@@ -96,13 +96,13 @@ _carriers: dict[str, type[Carrier]] = {}
 
 
 def carriers() -> tuple[type[Carrier], ...]:
-    """All classes of carriers that are known so far."""
+    """All classes of carriers that are imported so far."""
     return tuple(_carriers.values())
 
 
 @on_parse
 def problems_in(module: ir.Operation) -> list[Diagnostic]:
-    """What is wrong with our attributes on the operations of a module: unknown names, a wrong place, a wrong value."""
+    """The problems of our attributes in a module: unknown names, a wrong op, a wrong value."""
     found: list[Diagnostic] = []
     homes = {name: (cls, field) for cls in carriers() for name, field in cls.carried().items()}
     by_op: dict[str, list[type[Carrier]]] = {}

@@ -1,4 +1,4 @@
-"""Parts of the bindings that take long to import, left until something in them is asked for."""
+"""Delays slow imports of the bindings until they are needed."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ _NAMED_OPS = f"{_LINALG}.opdsl.ops.core_named_ops"
 
 
 class _WithoutNamedOps(MetaPathFinder, Loader):
-    """Has `linalg` import an empty module in place of that which builds its named ops (`linalg.matmul`): they take 0.1 s, and come when asked for."""
+    """Makes `linalg` import an empty module instead of the builders of its named ops (`linalg.matmul`), which take 0.1 s and load on first use."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name == _NAMED_OPS else None
@@ -29,11 +29,11 @@ class _WithoutNamedOps(MetaPathFinder, Loader):
         return None
 
     def exec_module(self, module: types.ModuleType) -> None:
-        _add_names(module, import_module(f"{_LINALG}.opdsl.lang"))  # which `linalg` has from there
+        _add_names(module, import_module(f"{_LINALG}.opdsl.lang"))  # `linalg` has these names from there
 
 
 def without_named_ops() -> None:
-    """Import the bindings' `linalg` so that the functions of its named ops are made when one of them is asked for."""
+    """Import the bindings' `linalg` such that the functions of its named ops are made on first use."""
     finder = _WithoutNamedOps()
     sys.meta_path.insert(0, finder)
     try:
@@ -47,7 +47,7 @@ def without_named_ops() -> None:
 
 
 def _hide_replaced(module: types.ModuleType) -> None:
-    """Remove the functions of the generated module that those of the named ops replace, so that asking for one finds the latter."""
+    """Remove the functions of the generated module that the named ops replace, so that a look-up finds the latter."""
     generated = import_module(f"{_LINALG.rpartition('.')[0]}._linalg_ops_gen")
     source = find_spec(_NAMED_OPS)
     assert source is not None
@@ -58,7 +58,7 @@ def _hide_replaced(module: types.ModuleType) -> None:
 
 
 def _named_op(linalg: types.ModuleType, name: str) -> Any:
-    """An attribute of `linalg` that is not there: perhaps the function of a named op."""
+    """An attribute that `linalg` does not have yet: the function of a named op, if there is one."""
     with uninterrupted():
         made = import_module(_NAMED_OPS)
     vars(linalg).pop("__getattr__", None)
@@ -67,15 +67,15 @@ def _named_op(linalg: types.ModuleType, name: str) -> Any:
 
 
 def _add_names(module: types.ModuleType, source: types.ModuleType) -> None:
-    """As `from source import *` in a module, where that has no such names yet."""
+    """Like `from source import *` in a module, but without replacing existing names."""
     for name in getattr(source, "__all__", [name for name in vars(source) if not name.startswith("_")]):
         vars(module).setdefault(name, getattr(source, name))
 
 
 def defer(name: str) -> None:
-    """Have a module of the bindings be loaded when something in it is first asked for, and not when it is imported.
+    """Load a module of the bindings on its first use, not when it is imported.
 
-    Ops whose dialect is not loaded have no classes of their own in Python; everything else works.
+    Ops of a dialect that is not loaded have no Python classes of their own; everything else works.
     """
     if name in sys.modules:
         return
@@ -85,7 +85,7 @@ def defer(name: str) -> None:
     module, loader = module_from_spec(spec), spec.loader
 
     def load(attribute: str) -> Any:
-        if attribute.startswith("__"):  # the import system asks for such
+        if attribute.startswith("__"):  # the import system reads such names
             raise AttributeError(f"module '{name}' has no attribute '{attribute}'")
         vars(module).pop("__getattr__", None)
         with uninterrupted():

@@ -1,4 +1,4 @@
-"""MLIR's diagnostics about IR, as records with their place in the text that was read."""
+"""MLIR's diagnostics about IR, as records with their position in the text."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ PARSED_NAME = "-"  # the file name that the bindings give to text
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message about the IR; `line` is None where its location names no line of the text that was read."""
+    """One message about the IR; `line` is None if its location is no line of the text."""
 
     kind: str
     message: str
@@ -22,11 +22,11 @@ class Diagnostic:
     place: str = ""
 
     def where(self, file: str) -> str:
-        """`FILE:LINE:COLUMN`, or the location where that is no line of the file."""
+        """`FILE:LINE:COLUMN`, or the location if it is no line of the file."""
         return f"{file}:{self.line}:{self.column}" if self.line is not None else f"{file}{f' at {self.place}' if self.place else ''}"
 
     def show(self, file: str) -> str:
-        """As compilers print it: `FILE:LINE:COLUMN: error: MESSAGE`."""
+        """The usual form of compilers: `FILE:LINE:COLUMN: error: MESSAGE`."""
         return printable_lines(f"{self.where(file)}: {self.kind}: {self.message}")
 
 
@@ -37,7 +37,7 @@ def diagnosed(message: str, location: Any) -> Diagnostic:
 
 
 def from_native(record: Any) -> list[Diagnostic]:
-    """A record of the bindings and its notes; what only repeats the op's text is left out."""
+    """The diagnostics in a record of the bindings and its notes, without those that only repeat the op's text."""
     own = replace(diagnosed(record.message, record.location), kind=_KINDS[record.severity.name])
     notes = [note for inner in record.notes for note in from_native(inner) if not note.message.startswith("see current operation:")]
     return [own, *notes]
@@ -50,5 +50,5 @@ def line_of(text: str) -> tuple[int | None, int]:
 
 
 def summary(found: Sequence[Diagnostic], file: str) -> str:
-    """All of them in one line, each with its place; errors without the word `error`."""
+    """All diagnostics in one line, each with its position; errors without the word `error`."""
     return "; ".join(f"{d.where(file)}: {d.message}" if d.kind == "error" else d.show(file) for d in found)

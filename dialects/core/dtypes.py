@@ -1,6 +1,6 @@
-"""Element types as values, looked up by their MLIR spelling. Free of the bindings: a cached model runs without those.
+"""Element types as values, looked up by their MLIR spelling. Independent of the bindings: a cached model runs without them.
 
-IR, attributes and `TensorType` name an element type by its spelling; everything else about it is asked here. A type is one entry of the table.
+IR, attributes and `TensorType` name an element type by its spelling; this module knows everything else about it. A type is one table entry.
 """
 
 import enum
@@ -15,7 +15,7 @@ from stepwell.dialects.support.properties import cached_property
 
 
 class ElementKind(enum.Enum):
-    """How the bits of an element are read."""
+    """The interpretation of an element's bits."""
 
     FLOAT = "a float"
     SIGNED = "a signed integer"
@@ -25,14 +25,14 @@ class ElementKind(enum.Enum):
 
 @dataclass(frozen=True)
 class ElementType:
-    """One element type: what its bits mean, how an element lies in memory, and in which type arithmetic on it is done."""
+    """One element type: the meaning of its bits, its layout in memory, and the type in which arithmetic on it is done."""
 
     name: str
-    """As MLIR spells it."""
+    """The MLIR spelling."""
     kind: ElementKind
     bits: int
     numpy: np.dtype
-    """Of arrays with such elements. Where an element has fewer bits than its byte, they are the lowest."""
+    """The numpy type of arrays with such elements. An element of fewer than 8 bits occupies the lowest bits of a byte."""
     compute: str | None
     """The type of arithmetic: itself, or a wider float, from which results are rounded once. None: elements are only stored, moved and converted."""
 
@@ -51,27 +51,27 @@ class ElementType:
 
     @property
     def is_compact(self) -> bool:
-        """Whether it is a float of 8 bits or an element of fewer: below the graph level it is a byte, which only a conversion reads as a number."""
+        """Whether it is a float of 8 bits or an element of fewer: below the graph level it is a byte, and only conversions read it as a number."""
         return self.kind is not ElementKind.BOOLEAN and (self.bits < 8 or (self.is_float and self.bits == 8))
 
     @property
     def is_emulated(self) -> bool:
-        """Whether arithmetic on it needs a conversion in front and one behind, since no level below the graph level has the type."""
+        """Whether arithmetic on it needs a conversion before and after, because no level below the graph level has the type."""
         return self.is_compact and self.compute is not None
 
     @cached_property
     def is_small_float(self) -> bool:
-        """Whether it is a compact float of sign, exponent and digits, which casts convert from and to."""
+        """Whether it is a compact float with sign, exponent and mantissa, between which and other types casts exist."""
         return self.is_compact and self.is_float and self.limits[0] < 0
 
     @property
     def storage(self) -> str:
-        """The MLIR type below the graph level, where operations say what is unsigned."""
+        """The MLIR type below the graph level, where operations carry the signedness."""
         return f"i{8 * self.numpy.itemsize}" if self.is_integer or self.is_compact else self.name
 
     @cached_property
     def limits(self) -> tuple[Any, Any]:
-        """The least and the greatest value, as Python numbers; of floats the finite ones."""
+        """The least and the greatest value as Python numbers; the finite ones for a float."""
         if self.kind is ElementKind.BOOLEAN:
             return 0, 1
         if self.is_float:
@@ -81,21 +81,21 @@ class ElementType:
 
     @cached_property
     def precision(self) -> int:
-        """The number of significant bits of a float, or of an integer's magnitude: every whole number up to 2 to that power is a value."""
+        """Significant bits of a float, or bits of an integer's magnitude: all whole numbers up to 2 to this power are representable."""
         return int(self._facts.nmant) + 1 if self.is_float else self.bits - (self.kind is ElementKind.SIGNED)
 
     @cached_property
     def eps(self) -> float:
-        """The distance from 1 to the next float."""
+        """The distance from 1 to the next larger float."""
         return float(self._facts.eps)
 
     @cached_property
     def has_infinity(self) -> bool:
-        """Whether the type is one of floats with infinities."""
+        """Whether it is a float type with infinities."""
         return self.is_float and bool(np.isinf(np.array(np.inf, np.float32).astype(self.numpy).astype(np.float32)))
 
     def holds(self, other: "ElementType") -> bool:
-        """Whether every value of another type is a value of this one."""
+        """Whether this type can represent every value of the other."""
         if self.kind is ElementKind.BOOLEAN or (other.is_float and not self.is_float):
             return self == other
         if other.precision > self.precision or other.limits[0] < self.limits[0] or other.limits[1] > self.limits[1]:
@@ -152,24 +152,24 @@ def _native(*kinds: ElementKind) -> tuple[str, ...]:
 
 BOOL = "i1"
 DTYPES = _native(*ElementKind)
-"""The types that code computes with, or converts when it loads and stores; an emulated type's arithmetic is done in one of these."""
+"""The types that code computes with, or converts on loads and stores; arithmetic of an emulated type is done in one of these."""
 FLOATS = _native(ElementKind.FLOAT)
 SIGNED = _native(ElementKind.SIGNED)
 UNSIGNED = _native(ElementKind.UNSIGNED)
 INTEGERS = SIGNED + UNSIGNED
 NUMERIC = FLOATS + INTEGERS
 HALVES = tuple(name for name in FLOATS if ELEMENT_TYPES[name].compute != name)
-"""Floats that are computed in a wider one: those of 16 bits, in f32."""
+"""Floats of 16 bits, which are computed in f32."""
 WIDE_FLOATS = tuple(name for name in FLOATS if name not in HALVES)
 NARROW = tuple(sorted((name for name in INTEGERS if ELEMENT_TYPES[name].bits <= 16), key=lambda name: ELEMENT_TYPES[name].bits))
-"""Integers that floats are quantised to, and that products read and sum in i32; smallest first."""
+"""Integers that floats are quantised to, and that products read and accumulate in i32; smallest first."""
 BYTES = tuple(name for name in NARROW if ELEMENT_TYPES[name].bits == 8)
 
 
 def register_element_type(entry: ElementType) -> ElementType:
-    """Add a type of at most 8 bits, with arithmetic in a wider one if `compute` says so. IR, arrays and code may have it from then on.
+    """Add a type of at most 8 bits, with arithmetic in the wider type `compute` if that is given. IR, arrays and code may then use it.
 
-    Raises ElementTypeError if its name or numpy dtype is another type's, or if the levels below cannot store or compute it.
+    Raises ElementTypeError if its name or numpy dtype is taken, or if the levels below cannot store or compute it.
     """
     for known in (ELEMENT_TYPES.get(entry.name), _FROM_NUMPY.get(entry.numpy)):
         if known is not None and known != entry:
@@ -184,7 +184,7 @@ def register_element_type(entry: ElementType) -> ElementType:
 
 
 def dtype_info(dtype: str | np.dtype) -> ElementType:
-    """The element type of a name or a numpy dtype. Raises ElementTypeError if there is none (strings, complex numbers)."""
+    """The element type with a name or numpy dtype. Raises ElementTypeError if there is none (strings, complex numbers)."""
     found = ELEMENT_TYPES.get(dtype) if isinstance(dtype, str) else _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
     if found is None:
         raise ElementTypeError(f"element type {dtype} is not supported; supported: {', '.join(ELEMENT_TYPES)}")
@@ -197,12 +197,12 @@ def to_numpy(dtype: str) -> np.dtype:
 
 
 def from_numpy(dtype: np.dtype) -> str:
-    """The MLIR spelling of a numpy dtype. Raises ElementTypeError for one that has no tensor type here (strings, complex)."""
+    """The MLIR spelling of a numpy dtype. Raises ElementTypeError for one that is not supported (strings, complex)."""
     return dtype_info(np.dtype(dtype)).name
 
 
 def compute_dtype(dtype: str) -> str:
-    """The type in which elements of `dtype` are computed and summed: f32 for the narrow floats, else itself."""
+    """The type in which elements of `dtype` are computed and summed: f32 for narrow floats, otherwise the type itself."""
     return dtype_info(dtype).compute or dtype
 
 
@@ -217,7 +217,7 @@ def is_integer(dtype: str) -> bool:
 
 
 def is_compact(dtype: str) -> bool:
-    """Whether it is a type that the levels below the graph level know as bytes only."""
+    """Whether it is a type that the levels below the graph level treat as bytes."""
     return dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].is_compact
 
 
@@ -227,7 +227,7 @@ def is_emulated(dtype: str) -> bool:
 
 
 def is_small_float(dtype: str) -> bool:
-    """Whether it is a float of 8 bits or fewer that casts convert from and to."""
+    """Whether it is a float of 8 bits or fewer between which and other types casts exist."""
     return dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].is_small_float
 
 
@@ -237,9 +237,9 @@ def is_unsigned(dtype: str) -> bool:
 
 
 def plain_booleans(array: np.ndarray) -> np.ndarray:
-    """An array of booleans whose bytes are 0 or 1, as code requires: itself or a copy.
+    """An array of booleans with bytes 0 or 1, as code requires: the array itself or a copy.
 
-    For numpy any nonzero byte is true, and views of other data have such.
+    Numpy takes any nonzero byte as true, and views of other data contain such bytes.
     """
     codes = array.view(np.uint8)
-    return np.asarray(codes != 0) if codes.max(initial=0) > 1 else array  # of a scalar array it is no array
+    return np.asarray(codes != 0) if codes.max(initial=0) > 1 else array  # a scalar array becomes a numpy scalar in the comparison

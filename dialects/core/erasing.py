@@ -1,4 +1,4 @@
-"""Erasing ops: the bindings free an op whatever uses it, and whatever driver still holds it, and the process dies later, somewhere else."""
+"""Safe erasure of ops. The bindings free an op even if it has users or a driver still holds it, and the process crashes later, elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,19 +8,19 @@ from typing import Any
 __all__ = ["ErasingError", "guard_erase", "through_driver"]
 
 _driver: ContextVar[tuple[Any, Callable[[Any], None]] | None] = ContextVar("driver", default=None)
-"""Of the pattern that runs in this thread, if one does: the op that it matched, and what erases another op and tells the driver."""
+"""The op that the pattern running in this thread has matched, and the driver's function that erases other ops; None outside of patterns."""
 
 
 class ErasingError(ValueError):
-    """An op must not be erased: something uses a result of it, or a driver that runs still holds it."""
+    """An op must not be erased: one of its results has users, or a running driver still holds it."""
 
 
 def guard_erase(base: Any) -> None:
-    """Have `erase` of the bindings' base class of operations refuse ops whose results are used."""
+    """Make `erase` of the bindings' base class of operations refuse ops whose results have users."""
     native = base.erase
 
     def erase(self: Any) -> None:
-        """Erase an op. Raises ErasingError where a result of it is used, or where the pattern that runs matched it."""
+        """Erase an op. Raises ErasingError if one of its results has users, or if the running pattern has matched it."""
         op = self.operation
         for index, result in enumerate(op.results):
             use = next(iter(result.uses), None)
@@ -42,9 +42,9 @@ def guard_erase(base: Any) -> None:
 
 @contextmanager
 def through_driver(root: Any, erase_op: Callable[[Any], None]) -> Iterator[None]:
-    """Inside, a pattern that matched `root` runs: other ops are erased by its driver, which would otherwise come to them when they are gone.
+    """Inside, a pattern that matched `root` runs. Other ops are erased through its driver, which would otherwise visit freed ops.
 
-    That holds for the thread that runs the pattern; others, with drivers of their own or none, may be at work in other contexts.
+    This applies to the current thread only; other threads may work in other contexts.
     """
     before = _driver.set((root, erase_op))
     try:

@@ -1,13 +1,13 @@
-"""Checks of indices that are known at run time only: which hidden result of @main says how far they reach, and how far they may.
+"""Checks of indices that only a run knows. Each maps a hidden result of @main to the range that it must lie in.
 
-@main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code of the indices, or of each
-column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
-whose codes are those below 2n. Where indices count from the start only, the code is the index in two's complement, read as unsigned:
-those below n are right. If the model declares the sizes of a result and the data ask for others, the result is the zigzag code of the
-difference: 0 is right. Sizes that may be others in each round of a loop are compared there: then the result is 0, or one more than the zigzag
+@main of a checked model returns, after its outputs, one hidden result for each check: the greatest zigzag code of the indices, or of each
+column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n accepts indices from -n to n - 1,
+whose codes are below 2n. If indices count from the start only, the code is the index in two's complement, read as unsigned, and codes
+below n are valid. If the model declares the sizes of a result and the data demand others, the result is the zigzag code of the
+difference, and 0 is valid. Sizes that may change in each iteration of a loop are compared there: then the result is 0, or 1 plus the zigzag
 code of an index that is out of range. A module lists its checks in `ModuleInfo.checks`.
 
-In a program for all sizes the limits are expressions of symbols: `IndexCheck.at` gives the check for the sizes of a run.
+In a shape-polymorphic program the limits are expressions of symbols: `IndexCheck.with_sizes` gives the check for the sizes of a run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,28 +21,28 @@ class IndexCheck:
     """The range of one operand of indices, or the sizes of one result."""
 
     node: str
-    """The ONNX nodes that the indices are used by, for messages."""
+    """The ONNX nodes that use the indices, for messages."""
     op: str
     result: int
-    """Which of the hidden results it is about; several checks may be about the same."""
+    """The number of the hidden result; several checks may share one."""
     dims: tuple[int, ...]
-    """The dimensions that the indices, or the columns of index vectors, go along."""
+    """The dimensions that the indices, or the columns of index vectors, index."""
     sizes: tuple[int | Size, ...]
-    """Of these dimensions: as many as the hidden result has elements."""
+    """The sizes of these dimensions, one for each element of the hidden result."""
     exact: bool = False
-    """Whether it is about the sizes themselves."""
+    """Whether the check compares the sizes themselves."""
     from_start: bool = False
     """Whether indices below 0 are out of range."""
     compared: bool = False
-    """Whether the code itself compares: the sizes are those of a round of a loop, or of a branch that may not be taken."""
+    """Whether the code itself compares: the sizes belong to one iteration of a loop, or to a branch that may not be executed."""
     count: int | Size = 1
-    """How many indices there are, where there may be none: then any size will do, and the code is 0."""
+    """The number of indices, if there may be none: then any size is valid, and the code is 0."""
 
     reason: str = ""
-    """What to say of a code that is not 0, where it is about no index and no size."""
+    """The message for a nonzero code, if the check is about neither an index nor a size."""
 
-    def at(self, values: Mapping[str, int]) -> "IndexCheck":
-        """The check where symbols stand for these numbers; others stay."""
+    def with_sizes(self, values: Mapping[str, int]) -> "IndexCheck":
+        """The check with symbols replaced by numbers; unbound symbols stay."""
         if self.compared:
             return self
         sizes = tuple(evaluated_if_known(size, values) for size in self.sizes)
@@ -55,7 +55,7 @@ class IndexCheck:
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """The codes from which on something is wrong. All sizes must be numbers, unless they are compared by the code."""
+        """The smallest invalid codes. All sizes must be numbers, unless the code compares them."""
         if self.compared:
             return (1,) * len(self.sizes)
         [count] = static_sizes([self.count])
@@ -63,7 +63,7 @@ class IndexCheck:
         return tuple(1 if self.exact else max(least, size if self.from_start else 2 * size) for size in static_sizes(self.sizes))
 
     def problem(self, codes: Sequence[int]) -> str | None:
-        """What is wrong, given the elements of the hidden result; None if nothing is. Sizes as for `limits`."""
+        """The error message for the elements of the hidden result; None if all are valid. Sizes as for `limits`."""
         for code, limit, dim, size in zip(codes, self.limits, self.dims, self.sizes, strict=True):
             if code >= limit:
                 if self.reason:
@@ -82,29 +82,29 @@ class IndexCheck:
 
 
 def out_of_range(index: int, size: int, dim: int | None = None, at: Sequence[int] = (), *, from_start: bool = False) -> str:
-    """The words for an index, perhaps that at a place of its tensor, that a dimension does not have."""
+    """The message for an index that a dimension does not have, optionally with its position in its tensor."""
     place = f", at {[int(i) for i in at]}," if at else ""
     expected = f" (expected {0 if from_start else -size} to {size - 1})" if size else ""
     return f"index {index}{place} is out of range for {'a dimension' if dim is None else f'dimension {dim}'} of size {size}{expected}"
 
 
 def decoded(code: int) -> int:
-    """The number that has this zigzag code."""
+    """The number with this zigzag code."""
     return -(code + 1) // 2 if code % 2 else code // 2
 
 
 def signed(code: int) -> int:
-    """The number whose two's complement in 64 bits this is."""
+    """The number with this 64-bit two's complement."""
     return code - (1 << 64) if code >> 63 else code
 
 
 def widths(checks: Sequence[IndexCheck]) -> list[int]:
-    """How many elements each hidden result has."""
+    """The number of elements of each hidden result."""
     return list({check.result: len(check.sizes) for check in checks}.values())
 
 
 def complaint(checks: Sequence[IndexCheck]) -> str | None:
-    """What is wrong with a list of checks as a whole; None if nothing is."""
+    """The problem of a list of checks as a whole; None if there is none."""
     for check in checks:
         if len(check.dims) != len(check.sizes) or not check.dims:
             return f"the check of {check.node}: expected as many sizes as dims, at least one, got {list(check.sizes)} and {list(check.dims)}"

@@ -1,4 +1,4 @@
-"""The attributes of kernels, and of the views of scratch memory that are their buffers."""
+"""The attributes of kernels, and of the views of scratch memory that serve as their buffers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NO_INLINE = "llvm.no_inline"
 
 @dataclass(frozen=True)
 class Version:
-    """Of which kernel a function is a second version: it runs instead of `of` where `size` is at most `most`."""
+    """Marks a second version of the kernel named `of`: it runs instead of that kernel if `size` is at most `most`."""
 
     of: str
     size: int | Size
@@ -23,15 +23,15 @@ class Version:
 
 @dataclass(frozen=True)
 class Concat:
-    """A kernel that only concatenates its arguments. Where the size `one` is 1, they are contiguous in the result."""
+    """A kernel that only concatenates its arguments. If the size `one` is 1, they lie contiguously in the result."""
 
     one: int | Size
     arguments: tuple[int, ...]
-    """Their numbers, in order."""
+    """The numbers of these arguments, in order."""
 
 
 REGION_MEMORY = 4
-"""The last operands of a function of a region: weights, its workspace, that of @main, and the table."""
+"""The number of the last operands of a region function: weights, its workspace, the workspace of @main, and the table."""
 
 
 class KernelInfo(Carrier):
@@ -40,29 +40,29 @@ class KernelInfo(Carrier):
     on, what = ("func.func", "llvm.func"), "a function"
 
     is_kernel: Carried[bool] = Carried("stepwell.kernel", FLAG, False)
-    """Whether it computes a fusion group in destination-passing style: its last arguments are where its results go."""
+    """Whether it computes a fusion group in destination-passing style: its last arguments are the destinations of its results."""
     results: Carried[int] = Carried("stepwell.results", COUNT, 1)
-    """On memrefs: how many of the arguments are destinations; they come last, before the scratch."""
+    """On memrefs, the number of destinations among the arguments; they come last, before the scratch."""
     in_place: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.in_place", PAIRS, ())
-    """Arguments, each with the result (by number) whose destination may share its memory."""
+    """Pairs of an argument and the number of the result whose destination may share its memory."""
     overwrites: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.overwrites", PAIRS, ())
-    """Arguments, each with the result (by number) that is what it is but for a part: the kernel writes that part, where the rest is already."""
+    """Pairs of an argument and the number of the result that differs from it only in the part that the kernel writes."""
     sizes: Carried[Sequence[tuple[Dim, ...]]] = Carried("stepwell.sizes", SIZES, ())
-    """For each argument the dimensions of its type that are known only at run time, as expressions of symbols; none if all are static."""
+    """For each argument, its dynamic dimensions as expressions of symbols; empty if all are static."""
     symbols: Carried[Sequence[str]] = Carried("stepwell.size_arguments", TEXTS, ())
-    """The symbols that its arguments of type index are, in order."""
+    """The symbols of the arguments of type index, in order."""
     scratch_bytes: Carried[int | Size | None] = Carried("stepwell.scratch_bytes", SIZE, None)
-    """The size of its scratch, which is its last argument, perhaps an expression of symbols; None if it has none."""
+    """The bytes of its scratch, which is its last argument, as a number or an expression of symbols; None if it has none."""
 
     version: Carried[Version | None] = Carried("stepwell.version", record(Version), None)
-    """Set if it is a version of another kernel for small sizes; from level affine on both are one function."""
+    """Set for a second version of another kernel for small sizes; from level affine on both are one function."""
     concat: Carried[Concat | None] = Carried("stepwell.concat", record(Concat), None)
-    """Set if it only concatenates its arguments along a dimension behind a free one."""
+    """Set if it only concatenates its arguments along a dimension outside of which a dynamic dimension lies."""
     hints: Carried[Mapping[str, int]] = Carried("stepwell.kernel_hints", COUNTS, {})
-    """About how large symbols are in it, if not as the module says (`ModuleInfo.size_hints`)."""
+    """Typical values of symbols in this kernel, if they differ from the module's (`ModuleInfo.size_hints`)."""
 
     is_region: Carried[bool] = Carried("stepwell.region", FLAG, False)
-    """Whether it is a branch of a conditional or the body of a loop, which `@main` or another such function calls."""
+    """Whether it is a branch of a conditional or a loop body, which `@main` or another such function calls."""
 
     def make_kernel(self) -> None:
         """Mark a function as a kernel, which is never inlined."""
@@ -70,7 +70,7 @@ class KernelInfo(Carrier):
         self.attributes[NO_INLINE] = ir.UnitAttr.get()
 
     def first_destination(self, arguments: int) -> int:
-        """The number of the first argument that is a destination, of so many arguments of a kernel on memory."""
+        """The number of the first destination, for a kernel on memrefs with that many arguments."""
         return arguments - self.results - int(self.scratch_bytes is not None)
 
     def problems(self) -> Iterator[str]:
@@ -85,28 +85,28 @@ class KernelInfo(Carrier):
 
 @dataclass(frozen=True)
 class Slice:
-    """What is kept of a buffer that only ops in the same fused loops use: one step of each of the first `loops`, once per chunk."""
+    """The stored part of a buffer that only ops in the same fused loops use: one step of each of the first `loops`, once for each chunk."""
 
     loops: int
     run: int
-    """The number of the outermost loop."""
+    """The trip count of the outermost loop."""
     chunks: int
-    """Of the outermost loop."""
+    """The number of chunks of the outermost loop."""
     bytes: int | Size
-    """The size of a slice; on a view, the distance from one chunk's slice to the next."""
+    """The bytes of a slice; on a view, the distance in bytes between the slices of neighbouring chunks."""
 
 
 class BufferInfo(Carrier):
-    """The attributes of a view of scratch memory that is a buffer."""
+    """The attributes of a view of scratch memory that serves as a buffer."""
 
     on, what = ("memref.view",), "a memref.view"
 
     slice: Carried[Slice | None] = Carried("stepwell.slice", record(Slice), None)
-    """Set if the memory holds no more than a slice of the view's type."""
+    """Set if the memory holds only a slice of the view's type."""
 
 
 def function_around(op: ir.Operation) -> ir.Operation | None:
-    """The function that an op is, or is in; None outside of functions."""
+    """The function that contains an op, or the op itself if it is one; None outside of functions."""
     inner: ir.Operation | None = op
     while inner is not None and inner.name != "func.func":
         inner = None if inner.parent is None else inner.parent.operation

@@ -1,4 +1,4 @@
-"""The layout of a workspace whose sizes are known only at run time: which buffer lies on top of which."""
+"""The layout of a workspace with dynamic sizes: an order in which buffers are stacked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
 @dataclass(frozen=True)
 class Slot:
-    """A buffer of `size` bytes. It begins where the last of the slots `below` it ends, at a multiple of `ALIGNMENT`, or `inside` another one."""
+    """A buffer of `size` bytes. It begins at the end of the highest slot `below` it, rounded up to `ALIGNMENT`, or `inside` another slot."""
 
     size: int | Size
     below: tuple[int, ...]
-    """Numbers of slots before it in the layout's order: those that live at the same time and lie lower."""
+    """The numbers of earlier slots in the layout's order that are live at the same time and lie below."""
     inside: "tuple[int, int | Size] | None" = None
-    """The number of the slot that it is a part of, and how many bytes behind its begin."""
+    """The number of the slot that contains it, and its offset in bytes in that slot."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A layout for runs in which the symbol `one` is 1. Operands of concatenations lie inside the results there, and need not be copied."""
+    """A layout for runs in which the symbol `one` is 1. Operands of concatenations then lie inside the results, and need no copies."""
 
     one: Size
     slots: Sequence[Slot]
-    """Those of the layout, in the same order."""
+    """The slots of the layout, in the same order."""
 
 
 def aligned(size: int) -> int:
@@ -34,12 +34,12 @@ def aligned(size: int) -> int:
 
 
 def aligned_size(size: int | Size) -> int | Size:
-    """As `aligned`, for a size that may be known only at run time."""
+    """Like `aligned`, also for a dynamic size."""
     return aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def lowest_first(slots: Sequence[Slot]) -> list[int]:
-    """The slots such that each comes after those below it."""
+    """The slots in an order in which each follows those below it."""
     done: dict[int, None] = {}
     waiting = list(reversed(range(len(slots))))
     while waiting:

@@ -1,4 +1,4 @@
-"""The ops of the llvm dialect that passes build, without the classes of all its ops, which take an eighth of a second to load."""
+"""The ops of the llvm dialect that passes build, without the Python classes of all its ops, which take an eighth of a second to load."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,7 +26,7 @@ def inline_asm(kind: ir.Type, operands: Sequence[ir.Value], text: str, constrain
 
 
 def element_address(pointer: ir.Value, element: ir.Type, index: int) -> ir.Value:
-    """`llvm.getelementptr`: the address of the element number `index` of an array of `element` at `pointer`."""
+    """`llvm.getelementptr`: the address of element `index` of an array of `element` at `pointer`."""
     attributes = {
         "elem_type": ir.TypeAttr.get(element),
         "rawConstantIndices": ir.DenseI32ArrayAttr.get([index]),

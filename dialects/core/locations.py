@@ -28,9 +28,9 @@ def nodes_text(location: ir.Location) -> str:
 
 
 def leading(location: ir.Location) -> ir.Location:
-    """The first of the locations that a fused one is made of, or the location itself.
+    """The first part of a fused location, or the location itself.
 
-    A line table has one line per instruction: LLVM would give an instruction of several nodes the line 0, which is no node's.
+    A line table has one line for each instruction: LLVM gives an instruction with several nodes line 0, which belongs to no node.
     """
     while isinstance(location, ir.FusedLoc):
         location = location.locations[0]
@@ -46,9 +46,9 @@ def node_index(location: ir.Location) -> int | None:
 
 
 def renumber_nodes(op: ir.Operation) -> tuple[int, ...]:
-    """Number the nodes that locations in `op` name from 0, in order of appearance; returns the index that each had before.
+    """Renumber the nodes that locations in `op` name from 0, in order of appearance; returns the previous index of each.
 
-    Equal parts of two models then have equal line tables, wherever their nodes stand in the models.
+    Equal parts of two models then have equal line tables, whatever their position in the models.
     """
     numbers: dict[int, int] = {}
 
@@ -63,12 +63,12 @@ def renumber_nodes(op: ir.Operation) -> tuple[int, ...]:
 
 
 def strip_node_names(op: ir.Operation) -> None:
-    """Remove names from all locations in `op`; files and lines, which debug information is made of, stay."""
+    """Remove names from all locations in `op`; files and lines, the source of debug information, stay."""
     _map_leaves(op, lambda leaf: leaf, named=False)
 
 
 def _map_leaves(op: ir.Operation, change: Callable[[ir.Location], ir.Location], *, named: bool) -> None:
-    """Replace the leaves of all locations in `op`, of operations and of block arguments."""
+    """Replace the leaves of all locations of operations and block arguments in `op`."""
     done: dict[Any, ir.Location] = {}
 
     def replaced(location: ir.Location) -> ir.Location:
@@ -81,22 +81,22 @@ def _map_leaves(op: ir.Operation, change: Callable[[ir.Location], ir.Location], 
             return ir.Location.callsite(replaced(location.callee), [replaced(location.caller)], context=location.context)
         return change(location)
 
-    def of(location: ir.Location) -> ir.Location:
+    def mapped(location: ir.Location) -> ir.Location:
         key = location.attr  # locations themselves hash by identity
         if key not in done:
             done[key] = replaced(location)
         return done[key]
 
     for inner in (op, *ops_below(op)):
-        inner.location = of(inner.location)
+        inner.location = mapped(inner.location)
         for region in inner.regions:
             for block in region.blocks:
                 for argument in block.arguments:
-                    argument.set_location(of(argument.location))
+                    argument.set_location(mapped(argument.location))
 
 
 def _leaves(location: ir.Location) -> Iterator[ir.Location]:
-    """The name, file and unknown locations that `location` is made of, in order; a name before what it names."""
+    """The name, file and unknown locations inside `location`, in order; a name comes before the location that it names."""
     if isinstance(location, ir.NameLoc):
         yield location
         yield from _leaves(location.child_loc)

@@ -1,4 +1,4 @@
-"""MLIR as the rest of the package sees it: the bindings' names, contexts with our dialects, parsing with typed errors, and walks over IR."""
+"""MLIR for the rest of the package: the bindings' names, contexts with our dialects, parsing with typed errors, and walks over IR."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from stepwell.dialects.core.bindings import *  # noqa: F403  (its `__all__`, the names of the bindings, is offered here)
+from stepwell.dialects.core.bindings import *  # noqa: F403  (re-exports its `__all__`, the names of the bindings)
 from stepwell.dialects.core.bindings import Dialect, define, ir, passmanager, provide_module
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
 from stepwell.dialects.core.nesting import DEEPEST, is_too_deep
@@ -25,8 +25,8 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
 _loading = Lock()
-"""Held while a context is made: a dialect being loaded is stored in its class, and registered in tables of the whole process."""
-_BUILT_IN = (  # importing them registers our dialects and what operations carry
+"""Held while a context is created: loading a dialect changes its class and tables of the whole process."""
+_BUILT_IN = (  # importing them registers our dialects and carried attributes
     "stepwell.dialects.graph", "stepwell.dialects.packed", "stepwell.dialects.sched.schedule_info", "stepwell.dialects.core.module_info",
     "stepwell.dialects.core.kernel_info", "stepwell.dialects.target.dialect", "stepwell.dialects.flow.control", "stepwell.dialects.flow.boxes",
 )  # fmt: skip
@@ -36,14 +36,14 @@ _checks: dict[str, Callable[[ir.Operation], Sequence[Diagnostic]]] = {}
 
 
 def register_dialect(dialect: Any) -> Any:
-    """Load `dialect` (a subclass of `Dialect`) into every context made from now on; returns it.
+    """Load `dialect` (a subclass of `Dialect`) into every context created from now on; returns it.
 
-    Raises StepwellError if another one has its name: contexts would hold neither.
+    Raises StepwellError if its name is taken: contexts would contain neither.
     """
     name, ours = dialect.DIALECT_NAMESPACE, dialect.__module__.startswith("stepwell.")
     known = next((d for d in (_dialects if ours else registered_dialects()) if name == d.DIALECT_NAMESPACE), None)
     if known is not None and (known.__module__, known.__qualname__) == (dialect.__module__, dialect.__qualname__):
-        _dialects.remove(known)  # its module was interrupted while it was imported, and is imported again
+        _dialects.remove(known)  # the import of its module was interrupted, and is repeated
     elif known is not None:
         raise StepwellError(f"dialect '{name}' is already registered by {known.__module__}.{known.__qualname__}")
     elif not ours and _is_upstream(name):
@@ -55,7 +55,7 @@ def register_dialect(dialect: Any) -> Any:
 
 
 def _is_upstream(namespace: str) -> bool:
-    """Whether every context has a dialect of that name."""
+    """Whether every context has a dialect with that name."""
     try:
         bare_context().dialects[namespace]
     except IndexError:
@@ -64,9 +64,9 @@ def _is_upstream(namespace: str) -> bool:
 
 
 def registered_dialects() -> list[Any]:
-    """Our dialects, plugins' included."""
+    """Our dialects, including those of plugins."""
     if not all(name in _imported for name in _BUILT_IN):
-        with uninterrupted():  # or some of their operations would be registered twice
+        with uninterrupted():  # otherwise some of their operations would be registered twice
             for name in _BUILT_IN:
                 import_module(name)
                 _imported.add(name)
@@ -74,7 +74,7 @@ def registered_dialects() -> list[Any]:
 
 
 def bare_context() -> ir.Context:
-    """A context with only upstream's dialects. May be called from several threads at once.
+    """A context with upstream's dialects only. May be called from several threads at once.
 
     Multithreading is off: with threads on, verifiers written in Python deadlock on the GIL.
     """
@@ -86,33 +86,33 @@ def bare_context() -> ir.Context:
 
 @dataclass
 class _Shared:
-    """A context, its dialects with their numbers of operations when it was made, and how often it was given out."""
+    """A context, its dialects with their numbers of operations at its creation, and the number of times it was handed out."""
 
     managers: dict[str, passmanager.PassManager] = field(default_factory=dict, kw_only=True)  # the first field: they are to go before the context
     context: ir.Context
     contents: tuple[tuple[Any, int], ...]
     alone: int
-    """The number of references to the context while nobody uses it: all IR in it holds one.
+    """The number of references to the context while it is unused; each IR in it holds one more.
 
-    The bindings have no hook for the end of IR. The count is right without the GIL too: whoever could add a reference has one.
+    The bindings have no hook for the end of IR. The count is also right without the GIL: only the holder of a reference could add one.
     """
     uses: int = 1
 
 
 MAX_USES = 200
-"""How often a context is given out: it keeps each type and attribute that it ever saw."""
+"""The most times a context is handed out, because it keeps each type and attribute that it ever saw."""
 MAX_SHARED = 4
-"""How many contexts wait for the next user, about 3 MB each."""
+"""The most contexts that wait for reuse; each takes about 3 MB."""
 _shared: list[_Shared] = []
 
 
 def make_context(*only: Any) -> ir.Context:
-    """As `bare_context`, with Stepwell's dialects loaded: those given, or all of them.
+    """Like `bare_context`, with Stepwell's dialects loaded: the given ones, or all.
 
-    It takes a twentieth of a second to make one, so this may be one of before, of which no reference is left, and so no IR.
+    Creating one takes 50 ms, so this may return an earlier one to which no reference is left, and which therefore holds no IR.
     """
     dialects = only or registered_dialects()
-    contents = tuple((dialect, len(dialect.operations)) for dialect in dialects)  # a plugin may add operations to a dialect of ours
+    contents = tuple((dialect, len(dialect.operations)) for dialect in dialects)  # a plugin may add operations to one of our dialects
     with _loading:
         for entry in _shared:
             if entry.contents == contents and sys.getrefcount(entry.context) <= entry.alone:
@@ -172,13 +172,13 @@ def _diagnostic_text(diagnostic: Any) -> str:
 
 
 def on_parse(check: Callable[[ir.Operation], Sequence[Diagnostic]]) -> Callable[[ir.Operation], Sequence[Diagnostic]]:
-    """Decorator: `parse_module` rejects a module in which `check` finds problems. Python has no other way to verify a dialect's attributes."""
+    """Decorator: `parse_module` rejects a module in which `check` finds problems. Python cannot verify a dialect's attributes otherwise."""
     _checks[check.__qualname__] = check
     return check
 
 
 def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir.Module:
-    """The module in `text`. Raises IRError with every diagnostic, and its place in `source`, when it does not parse or verify."""
+    """The module in `text`. Raises IRError with every diagnostic and its position in `source` if it does not parse or verify."""
     if is_too_deep(text):
         found = [Diagnostic("error", f"the text is nested more than {DEEPEST} deep, which is more than the parser is given")]
         raise IRError(summary(found, source), diagnostics=found)
@@ -198,11 +198,11 @@ def _diagnostics(error: ir.MLIRError) -> list[Diagnostic]:
 
 
 def _silently_refused(text: str, context: ir.Context) -> Diagnostic:
-    """Where and why the parser stopped without a diagnostic: it does so at an unquoted op of a dialect that was defined at run time."""
+    """The position of a syntax error for which the parser emits no diagnostic: an unquoted op of a dialect defined at run time."""
     names = {op.OPERATION_NAME for dialect in registered_dialects() for op in dialect.operations}
     for found in re.finditer(r'(?<!["\w.])[A-Za-z_]\w*\.[\w.]+', text):
         if found.group() in names:
-            try:  # parse the text up to here: if an op is expected next, this gives no diagnostic either
+            try:  # parse the text up to here: if an op is expected next, this emits no diagnostic either
                 ir.Module.parse(text[: found.end()], context)
             except ir.MLIRError as error:
                 if not _diagnostics(error):
@@ -213,21 +213,21 @@ def _silently_refused(text: str, context: ir.Context) -> Diagnostic:
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
-    """The operation that makes `value`, or None for a block argument."""
+    """The operation that produces `value`, or None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def known_index(value: ir.Value) -> int | None:
-    """The number that a value of type index is known to be."""
+    """The constant that a value of type index is defined as, or None."""
     made = defining_op(value)
     return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
 
 
 def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
-    """All operations inside `op` (itself excluded), in program order; with `name`, those of that name.
+    """All operations inside `op` (itself excluded), in program order; with `name`, those with that name.
 
-    Instead of the bindings' `walk`, which turns whatever its callback raises into a RuntimeError: an interrupt too, which comes at any moment.
+    Replaces the bindings' `walk`, which turns every exception of its callback into a RuntimeError, even an interrupt, which may come at any time.
     """
     found: list[ir.Operation] = []
     _collect(op.operation.regions, name, found)
@@ -242,7 +242,7 @@ def _collect(regions: Any, name: str | None, found: list[ir.Operation]) -> None:
                 if name is None or inner.name == name:
                     found.append(inner)
                 inside = inner.regions
-                if len(inside):  # most ops have none, and to ask is cheaper than to look
+                if len(inside):  # most ops have none, and this test is cheaper than an iterator
                     _collect(inside, name, found)
 
 
@@ -252,5 +252,5 @@ def users(value: ir.Value) -> list[ir.Operation]:
 
 
 def use_count(value: ir.Value) -> int:
-    """How many uses `value` has."""
+    """The number of uses of `value`."""
     return sum(1 for _ in value.uses)

@@ -47,7 +47,7 @@ def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
 
 
 def _is_slot(entry: object) -> bool:
-    """Whether it is `[size, numbers of the slots below …]`."""
+    """Whether an entry has the form `[size, numbers of the slots below …]`."""
     return isinstance(entry, tuple) and len(entry) > 0 and (is_text(entry[0]) or is_count(entry[0])) and all(map(is_count, entry[1:]))
 
 
@@ -73,7 +73,7 @@ SLOTS: Kind[list[Slot]] = Kind(
 
 
 def _segments(attribute: ir.Attribute) -> list[Segment]:
-    fields, more = {"nodes", "start", "sizes", "slots", "outputs"}, {"boxes", "grows", "shapes"}  # the latter where there are some
+    fields, more = {"nodes", "start", "sizes", "slots", "outputs"}, {"boxes", "grows", "shapes"}  # the latter are optional
     entries: list[Any] = list(attribute) if isinstance(attribute, ir.ArrayAttr) else [None]
     if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} - more == fields for entry in entries):
         raise ValueError
@@ -123,57 +123,57 @@ class ModuleInfo(Carrier):
     on, what = ("builtin.module",), "a module"
 
     inputs: Carried[Sequence[tuple[str, TensorType]]] = Carried("stepwell.inputs", TYPED_NAMES)
-    """Names and types of the model's inputs: below `graph` types lose their signedness, and @main its results."""
+    """Names and types of the model's inputs. Types lose their signedness below `graph`, and @main loses its results."""
     outputs: Carried[Sequence[tuple[str, TensorType]]] = Carried("stepwell.outputs", TYPED_NAMES)
     any_integers: Carried[Sequence[str]] = Carried("stepwell.any_integers", TEXTS, ())
-    """Inputs of integers that may hold any number of their type: nothing reads them as indices, sizes or counts."""
+    """Integer inputs that may hold any number of their type, because they are not used as indices, sizes or counts."""
     nodes: Carried[Sequence[str]] = Carried("stepwell.nodes", TEXTS, ())
-    """The names of the ONNX nodes: that of number i is line i + 1 of a location."""
+    """The names of the ONNX nodes. Number i is line i + 1 of a location."""
     size_hints: Carried[Mapping[str, int]] = Carried("stepwell.size_hints", COUNTS, {})
-    """About how large symbols are: what schedules and the order of buffers in memory are chosen by, never what is legal."""
+    """Typical values of symbols. They guide schedules and the order of buffers in memory, never legality."""
     checks: Carried[Sequence[IndexCheck]] = Carried("stepwell.checks", INDEX_CHECKS, ())
-    """The checks of @main's hidden results, which come after the outputs."""
+    """The checks of @main's hidden results, which follow the outputs."""
     arena: Carried[Mapping[str, int]] = Carried("stepwell.arena", COUNTS, {})
     """The offset in bytes of each weight in the arena."""
     located: Carried[bool] = Carried("stepwell.located", FLAG, False)
-    """Whether code reads from a table where each weight lies, and not at these offsets."""
+    """Whether code reads the address of each weight from a table instead of using these offsets."""
     weights_bytes: Carried[int] = Carried("stepwell.weights_bytes", COUNT, 0)
-    """The size of all weights together."""
+    """The total size of the weights in bytes."""
     workspace_bytes: Carried[int] = Carried("stepwell.workspace_bytes", COUNT, 0)
-    """The size of the memory that a run needs for intermediate results."""
+    """The size in bytes of the memory for intermediate results of a run."""
     workspace_lower_bound: Carried[int] = Carried("stepwell.workspace_lower_bound", COUNT, 0)
-    """A lower bound in bytes of that size, whatever the assignment of offsets."""
+    """A lower bound in bytes of that size, for any assignment of offsets."""
 
     elements: Carried[Sequence[tuple[Dim, ...]]] = Carried("stepwell.elements", SIZES, ())
-    """For each input its elements that are symbols in types and attributes, `?` for others; none if there is no such element."""
+    """For each input, its elements that are symbols in types and attributes, `?` for others; empty if there are none."""
     assumptions: Carried[Sequence[Assumption]] = Carried("stepwell.assumptions", ASSUMPTIONS, ())
-    """What sizes must fulfil for the types and the code of the module to be right."""
+    """Relations between sizes that the types and the code of the module rely on."""
     size_table: Carried[SizeTable | None] = Carried("stepwell.size_table", record(SizeTable), None)
-    """The form of the table that `@sizes` completes, where there is one."""
+    """The form of the table that `@sizes` completes, if there is one."""
 
     segments: Carried[Sequence[Segment]] = Carried("stepwell.segments", SEGMENTS, ())
-    """What follows when sizes become known while it runs, in order."""
+    """The segments of the program, in order of execution."""
 
     bound: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.bound", PAIRS, ())
-    """Inputs, each with the output that the next call takes for it, by their numbers; behind `append-in-place` those that share their memory."""
+    """Pairs of an input and the output that the next call passes for it, by number; after `append-in-place` the pairs that share memory."""
 
     table_entries: Carried[int] = Carried("stepwell.table_entries", COUNT, 0)
-    """How many numbers the table of a run has in which code calls the runtime; 0 if it does not."""
+    """The number of entries in a run's table if code calls the runtime; otherwise 0."""
 
     @property
     def weight_offsets(self) -> list[int]:
-        """Where weights begin in the arena, in ascending order; one without bytes may share its offset with the next."""
+        """The offsets of weights in the arena, ascending; an empty weight may share its offset with the next."""
         return sorted(set(self.arena.values()))
 
     @property
     def symbols(self) -> list[str]:
-        """The symbols that are sizes of the model's inputs by themselves, or elements of these, in the order of the inputs."""
+        """The symbols that are whole sizes or elements of the model's inputs, in the order of the inputs."""
         elements = [str(size) for sizes in self.elements for size in sizes if isinstance(size, Size) and size.is_symbol]
         return list(dict.fromkeys([*(symbols_of(self.inputs) if self.has_signature else []), *elements]))
 
     @property
     def has_signature(self) -> bool:
-        """Whether inputs and outputs are there."""
+        """Whether both inputs and outputs are recorded."""
         return all(field.name in self.attributes for field in (ModuleInfo.inputs, ModuleInfo.outputs))
 
     def problems(self) -> Iterator[str]:
@@ -185,22 +185,22 @@ class ModuleInfo(Carrier):
 
 
 def symbols_of(inputs: Iterable[tuple[str, TensorType]]) -> list[str]:
-    """The symbols that are sizes of inputs by themselves, in the order of the inputs."""
+    """The symbols that are whole sizes of inputs, in the order of the inputs."""
     return list(dict.fromkeys(str(size) for _, kind in inputs for size in kind.shape if isinstance(size, Size) and size.is_symbol))
 
 
 class ValueInfo(Carrier):
-    """The attributes of one argument or result of a function. Lists of them are read from a function, changed, and written back."""
+    """The attributes of one argument or result of a function. Lists of these are read from a function, changed, and written back."""
 
     what = "an argument or a result of a function"
 
     name: Carried[str | None] = Carried("stepwell.name", TEXT, None)
-    """What the model calls it."""
+    """The name in the model."""
     byte_count: Carried[int | None] = Carried("stepwell.bytes", COUNT, None)
-    """How many bytes the memory of @main's weights or workspace must hold."""
+    """The bytes that the memory of @main's weights or workspace must have."""
 
     symbols: Carried[Sequence[str]] = Carried("stepwell.symbols", TEXTS, ())
-    """What the first numbers in the memory of an argument of @main stand for: sizes known only at run time; offsets in the workspace follow."""
+    """The symbols that the first numbers of a memory argument of @main hold; offsets in the workspace follow."""
 
     def __init__(self, *, name: str | None = None, byte_count: int | None = None, symbols: Sequence[str] = ()) -> None:
         self.attributes: dict[str, ir.Attribute] = {}
@@ -235,7 +235,7 @@ class ValueInfo(Carrier):
 
     @staticmethod
     def names(values: "Sequence[ValueInfo]", prefix: str) -> list[str]:
-        """Their names; `prefix` and the number where they have none."""
+        """Their names; `prefix` and the number for those without one."""
         return [f"{prefix}{i}" if value.name is None else value.name for i, value in enumerate(values)]
 
 
@@ -256,12 +256,12 @@ def _values(function: ir.Operation | ir.OpView, attribute: str, word: str) -> li
 
 
 class FunctionInfo(Carrier):
-    """The place where a function's `ValueInfo`s are, which are checked with it."""
+    """The attributes with a function's `ValueInfo`s, which are checked together."""
 
     on, what = ("func.func", "llvm.func"), "a function"
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with what is said about arguments and results: names of no attribute of ours, values of another form."""
+        """The problems of the attributes of arguments and results: unknown names, or values of another form."""
         known = ValueInfo.carried()
         for attribute, word in ((_ARGUMENTS, "argument"), (_RESULTS, "result")):
             for i, values in enumerate(self.attributes.get(attribute, ())):

@@ -1,4 +1,4 @@
-"""How deeply the text of IR is nested: MLIR's parser calls itself at each level, and ends the process where its stack does."""
+"""The nesting depth of IR text. MLIR's parser is recursive, and a stack overflow would end the process."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 DEEPEST = 512
-"""Brackets inside each other at most, those of aliases included. A graph inside an op takes two; an eighth of a stack of 8 MB is enough for these."""
+"""The most nested brackets, including those of aliases. A graph inside an op takes two; 512 need an eighth of a stack of 8 MB."""
 _NOT_NESTED = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n]*|->|[<>=]=', re.DOTALL)
 _ALIAS = re.compile(r"([#!][\w.$]+)\s*=")
 _NAME = re.compile(r"[#!][\w.$]+")
@@ -15,7 +15,7 @@ _PAIRS = (b"()", b"[]", b"{}", b"<>")
 
 
 def is_too_deep(text: str) -> bool:
-    """Whether some part of the text is nested more than `DEEPEST` deep. Text that is no IR may be said to be."""
+    """Whether some part of the text is nested more than `DEEPEST` deep. For text that is no IR, the answer may be wrong."""
     bare = _NOT_NESTED.sub(" ", text)
     if _SIGNS.search(bare) is not None:
         return True
@@ -25,10 +25,10 @@ def is_too_deep(text: str) -> bool:
 
 
 def _depth(text: str) -> int:
-    """The most brackets that are open at a time; one that closes nothing counts for nothing."""
+    """The most brackets that are open at once; unmatched closing brackets are ignored."""
     data = np.frombuffer(text.encode(errors="replace"), np.uint8)
     places = np.flatnonzero(np.isin(data, np.frombuffer(b"".join(_PAIRS), np.uint8)))
-    if len(places) <= 8:  # as most aliases have
+    if len(places) <= 8:  # as in most aliases
         return sum(map(text.count, "([{<"))
     found, total = data[places], np.zeros(len(places), np.int64)
     for opening, closing in _PAIRS:
@@ -38,7 +38,7 @@ def _depth(text: str) -> int:
 
 
 def _longest_chain(bodies: Mapping[str, str]) -> int:
-    """The depth of the deepest alias, with that of those that it names."""
+    """The depth of the deepest alias, including the aliases that it uses."""
     depths: dict[str, int] = {}
     for first in bodies:
         waiting: list[tuple[str, Iterator[str]]] = [(first, iter(_NAME.findall(bodies[first])))] if first not in depths else []

@@ -1,4 +1,4 @@
-"""The fields of op classes: their operands, attributes and results by name, and ops built from them."""
+"""The fields of op classes: operands, attributes and results by name, and the construction of ops from them."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -24,7 +24,7 @@ def attribute_fields(cls: Any) -> tuple[Any, ...]:
 
 
 def result_fields(cls: Any) -> tuple[tuple[str, str], ...]:
-    """The result fields of an op class, as `operand_fields`."""
+    """The result fields of an op class, like `operand_fields`."""
     return _fields_of(cls)[2]
 
 
@@ -34,7 +34,7 @@ def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:
 
 
 def result_group(op: ir.Operation, cls: Any, name: str) -> Any:
-    """The results of field `name`, as `operand_group`."""
+    """The results of field `name`, like `operand_group`."""
     return _group(op, result_fields(cls), name, list(op.results), "resultSegmentSizes")
 
 
@@ -43,7 +43,7 @@ def _group(op: ir.Operation, fields: Sequence[tuple[str, str]], name: str, value
     multiple = [i for i, (_, kind) in enumerate(fields) if kind != "single"]
     if len(multiple) > 1:
         sizes = list(ir.DenseI32ArrayAttr(op.attributes[sizes_name]))
-    else:  # the one group of unknown size takes what the others leave
+    else:  # the only group of unknown size takes the rest
         sizes = [1] * len(fields)
         for i in multiple:
             sizes[i] = len(values) - (len(fields) - 1)
@@ -55,10 +55,10 @@ def _group(op: ir.Operation, fields: Sequence[tuple[str, str]], name: str, value
 
 
 def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], attributes: dict[str, ir.Attribute], **where: Any) -> Any:
-    """Build an op of `cls` from operands and result types by field (None absent, list variadic); returns its view.
+    """Build an op of `cls` from operands and result types by field (None if absent, a list if variadic); returns its view.
 
-    Segment sizes are written only if two or more fields vary in length: otherwise they follow from the number of operands, and
-    hand-written IR does not need them.
+    Segment sizes are written only if two or more fields vary in length: otherwise the number of operands determines them, and
+    hand-written IR needs none.
     """
     attributes = dict(attributes)
     flat = []
@@ -72,7 +72,7 @@ def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], 
 
 
 def define_group_accessors(cls: Any) -> None:
-    """Replace the operand and result accessors of an op class by ones that need no segment sizes with a single varying field."""
+    """Replace the operand and result accessors of an op class by ones that need no segment sizes if only one field varies."""
     for fields, group in ((operand_fields(cls), operand_group), (result_fields(cls), result_group)):
         if any(kind != "single" for _, kind in fields):
             for name, _ in fields:
@@ -84,9 +84,9 @@ def _group_accessor(name: str, group: Any) -> property:
 
 
 class _TypeRuns:
-    """Gives IRDL's verifier the lengths of the runs while it verifies an op, and removes them afterwards: nothing else sees them.
+    """Gives IRDL's verifier the lengths of the type runs while it verifies an op, and removes them afterwards, so that nothing else sees them.
 
-    For ops with one variadic field of operands or of results, whose length follows from the others; it must be the last one.
+    Used for ops whose last field of operands or results is variadic and the only one of unknown length.
     """
 
     @staticmethod
@@ -119,7 +119,7 @@ def _variadic_groups(view: ir.OpView) -> list[tuple[Any, list[Any], str]]:
 
 
 def attach_type_runs(dialect: Any) -> None:
-    """Let ops of a dialect that was just loaded have operands, or results, of several types in one variadic field."""
+    """Allow ops of a newly loaded dialect to have operands, or results, of several types in one variadic field."""
     for cls in dialect.operations:
         if "variadic" in [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]:
             ir.DynamicOpTrait.attach(cls.OPERATION_NAME, _TypeRuns)

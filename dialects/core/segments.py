@@ -1,4 +1,4 @@
-"""The segments of a program: what follows when sizes become known while it runs."""
+"""The segments of a program: steps in a run at which data-dependent sizes become known."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,56 +8,56 @@ from stepwell.dialects.core.sizes import Assumption, Size, evaluated
 from stepwell.dialects.support.errors import IndexRangeError
 
 BOX_ELEMENTS = 9
-"""Of a box (`dialects/flow/boxes.py`): where a tensor lies, then up to 8 sizes."""
+"""The entries of a box (`dialects/flow/boxes.py`): the address of a tensor, then up to 8 sizes."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What a program does before it goes on with sizes that it has just computed: it checks them, and gets memory for them.
+    """The step between computing sizes and using them: the program checks them and allocates memory.
 
-    Its table holds, from entry `start` on, first the numbers that were computed, then the place of each slot, then what the code tells the runtime:
-    the bytes of the block that holds all slots but those of `outputs` and `boxes`, the bytes of each of these, the bytes before and after of each
-    that grows, and the sizes of `shapes` that are no numbers.
+    Its part of the table starts at entry `start`. It holds the computed numbers, then the address of each slot, then what the code reports to the
+    runtime: the bytes of the block with all slots except those of `outputs` and `boxes`, the bytes of each of these, the old and new bytes of each
+    slot that grows, and the dynamic sizes of `shapes`.
     """
 
     nodes: str
-    """The ONNX nodes that ask for the sizes, for messages."""
+    """The ONNX nodes that need the sizes, for messages."""
     start: int
     sizes: tuple[int | Size, ...]
-    """What the numbers are: a symbol that is new, or else something that they must be equal to."""
+    """For each computed number, a new symbol that it defines, or a size that it must equal."""
     slots: tuple[Slot, ...]
-    """Buffers, one on top of others; those of `outputs` and `boxes` lie by themselves."""
+    """Stacked buffers; those of `outputs` and `boxes` are allocated separately."""
     outputs: tuple[tuple[int, int], ...] = ()
-    """Pairs of a slot and the output of the model that it is."""
+    """Pairs of a slot and the number of the model's output that it holds."""
     boxes: tuple[tuple[int, int], ...] = ()
-    """Pairs of a slot that is the memory of a box, and whether it may hold boxes itself: 1, or else 0."""
+    """Pairs of a slot that is the memory of a box, and 1 if it may hold boxes itself, else 0."""
     grows: tuple[tuple[int, int | Size], ...] = ()
-    """Of those slots some, each with the bytes that it begins with: they are those of another box, whose place its entry has when the segment begins.
-    It gets the same place, if nothing lies behind them there and there is room."""
+    """Pairs of a slot and the bytes of another box that it begins with. The slot's entry holds the address of that box when the segment begins; the
+    slot gets the same address if the memory behind the box is free and large enough."""
     shapes: tuple[tuple[int | Size, ...], ...] = ()
-    """Of each of the `outputs`."""
+    """The shape of each of the `outputs`."""
 
     @property
     def first_slot(self) -> int:
-        """The entry of the table for the place of the first slot."""
+        """The table entry with the address of the first slot."""
         return self.start + len(self.sizes)
 
     @property
     def reported(self) -> "tuple[int | Size, ...]":
-        """What the code tells behind the bytes of the block and of the slots that lie by themselves."""
+        """The sizes that the code reports after the bytes of the block and of the separate slots."""
         grown = (size for slot, before in self.grows for size in (before, self.slots[slot].size))
         return (*grown, *(size for shape in self.shapes for size in shape if isinstance(size, Size)))
 
     @property
     def end(self) -> int:
-        """The entry of the table behind those of the segment."""
+        """The first table entry after the segment."""
         return self.first_slot + len(self.slots) + 1 + len(self.outputs) + len(self.boxes) + len(self.reported)
 
 
 def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[str, int], new: Collection[str]) -> None:
-    """Give the symbols among `sizes` that are `new` here their numbers. Raises IndexRangeError where a number is not what it must be."""
+    """Bind the symbols among `sizes` that are `new` to their numbers. Raises IndexRangeError if a number differs from the size it must equal."""
     for name in new:
-        values.pop(name, None)  # from the round before
+        values.pop(name, None)  # from the previous iteration
     for size, number in zip(sizes, numbers, strict=True):
         if number < 0:
             what = f" for {size}" if isinstance(size, Size) and size.is_symbol else ""
@@ -72,7 +72,7 @@ def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[s
 
 
 def new_symbols(segments: Sequence[Segment], known: Sequence[str]) -> list[dict[str, int]]:
-    """For each segment the symbols that become known with it, each with its entry in the table; `known` are those before the first."""
+    """For each segment, the symbols that become known with it and their table entries; `known` lists those known before the first."""
     seen, found = set(known), []
     for segment in segments:
         new: dict[str, int] = {}
@@ -85,7 +85,7 @@ def new_symbols(segments: Sequence[Segment], known: Sequence[str]) -> list[dict[
 
 
 def symbol_places(segments: Sequence[Segment], known: Sequence[str]) -> dict[str, int]:
-    """The entry of the table for each symbol of a program; `known` are the first ones."""
+    """The table entry of each symbol of a program; `known` are the first ones."""
     places = {name: place for place, name in enumerate(known)}
     for new in new_symbols(segments, known):
         places |= new
@@ -93,7 +93,7 @@ def symbol_places(segments: Sequence[Segment], known: Sequence[str]) -> dict[str
 
 
 def decided_assumptions(segments: Sequence[Segment], known: Collection[str], assumptions: Sequence[Assumption]) -> list[list[Assumption]]:
-    """For each segment the assumptions whose sizes are all known with it, and not before; `known` are those before the first."""
+    """For each segment, the assumptions that can be checked with it but not earlier; `known` lists the symbols known before the first."""
     names, waiting, found = set(known), [a for a in assumptions if not a.symbols <= set(known)], []
     for new in new_symbols(segments, list(known)):
         names |= new.keys()

@@ -1,6 +1,6 @@
 """The simplifier of sizes, on sympy: normal forms of sums, products, floor divisions, maxima and minima of whole numbers from 0.
 
-Only `sizes` imports this, when the first symbol is made: sympy takes as long to load as a small network takes to compile.
+Only `sizes` imports it, when the first symbol is created: sympy takes as long to load as a small network takes to compile.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,19 +15,19 @@ from sympy.printing.str import StrPrinter
 
 Expr = Any  # sympy has no type hints
 Bounds: TypeAlias = tuple[Fraction | None, Fraction | None]
-MOST_EXTREMES = 4  # maxima and minima whose cases are told apart for the sign of an expression
+MOST_EXTREMES = 4  # the most maxima and minima that are split into cases to decide a sign
 _remembered = lru_cache(1 << 14)
-"""Decorates functions of normal forms: passes ask the same of a size again and again."""
+"""Decorates functions of normal forms, because passes repeat questions about a size."""
 
 
 @_remembered
 def expand(expr: Expr) -> Expr:
-    """The sum of products that an expression is. Sizes have products and powers of sums alone, so sympy's other rules are not tried."""
+    """The expression as a sum of products. Sizes have no powers but those of sums and symbols, so sympy's other rules are skipped."""
     return expr if _is_expanded(expr) else expr.expand(power_base=False, power_exp=False, log=False, basic=False)
 
 
 def _is_expanded(expr: Expr) -> bool:
-    """Whether an expression is a sum of products of symbols and functions, whose arguments are such sums."""
+    """Whether an expression is a sum of products of symbols and functions whose arguments are such sums."""
     if expr.is_Add:
         return not any(term.is_Add for term in expr.args) and all(map(_is_expanded, expr.args))
     if expr.is_Mul:
@@ -47,7 +47,7 @@ class _Whole(sympy.Function):  # type: ignore[misc]  # sympy has no types
 
 
 class FloorDiv(_Whole):
-    """`p // q`, with what divides taken out: `(8*n + 3) // 8` is `n`, `(2*n + 3) // 2` is `n + (3 // 2)`, and a sum has a positive leading term."""
+    """`p // q`, with multiples of q taken out: `(8*n + 3) // 8` is `n`, `(2*n + 3) // 2` is `n + (3 // 2)`, and a sum has a positive leading term."""
 
     nargs = 2
     precedence = PRECEDENCE["Mul"] - 1
@@ -79,16 +79,16 @@ class FloorDiv(_Whole):
             return taken + cls(expand(rest / common), sympy.Integer(divisor // common))
         if _is_negative(rest):
             return taken - cls(divisor - 1 - rest, q)
-        least = int(rest.as_coeff_Add()[0]) // divisor  # a constant below 0, say
+        least = int(rest.as_coeff_Add()[0]) // divisor  # for instance a negative constant
         if least:
             return taken + least + cls(rest - divisor * least, q)
         return taken + cls(rest, q) if taken != 0 else None
 
 
 class _Extreme(_Whole):
-    """A maximum or a minimum: of at least two sizes, none of which is known to be as far as another, in one order.
+    """A maximum or minimum of at least two sizes, none of which is known to dominate another, in one order.
 
-    sympy's own take minima of maxima apart, and leave the parts as they come, so that a text would not read back as the expression it is of.
+    Sympy's own functions split minima of maxima and keep the order of their arguments, so that a printed expression would not read back as itself.
     """
 
     @classmethod
@@ -103,7 +103,7 @@ class _Extreme(_Whole):
 
     @classmethod
     def _reaches(cls, a: Expr, b: Expr) -> bool:
-        """Whether `a` is as large as `b`, or as small for a minimum, whatever the symbols are."""
+        """Whether `a` is at least `b` (for a minimum, at most) for all values of the symbols."""
         return bool(a == b or is_above_zero(expand(a - b if cls is Max else b - a), False))
 
     def _eval_is_positive(self) -> bool | None:
@@ -111,15 +111,15 @@ class _Extreme(_Whole):
 
 
 class Max(_Extreme):
-    """The largest of some sizes."""
+    """The largest of several sizes."""
 
 
 class Min(_Extreme):
-    """The smallest of some sizes."""
+    """The smallest of several sizes."""
 
 
 def is_whole(expr: Expr) -> bool:
-    """Whether an expression is a sum of products with whole coefficients, of symbols and other whole parts."""
+    """Whether an expression is a sum of products of symbols and other whole parts, with whole coefficients."""
     terms = expand(expr).as_coefficients_dict()
     return sympy.denom(sympy.together(expr)) == 1 and all(c.is_Integer and (term == 1 or term.is_integer) for term, c in terms.items())
 
@@ -129,7 +129,7 @@ def _towards_zero(value: int, divisor: int) -> int:
 
 
 def _content(expr: Expr) -> int:
-    """The largest number that divides all coefficients, a constant included."""
+    """The greatest common divisor of all coefficients, including a constant."""
     found = 0
     for coefficient in expr.as_coefficients_dict().values():
         found = sympy.igcd(found, coefficient)
@@ -137,39 +137,39 @@ def _content(expr: Expr) -> int:
 
 
 def _is_negative(expr: Expr) -> bool:
-    """Whether most terms that are not constant have a negative coefficient."""
+    """Whether most terms except the constant have a negative coefficient."""
     signs = [1 if c > 0 else -1 for term, c in expr.as_coefficients_dict().items() if term != 1]
     return sum(signs) < 0
 
 
 @lru_cache(4096)
 def symbol(name: str) -> Expr:
-    """A whole number from 0 of that name."""
+    """The symbol with that name, a whole number from 0."""
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
 
 @_remembered
 def add(a: Expr, b: Expr) -> Expr:
-    """The normal form of a sum of normal forms, or numbers."""
-    return sympy.sympify(a + b)  # the terms of both, collected: there is nothing to expand
+    """The normal form of a sum of normal forms or numbers."""
+    return sympy.sympify(a + b)  # the collected terms of both: there is nothing to expand
 
 
 @_remembered
 def multiply(a: Expr, b: Expr) -> Expr:
-    """The normal form of a product of normal forms, or numbers."""
+    """The normal form of a product of normal forms or numbers."""
     return expand(sympy.sympify(a * b))
 
 
 @_remembered
 def floor_div(p: Expr, q: Expr) -> Expr:
-    """The normal form of `p // q`, of normal forms or numbers."""
+    """The normal form of `p // q` for normal forms or numbers."""
     return expand(FloorDiv(sympy.sympify(p), sympy.sympify(q)))
 
 
 @_remembered
 def is_above_zero(expr: Expr, strictly: bool) -> bool | None:
-    """Whether `expr > 0`, or `expr >= 0` unless `strictly`, whatever its symbols are: None where that depends, or cannot be told."""
+    """Whether `expr > 0`, or `expr >= 0` unless `strictly`, for all values of the symbols; None if that depends on them or cannot be decided."""
     yes, no = _signs(expr, strictly)
     if not yes and not no and not expr.is_Symbol:
         yes, no = _is_surely_above(expr, strictly), _is_surely_above(-expr, not strictly)
@@ -188,8 +188,8 @@ def _signs(expr: Expr, strictly: bool) -> tuple[bool, bool]:
 def bounds(expr: Expr) -> Bounds:
     """The least and the largest value of an expression for any symbols, by interval arithmetic (R. E. Moore, "Interval Analysis", 1966).
 
-    None where there is none. They are bounds, not always reached: the terms of a sum are taken to be independent. Sympy's assumptions decide no
-    more, and take many times as long where they decide nothing.
+    None if there is none. The bounds need not be reached: terms of a sum are treated as independent. Sympy's assumptions decide no more,
+    and take many times as long where they decide nothing.
     """
     if expr.is_Rational:
         value = Fraction(int(expr.p), int(expr.q))
@@ -214,7 +214,7 @@ def bounds(expr: Expr) -> Bounds:
 
 
 def _all(values: Sequence[Fraction | None], function: Callable[[list[Fraction]], Fraction | int]) -> Fraction | None:
-    """A function of bounds, None if one of them is."""
+    """A function of bounds; None if one of them is missing."""
     numbers = _finite(values)
     return Fraction(function(numbers)) if len(numbers) == len(values) else None
 
@@ -224,7 +224,7 @@ def _finite(values: Sequence[Fraction | None]) -> list[Fraction]:
 
 
 def _product(factors: Sequence[Bounds]) -> Bounds:
-    """The bounds of a product whose factors each have a sign; none if one has not."""
+    """The bounds of a product of factors with known signs; none if a sign is unknown."""
     lows, highs, is_negative = Fraction(1), [], False
     for low, high in factors:
         if low is None or low < 0:
@@ -238,7 +238,7 @@ def _product(factors: Sequence[Bounds]) -> Bounds:
 
 
 def _quotient_bounds(p: Expr, q: Expr) -> Bounds:
-    """The bounds of `p // q`: where q is a number, those of p divided; else whether it can be negative."""
+    """The bounds of `p // q`: the divided bounds of p if q is a number; otherwise only whether it can be negative."""
     low, high = bounds(p)
     if q.is_Integer and q > 0:
         least, most = (None if value is None else Fraction(value // int(q)) for value in (low, high))
@@ -262,19 +262,19 @@ def smallest(*exprs: Expr) -> Expr:
 
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
-    """The number that an expression is, given its symbols'. Raises KeyError for a symbol without one, ZeroDivisionError where it divides by 0."""
+    """The number for given values of the symbols. Raises KeyError for a symbol without a value, ZeroDivisionError for a division by 0."""
     return _evaluator(expr)(values)
 
 
 @_remembered
 def _evaluator(expr: Expr) -> Callable[[Mapping[str, int]], int]:
-    """Python's own function that evaluates an expression, as sympy is slow to: the first call with new sizes waits for it."""
+    """A Python function that evaluates an expression, because sympy is slow; the first call for an expression compiles it."""
     function: Callable[[Mapping[str, int]], int] = eval(f"lambda v: {_code(expr)}")
     return function
 
 
 def _code(expr: Expr) -> str:
-    """An expression in Python, of the numbers of its symbols in a mapping `v`."""
+    """An expression as Python code, with the values of its symbols in a mapping `v`."""
     if expr.is_Integer:
         return f"({int(expr)})"
     if expr.is_Symbol:
@@ -285,7 +285,7 @@ def _code(expr: Expr) -> str:
 
 
 def parts(expr: Expr) -> tuple[str, list[Expr]]:
-    """The operation that an expression is, and what it is of; a power is a product."""
+    """The outermost operation of an expression and its operands; a power is a product."""
     if expr.is_Pow:
         return "*", [expr.base] * int(expr.exp)
     for kind, name in ((sympy.Add, "+"), (sympy.Mul, "*"), (FloorDiv, "//"), (Max, "max"), (Min, "min")):
@@ -296,7 +296,7 @@ def parts(expr: Expr) -> tuple[str, list[Expr]]:
 
 @_remembered
 def lower_bound(expr: Expr) -> Expr:
-    """An expression without quotients that is never above this one, as far as they are terms of its sum: `p // q` is between `(p - q + 1) / q` and
+    """An expression that is never above this one, without those quotients that are terms of its sum: `p // q` lies between `(p - q + 1) / q` and
     `p / q`."""
     found = sympy.Integer(0)
     for term, coefficient in expand(expr).as_coefficients_dict().items():
@@ -310,10 +310,10 @@ def lower_bound(expr: Expr) -> Expr:
 
 
 def _is_surely_above(expr: Expr, strictly: bool, extremes: int = MOST_EXTREMES) -> bool:
-    """Whether `expr > 0`, or `expr >= 0` unless `strictly`, is seen by its `lower_bound` and by cases of the maxima and minima in the sum.
+    """Whether `expr > 0`, or `expr >= 0` unless `strictly`, follows from its `lower_bound` and from cases of the maxima and minima in the sum.
 
-    A maximum that is taken away, and a minimum that is added, is one of its sizes, nobody knows which: it must hold with each in its place. A
-    maximum that is added is never below any of its sizes: it is enough if it holds with one.
+    A subtracted maximum, or an added minimum, equals one of its sizes, but it is unknown which: the relation must hold for each of them. An
+    added maximum is at least each of its sizes: it suffices if the relation holds for one.
     """
     bound = lower_bound(expr)
     if _signs(bound, strictly)[0]:
@@ -328,7 +328,7 @@ def _is_surely_above(expr: Expr, strictly: bool, extremes: int = MOST_EXTREMES) 
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]  # sympy has no types
-    """Expressions as Python writes them."""
+    """Prints expressions in Python syntax."""
 
     def _print_FloorDiv(self, expr: Expr) -> str:
         p, q = expr.args
@@ -343,5 +343,5 @@ class _Printer(StrPrinter):  # type: ignore[misc]  # sympy has no types
 
 @lru_cache(1 << 14)
 def text(expr: Expr) -> str:
-    """An expression as Python writes it."""
+    """An expression in Python syntax."""
     return str(_Printer({"order": "lex"}).doprint(expr))

@@ -1,4 +1,4 @@
-"""Sizes that are known only at run time: named symbols and expressions of them, which behave like whole numbers."""
+"""Dynamic sizes: named symbols and expressions of them, which behave like whole numbers."""
 
 import ast
 import math
@@ -21,19 +21,19 @@ T = TypeVar("T")
 
 
 class UndecidedError(UnsupportedError):
-    """A question about sizes whose answer depends on what the symbols are."""
+    """The answer to a question about sizes depends on the values of symbols."""
 
 
 class Size:
     """An expression of symbols, each a whole number from 0: `n`, `2*s + 1`, `(h + 1) // 2`, `max(0, s - 1)`.
 
-    Arithmetic with numbers and other sizes gives a `Size`, or an `int` where the symbols cancel out. Two are equal if their normal
-    forms are: that holds for all values of the symbols. A divisor that is no number is taken not to be 0. Order is decided where it holds
-    for all values; otherwise comparing raises UndecidedError.
+    Arithmetic with numbers and other sizes gives a `Size`, or an `int` if the symbols cancel out. Two sizes are equal if their normal forms are:
+    they are then equal for all values of the symbols. A divisor that is no number is assumed to be nonzero. A comparison has an answer if that is the
+    same for all values; otherwise it raises UndecidedError.
     """
 
     def __init__(self, expr: Any) -> None:
-        """Of an expression of the simplifier's, in normal form; use `symbol` and `parse`."""
+        """`expr` is an expression of the simplifier, in normal form. Use `symbol` and `parse` instead."""
         self._expr = expr
 
     @cached_property
@@ -42,25 +42,25 @@ class Size:
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The names of the symbols in it, in the order of the alphabet."""
+        """The names of its symbols, in alphabetical order."""
         return tuple(sorted(s.name for s in self._expr.free_symbols))
 
     @property
     def is_symbol(self) -> bool:
-        """Whether it is a symbol alone."""
+        """Whether it is a single symbol."""
         return bool(self._expr.is_Symbol)
 
     def value(self, values: Mapping[str, int]) -> int:
-        """The number that it is, given its symbols'. Raises KeyError for a symbol without one, ZeroDivisionError where it divides by 0."""
+        """The number for given values of the symbols. Raises KeyError for a symbol without a value, ZeroDivisionError for a division by 0."""
         return int(_algebra().evaluate(self._expr, values))
 
     def fold(self, leaf: "Callable[[Size], T | None]", constant: Callable[[int], T], ops: "Mapping[str, Callable[[T, T], T]]") -> T:
-        """What it is in other terms. `leaf` gives that of a part, or None for one to be put together from its own parts by `ops`, which has
-        `+`, `*`, `//`, `max` and `min`; it is asked for every symbol, and must know these."""
+        """Translate the expression, for instance to IR values. `leaf` translates a part, or returns None to have it composed from its own
+        parts by `ops` (`+`, `*`, `//`, `max` and `min`). It is called for every symbol, and must translate all of them."""
         return _folded(self._expr, leaf, constant, ops)
 
     def renamed(self, names: Mapping[str, str]) -> "int | Size":
-        """It with other symbols for some of its own."""
+        """The expression with symbols renamed by `names`; others stay."""
         ops = {"+": operator.add, "*": operator.mul, "//": operator.floordiv, "max": maximum, "min": minimum}
         made: int | Size = self.fold(lambda part: symbol(names.get(str(part), str(part))) if part.is_symbol else None, int, ops)
         return made
@@ -125,19 +125,19 @@ class Size:
         raise UndecidedError(f"a number is needed where the size is {self}, which is known only at run time")
 
 
-MOST_TERMS, MOST_FACTORS = 256, 24  # of the sum of products that a text stands for
+MOST_TERMS, MOST_FACTORS = 256, 24  # upper limits for the sum of products that a text is expanded to
 
 Dim: TypeAlias = "int | Size | None"
-"""A dimension of a type: a number, an expression of symbols, or None where nothing is known."""
+"""A dimension of a type: a number, an expression of symbols, or None if nothing is known."""
 
 
 def is_name(text: str) -> bool:
-    """Whether a symbol may have that name: a word that Python reads as it is written, as types with it in their text are."""
+    """Whether a symbol may have that name: a word that Python reads unchanged, because types in IR contain it as text."""
     return text.isidentifier() and not iskeyword(text) and text not in ("max", "min") and normalize("NFKC", text) == text
 
 
 def symbol(name: str) -> Size:
-    """The symbol of that name, which must be a word, and none of Python's own or `max` or `min`."""
+    """The symbol with that name, which must be a word, but neither a Python keyword nor `max` or `min`."""
     if not is_name(name):
         raise InferenceError(f"the name of a size must be a word, got '{name}'")
     return Size(_algebra().symbol(name))
@@ -145,7 +145,7 @@ def symbol(name: str) -> Size:
 
 @cache
 def parse(text: str) -> "int | Size":
-    """The size that `text` writes: numbers, words as symbols, `+`, `-`, `*`, `//`, `%`, `max`, `min`. Raises InferenceError for anything else."""
+    """The size that `text` spells: numbers, words as symbols, `+`, `-`, `*`, `//`, `%`, `max`, `min`. Raises InferenceError for anything else."""
     try:
         return _parsed(_checked(ast.parse(text.strip(), mode="eval").body, text), text)
     except _NO_SIZE:
@@ -154,7 +154,7 @@ def parse(text: str) -> "int | Size":
 
 @cache
 def parse_all(text: str) -> tuple[Dim, ...]:
-    """The sizes that `text` lists, `?` for one of which nothing is known. Raises InferenceError where one is no size."""
+    """The sizes that `text` lists, with `?` for an unknown one. Raises InferenceError if an entry is no size."""
     try:
         tree = ast.parse(f"[{text.replace('?', '...')}]", mode="eval").body
         items = tree.elts if isinstance(tree, ast.List) else [tree]
@@ -164,17 +164,17 @@ def parse_all(text: str) -> tuple[Dim, ...]:
 
 
 def maximum(*sizes: "int | Size") -> "int | Size":
-    """The largest of some sizes."""
+    """The largest of the sizes."""
     return _extreme(sizes, "<=")
 
 
 def minimum(*sizes: "int | Size") -> "int | Size":
-    """The smallest of some sizes."""
+    """The smallest of the sizes."""
     return _extreme(sizes, ">=")
 
 
 def differ(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are different whatever the symbols are."""
+    """Whether two sizes differ for all values of the symbols."""
     if a is None or b is None or a == b:
         return False
     if isinstance(a, int) and isinstance(b, int):
@@ -183,12 +183,12 @@ def differ(a: Dim, b: Dim) -> bool:
 
 
 def always(a: "int | Size", relation: str, b: "int | Size") -> bool:
-    """Whether `a < b` (or `<=`, `>`, `>=`) holds whatever the symbols are; False also where that cannot be told."""
+    """Whether `a < b` (or `<=`, `>`, `>=`) holds for all values of the symbols; False also if that cannot be decided."""
     return _holds(a, relation, b) is True
 
 
 def product(sizes: Iterable[Dim]) -> Dim:
-    """The product of some sizes; None if nothing is known of one, unless another is 0."""
+    """The product of the sizes; None if one is unknown, unless another is 0."""
     found: Dim = 1
     for size in sizes:
         if size == 0:
@@ -198,23 +198,23 @@ def product(sizes: Iterable[Dim]) -> Dim:
 
 
 def total(sizes: Iterable["int | Size"]) -> "int | Size":
-    """The sum of some sizes."""
+    """The sum of the sizes."""
     return sum(sizes, start=0)
 
 
 def size_text(size: Dim) -> str:
-    """A size as it is printed: `?` for one of which nothing is known, as MLIR's own negative number for it."""
+    """A size in printed form: `?` for None and for the negative number that MLIR uses for a dynamic size."""
     return "?" if size is None or (isinstance(size, int) and size < 0) else str(size)
 
 
 def sizes_text(sizes: Iterable[Dim]) -> str:
-    """Sizes as they are printed in a message: `[2, n, ?, 8]`."""
+    """Sizes in the printed form of messages: `[2, n, ?, 8]`."""
     return f"[{', '.join(map(size_text, sizes))}]"
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """What the sizes of a run must fulfil for the types of a program to be right."""
+    """A relation between sizes that a program's types rely on, and a run checks."""
 
     left: "int | Size"
     relation: str
@@ -223,22 +223,22 @@ class Assumption:
 
     @property
     def symbols(self) -> set[str]:
-        """The symbols that it is about."""
+        """The symbols in the relation."""
         return {name for size in (self.left, self.right) if isinstance(size, Size) for name in size.symbols}
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether it is fulfilled, given the symbols' numbers. A division by 0 fulfils nothing, nor does a symbol that has no number."""
+        """Whether it holds for given values of the symbols. It does not if it divides by 0 or a symbol has no value."""
         try:
             return compare(self.relation, evaluated(self.left, values), evaluated(self.right, values))
         except (KeyError, ZeroDivisionError):
             return False
 
     def is_of_one(self, values: Mapping[str, int]) -> bool:
-        """Whether two sizes are to be equal of which one is 1."""
+        """Whether it demands that two sizes are equal and one of them is 1."""
         return self.relation == "==" and 1 in (evaluated(self.left, values), evaluated(self.right, values))
 
     def renamed(self, names: Mapping[str, str]) -> "Assumption":
-        """It of other symbols for some of its own."""
+        """The assumption with symbols renamed by `names`; others stay."""
         left, right = (size.renamed(names) if isinstance(size, Size) else size for size in (self.left, self.right))
         return Assumption(left, self.relation, right)
 
@@ -247,7 +247,7 @@ class Assumption:
 
     @staticmethod
     def parse(text: str) -> "Assumption":
-        """The assumption that `text` writes. Raises InferenceError where it is none."""
+        """The assumption that `text` spells. Raises InferenceError for anything else."""
         parts = re.split(r" (==|!=|<=|>=|<|>) ", text)
         if len(parts) != 3:
             raise InferenceError(f"expected a relation of two sizes such as 'n <= 2*m', got '{_short(text)}'")
@@ -261,7 +261,7 @@ def compare(relation: str, left: int, right: int) -> bool:
 
 @contextmanager
 def assumptions() -> Iterator[list[Assumption]]:
-    """Collects what `holds` assumes inside the block, each once."""
+    """Collects the assumptions that `holds` makes inside the block, each once."""
     found: dict[Assumption, None] = {}
     collected: list[Assumption] = []
     token = _ASSUMED.set(found)
@@ -273,14 +273,14 @@ def assumptions() -> Iterator[list[Assumption]]:
 
 
 def assume(assumption: Assumption) -> None:
-    """Take it to hold, which `assumptions` collects."""
+    """Record an assumption for the enclosing `assumptions` block."""
     found = _ASSUMED.get()
     if found is not None:
         found[assumption] = None
 
 
 def holds(a: Dim, relation: str, b: Dim) -> bool:
-    """Whether a relation holds; where that depends on the symbols it is taken to hold, which `assumptions` collects."""
+    """Whether a relation holds; if that depends on the symbols, it is assumed to, and `assumptions` collects it."""
     if a is None or b is None:
         return True
     answer: bool | None
@@ -294,9 +294,9 @@ def holds(a: Dim, relation: str, b: Dim) -> bool:
 
 
 def has_elements(size: Dim, needed: Dim) -> bool:
-    """Whether a dimension has an element, where any is `needed` (how many, or anything that is 0 where none is); else as in `holds`.
+    """Whether a dimension has an element, unless `needed` (the number of required elements, or any size that is 0 if none is) is 0; else as `holds`.
 
-    Sizes whose symbols decide that are taken to have one, or to need none.
+    If the symbols decide that, the dimension is assumed to have one, or to need none.
     """
     if size is None or needed is None or always(needed, ">", 0):
         return holds(size, ">", 0)
@@ -306,25 +306,25 @@ def has_elements(size: Dim, needed: Dim) -> bool:
 
 
 def same_sizes(have: Sequence[Dim], want: Sequence[Dim]) -> bool:
-    """Whether two shapes are the same; as in `holds`, sizes whose symbols decide that are taken to be."""
+    """Whether two shapes are equal; like `holds`, sizes that depend on symbols are assumed to be."""
     return len(have) == len(want) and all(holds(h, "==", w) for h, w in zip(have, want, strict=True))
 
 
 def divides(divisor: "int | Size", size: Dim) -> bool:
-    """Whether a size is a multiple of another; as in `holds`, where that depends on the symbols it is taken to be."""
+    """Whether `size` is a multiple of `divisor`; like `holds`, assumed if it depends on the symbols."""
     return size is None or holds(size % divisor, "==", 0)
 
 
 def is_static(sizes: Iterable[Dim]) -> bool:
     """Whether all sizes are numbers."""
-    for size in sizes:  # noqa: SIM110  (`all` with a generator takes several times as long, and this is asked of every type)
+    for size in sizes:  # noqa: SIM110  (`all` with a generator takes several times as long, and every type calls this)
         if not isinstance(size, int):
             return False
     return True
 
 
 def static_sizes(sizes: Iterable[Dim]) -> list[int]:
-    """The sizes that are numbers, where all are. Raises InferenceError if one is not."""
+    """The sizes as numbers. Raises InferenceError if one is dynamic."""
     found = list(sizes)
     numbers = [s for s in found if isinstance(s, int)]
     if len(numbers) != len(found):
@@ -333,18 +333,18 @@ def static_sizes(sizes: Iterable[Dim]) -> list[int]:
 
 
 def evaluated(size: "int | Size", values: Mapping[str, int]) -> int:
-    """The number that a size is, given the symbols'."""
+    """The number for given values of the symbols; a number stays itself."""
     return size if isinstance(size, int) else size.value(values)
 
 
 def evaluated_if_known(size: "int | Size", values: Mapping[str, int]) -> "int | Size":
-    """As `evaluated`, but the size itself where one of its symbols has no number."""
+    """Like `evaluated`, but the size itself if one of its symbols has no value."""
     return size if isinstance(size, int) or not values.keys() >= set(size.symbols) else size.value(values)
 
 
 @cache
 def _algebra() -> ModuleType:
-    from stepwell.dialects.core import size_algebra  # here, because it takes long to load
+    from stepwell.dialects.core import size_algebra  # imported here, because it takes long to load
 
     return size_algebra
 
@@ -373,12 +373,12 @@ def _expr(value: "int | Size") -> Any:
 
 
 def _size(expr: Any) -> "int | Size":
-    """The size that an expression in normal form is."""
+    """The size for an expression in normal form."""
     return int(expr) if expr.is_Integer else Size(expr)
 
 
 def _extreme(sizes: "Sequence[int | Size]", relation: str) -> "int | Size":
-    """The maximum of sizes that are to be `<=` it, or the minimum."""
+    """The maximum of the sizes for `<=`, the minimum for `>=`."""
     if all(isinstance(s, int) for s in sizes):
         numbers = [s for s in sizes if isinstance(s, int)]
         return max(numbers) if relation == "<=" else min(numbers)
@@ -391,7 +391,7 @@ def _quotient(a: "int | Size", b: "int | Size") -> "int | Size":
 
 
 def _holds(a: "int | Size", relation: str, b: "int | Size") -> bool | None:
-    """Whether a relation holds for all values of the symbols: None where it depends, or cannot be told."""
+    """Whether a relation holds for all values of the symbols; None if it depends on them or cannot be decided."""
     if relation in ("<", "<="):
         a, b, relation = b, a, {"<": ">", "<=": ">="}[relation]
     apart = a - b
@@ -410,7 +410,7 @@ def _decided(a: "int | Size", relation: str, b: "int | Size") -> bool:
     return answer
 
 
-_NO_SIZE = (SyntaxError, ValueError, MemoryError, RecursionError, ZeroDivisionError)  # what reading a text that is none may raise
+_NO_SIZE = (SyntaxError, ValueError, MemoryError, RecursionError, ZeroDivisionError)  # the exceptions of reading a text that is no size
 
 
 def _short(text: str) -> str:
@@ -418,13 +418,13 @@ def _short(text: str) -> str:
 
 
 def _checked(tree: ast.AST, text: str) -> ast.AST:
-    """An expression whose sum of products, which the normal form is, is not absurdly long. Raises InferenceError for another."""
+    """The expression itself, if its sum of products, which is the normal form, is short enough. Raises InferenceError otherwise."""
     _extent(tree, text)
     return tree
 
 
 def _extent(tree: ast.AST, text: str) -> tuple[int, float]:
-    """How many terms, and factors in one of them, the sum of products of an expression has at most; a number has one for each byte."""
+    """Upper bounds of the number of terms of an expression's sum of products, and of factors in a term; a number counts one for each byte."""
     match tree:
         case ast.Constant(value=int(number)):
             found = 1, number.bit_length() / 8

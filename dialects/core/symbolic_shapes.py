@@ -1,4 +1,4 @@
-"""Sizes of tensors and memrefs that are known only at run time, read off the IR as expressions of symbols, and made values of it again."""
+"""Dynamic sizes of tensors and memrefs: read off the IR as expressions of symbols, and materialised as values."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
@@ -14,9 +14,9 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.properties import cached_property
 
 LIKELY = 127
-"""About how many elements a dimension has that is known only at run time: a prime, which nothing seems to divide."""
+"""The assumed value of a dynamic dimension without a hint, in elements: a prime, so that nothing seems to divide it."""
 FEWER = 4
-"""How many times fewer than is likely there may well be: one image where four are likely. A choice for any number is no bad one for these either."""
+"""The factor by which sizes may well be smaller than likely: one image instead of four. A choice for any size should suit these too."""
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.addi": lambda a, b: a + b, "arith.subi": lambda a, b: a - b, "arith.muli": lambda a, b: a * b, "arith.divui": lambda a, b: a // b,
@@ -24,20 +24,20 @@ _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.ceildivui": lambda a, b: -(-a // b), "arith.remui": lambda a, b: a % b, "arith.maxsi": maximum, "arith.maxui": maximum,
     "arith.minsi": minimum, "arith.minui": minimum,
 }  # fmt: skip
-_CARRIED = 3  # operands of scf.for before those that it carries: bounds and step
+_CARRIED = 3  # the operands of scf.for before the carried values: bounds and step
 _AS_OPERAND = ("tensor.cast", "memref.cast", "bufferization.materialize_in_destination", "builtin.unrealized_conversion_cast")
 
 
 class SymbolicShapes:
-    """The shapes of a function's values. `arguments` gives those of its arguments, None where nothing is known of a dimension."""
+    """The shapes of a function's values. `arguments` has the shapes of its arguments, with None for unknown dimensions."""
 
     def __init__(
         self, function: ir.Operation, arguments: Sequence[Sequence[Dim]], symbols: Sequence[str] = (), elements: Sequence[Sequence[Dim]] = (),
         hints: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """`symbols` are its arguments of type index, in order; `elements` what is said of the elements of the others (`ModuleInfo.elements`).
+        """`symbols` are those of its index arguments, in order; `elements` the known elements of the others (`ModuleInfo.elements`).
 
-        `hints` says about how large symbols are.
+        `hints` has typical values of symbols.
         """
         self.hints = hints or {}
         self.block: ir.Block = function.regions[0].blocks[0]
@@ -67,25 +67,25 @@ class SymbolicShapes:
         return self._carried(value, dim) if op is None else self._made(op, value, sizes, dim)
 
     def bytes(self, value: ir.Value) -> int | Size:
-        """The size of a contiguous tensor or memref. Raises PassError where nothing is known of a dimension."""
+        """The bytes of a contiguous tensor or memref. Raises PassError if a dimension is unknown."""
         count = product(self.shape(value))
         if count is None:
             raise PassError(f"the size of {value.type} at {value.location} is not known before it runs")
         return count * (element_bits(value.type.element_type) // 8)
 
     def likely(self, size: Dim) -> int:
-        """About how large a size is taken to be (see `likely`)."""
+        """The typical value of a size (see the function `likely`)."""
         return LIKELY if size is None else likely_size(size, self.hints)
 
     def same(self, value: ir.Value, other: ir.Value) -> bool:
-        """Whether two values have one type and, for all that is known, one shape."""
+        """Whether two values have the same type and, as far as it is known, the same shape."""
         if value.type != other.type or value.type.has_static_shape:
             return bool(value.type == other.type)
         shape = self.shape(value)
         return None not in shape and shape == self.shape(other)
 
     def index(self, value: ir.Value) -> Dim:
-        """What a value of type index is."""
+        """The size that a value of type index holds."""
         number = known_index(value)
         if number is not None:
             return number
@@ -108,7 +108,7 @@ class SymbolicShapes:
         return None
 
     def _element(self, op: ir.Operation | None) -> Dim:
-        """What an element of an argument is."""
+        """The size that an element of an argument holds."""
         if op is None or op.name != "tensor.extract":
             return None
         places = [known_index(index) for index in list(op.operands)[1:]]
@@ -116,7 +116,7 @@ class SymbolicShapes:
         return next(found, None)
 
     def _made(self, op: ir.Operation, value: ir.Value, sizes: list[int], dim: int) -> Dim:
-        """The size of a dynamic dimension of what an op makes."""
+        """A dynamic dimension of an op's result."""
         nth = sizes[:dim].count(_DYNAMIC)
         if op.name in ("tensor.empty", "memref.alloc"):
             return self.index(op.operands[nth])
@@ -128,7 +128,7 @@ class SymbolicShapes:
             return self.dim(op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number], dim)
         if op.name in ("tensor.insert_slice", "tensor.insert"):
             return self.dim(op.operands[1], dim)
-        if op.name == "scf.for":  # what a loop carries keeps its shape
+        if op.name == "scf.for":  # carried values keep their shape
             return self.dim(op.operands[_CARRIED + ir.OpResult(value).result_number], dim)
         if op.name == "flow.unbox":
             return sizes_value(op.attributes["sizes"])[dim]
@@ -146,7 +146,7 @@ class SymbolicShapes:
         return None
 
     def _carried(self, value: ir.Value, dim: int) -> Dim:
-        """The size of one dimension of a value that a loop carries, where it comes into the loop's body; nothing is known of other arguments."""
+        """A dimension of a carried value at the beginning of a loop body; None for other arguments."""
         owner = value.owner.owner if isinstance(value.owner, ir.Block) else None
         if owner is None or owner.operation.name != "scf.for":
             return None
@@ -154,7 +154,7 @@ class SymbolicShapes:
 
     def _taken(self, op: ir.Operation, sizes: list[int]) -> list[Dim]:
         """The shape of a slice."""
-        taken = SlicePlace.of(op).sizes
+        taken = SlicePlace.from_op(op).sizes
         gone = dropped(operands_of(taken)[1], sizes)
         return [size if isinstance(size, int) else self.index(size) for i, size in enumerate(taken) if i not in gone]
 
@@ -170,7 +170,7 @@ class SymbolicShapes:
 
     @property
     def bound(self) -> dict[Size, ir.Value]:
-        """For each symbol that becomes known in the function, or is known when it begins, what it is."""
+        """The index value of each symbol that is an argument of the function or becomes known in it."""
         found: dict[Size, ir.Value] = {}
         for inner in self.block.operations:
             op = inner.operation
@@ -185,7 +185,7 @@ class SymbolicShapes:
     def value(self, size: int | Size, ip: ir.InsertionPoint | None = None) -> ir.Value:
         """A size as a value of type index, computed at `ip` or at the current insertion point.
 
-        Raises PassError where the arguments do not say what a symbol is.
+        Raises PassError if the arguments do not determine a symbol.
         """
         if isinstance(size, int):
             return constant(size, ip)
@@ -212,14 +212,14 @@ class SymbolicShapes:
 
 
 def elements_of(function: Any) -> Sequence[Sequence[Dim]]:
-    """What is known of the elements of a function's arguments: of @main's, what the module says."""
+    """The known elements of a function's arguments. Only the module's record about @main has them."""
     if ir.StringAttr(function.attributes["sym_name"]).value != "main":
         return ()
     return ModuleInfo(function.parent.operation).elements
 
 
 def shapes_around(op: ir.Operation) -> SymbolicShapes:
-    """The shapes of the function that an op is in, which names the sizes of its arguments (`KernelInfo.sizes`)."""
+    """The shapes of the function around an op, which records the sizes of its arguments (`KernelInfo.sizes`)."""
     function: Any = function_around(op)
     shapes: list[list[Dim]] = []
     arguments = list(function.regions[0].blocks[0].arguments)
@@ -232,21 +232,21 @@ def shapes_around(op: ir.Operation) -> SymbolicShapes:
 
 
 def hints_around(op: ir.Operation) -> Mapping[str, int]:
-    """The hints of the module that an op is in, or is (`ModuleInfo.size_hints`), and those of its own function (`KernelInfo.hints`)."""
+    """Typical values of symbols: the hints of the module around an op (`ModuleInfo.size_hints`), and those of its function (`KernelInfo.hints`)."""
     own: Mapping[str, int] = {}
     while op.name != "builtin.module":
         if op.name in KernelInfo.on:
             own = KernelInfo(op).hints
-        if op.parent is None:  # taken out of it
+        if op.parent is None:  # detached from the module
             return own
         op = op.parent.operation
     return {**ModuleInfo(op).size_hints, **own}
 
 
 def likely(size: Size, hints: Mapping[str, int] | None = None) -> int:
-    """About how large a size is taken to be: what choices that may turn out wrong, but not false, are made by.
+    """The typical value of a size. It may guide choices of speed, never legality.
 
-    A symbol of which no hint says anything stands for a prime number, so that nothing seems to divide what need not be divisible.
+    A symbol without a hint stands for a prime number, so that nothing seems to divide what need not be divisible.
     """
     values = {name: (hints or {}).get(name, LIKELY) for name in size.symbols}
     try:
@@ -256,22 +256,22 @@ def likely(size: Size, hints: Mapping[str, int] | None = None) -> int:
 
 
 def fewer(symbols: Iterable[str], hints: Mapping[str, int]) -> dict[str, int]:
-    """How large symbols are where they are `FEWER` times smaller than is likely, at least 1."""
+    """Values of symbols `FEWER` times smaller than typical, at least 1."""
     return {name: max(1, likely(symbol(name), hints) // FEWER) for name in sorted(symbols)}
 
 
 def likely_size(size: int | Size, hints: Mapping[str, int] | None = None) -> int:
-    """As `likely`, for a size that may be a number."""
+    """Like `likely`, also for a number."""
     return size if isinstance(size, int) else likely(size, hints)
 
 
 def likely_elements(shape: Sequence[Dim], hints: Mapping[str, int] | None = None) -> int:
-    """About how many elements a tensor of a shape is taken to have."""
+    """The typical number of elements of a tensor with that shape."""
     return prod(LIKELY if size is None else likely_size(size, hints) for size in shape)
 
 
 def reshaped_pointer(pointer: ir.Value, kind: ir.MemRefType, free: Sequence["ir.Value | None"]) -> ir.Value:
-    """The contiguous memref of a type that begins where `pointer` does; `free` has the sizes of its dynamic dimensions."""
+    """The contiguous memref of type `kind` that begins at `pointer`; `free` has the sizes of its dynamic dimensions."""
     dynamic = ir.ShapedType.get_dynamic_size()
     strides: list[int] = []
     values: list[ir.Value] = []
@@ -296,7 +296,7 @@ def reshaped_pointer(pointer: ir.Value, kind: ir.MemRefType, free: Sequence["ir.
 
 
 def index_arithmetic(ip: ir.InsertionPoint | None = None) -> dict[str, Callable[[ir.Value, ir.Value], ir.Value]]:
-    """What `Size.fold` puts values of type index together by, at `ip` or at the current insertion point."""
+    """The operations with which `Size.fold` builds index values, at `ip` or at the current insertion point."""
 
     def op(kind: Any) -> Callable[[ir.Value, ir.Value], ir.Value]:
         return lambda a, b: kind(a, b, ip=ip).result
@@ -311,14 +311,14 @@ def constant(number: int, ip: ir.InsertionPoint | None = None) -> ir.Value:
 
 
 def element_bits(element: ir.Type) -> int:
-    """Bits of a scalar type in memory; index counts as 64."""
+    """The bits of a scalar type in memory; index counts as 64."""
     if isinstance(element, (ir.IntegerType, ir.FloatType)):
         return max(8, element.width)
     return 64
 
 
 def dropped(sizes: list[int], shape: list[int]) -> set[int]:
-    """The dimensions of size 1 that a slice of these sizes leaves out where its result has this shape."""
+    """The dimensions of size 1 that a slice with these sizes drops to get this shape."""
     out, at = set(), 0
     for i, size in enumerate(sizes):
         if at < len(shape) and shape[at] == size:

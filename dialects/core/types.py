@@ -1,4 +1,4 @@
-"""Tensor types as light Python values, and their translation to MLIR types."""
+"""Tensor types as light Python values, and their translation to and from MLIR types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ __all__ = [
     "type_of",
 ]  # fmt: skip
 
-MAX_RANK = 64  # numpy's
+MAX_RANK = 64  # the limit of numpy
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _FLOAT_CLASSES = {name: getattr(ir, f"{name.upper()}Type") for name in FLOATS}
 _FLOAT_NAMES = {kind: name for name, kind in _FLOAT_CLASSES.items()}
@@ -42,7 +42,7 @@ _FLOAT_NAMES = {kind: name for name, kind in _FLOAT_CLASSES.items()}
 
 @dataclass(frozen=True)
 class TensorType:
-    """A ranked tensor type: `dtype` spelled as in MLIR, `shape` with a `Size` for a dynamic dimension, or None if nothing is known of it."""
+    """A ranked tensor type: `dtype` spelled as in MLIR, `shape` with a `Size` for a dynamic dimension, or None if it is unknown."""
 
     dtype: str
     shape: tuple[Dim, ...]
@@ -89,12 +89,12 @@ class TensorType:
         return f"tensor<{sizes}{self.dtype}>" if not names else f'tensor<{sizes}{self.dtype}, "{names}">'
 
     def _names(self) -> str:
-        """What the dynamic dimensions are, one after the other; nothing if nothing is known of any."""
+        """The text of all dimensions that are not static; empty if all of these are unknown."""
         free = [d for d in self.shape if not isinstance(d, int)]
         return ", ".join(map(size_text, free)) if any(isinstance(d, Size) for d in free) else ""
 
     def to_mlir(self) -> ir.RankedTensorType:
-        """The MLIR type, in the current context; its encoding says what the dynamic dimensions are."""
+        """The MLIR type, in the current context; its encoding names the dynamic dimensions."""
         names = self._names()
         encoding = ir.StringAttr.get(names) if names else None
         sizes = [d if isinstance(d, int) else _DYNAMIC for d in self.shape]
@@ -127,13 +127,13 @@ def element_type(dtype: str) -> ir.Type:
         return found
     info = dtype_info(dtype)
     if info.is_float:
-        return ir.Type.parse(dtype)  # which takes longer
+        return ir.Type.parse(dtype)  # slower
     return (ir.IntegerType.get_unsigned if info.kind is ElementKind.UNSIGNED else ir.IntegerType.get_signless)(info.bits)
 
 
 def dtype_of(mlir_type: ir.Type) -> str:
     """The spelling of an MLIR element type. Raises ElementTypeError for one outside our set."""
-    text = _FLOAT_NAMES.get(type(mlir_type))  # to print costs more than all else here
+    text = _FLOAT_NAMES.get(type(mlir_type))  # printing costs more than everything else here
     if text is None and isinstance(mlir_type, ir.IntegerType) and not mlir_type.is_signed:
         text = f"{'i' if mlir_type.is_signless else 'ui'}{mlir_type.width}"
     return dtype_info(text or str(mlir_type)).name

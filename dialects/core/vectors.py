@@ -1,4 +1,4 @@
-"""Parts of vectors of one dimension, and vectors made of parts."""
+"""Slices and concatenations of one-dimensional vectors."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from stepwell.dialects.core.mlir import ir, vector
 
 
 def part(value: ir.Value, index: int, length: int) -> ir.Value:
-    """The `index`-th stretch of `length` elements of a vector."""
+    """Part number `index` of a vector divided into parts of `length` elements."""
     if value.type.shape[0] == length:
         return value
     kind = ir.VectorType.get([length], value.type.element_type)
@@ -15,7 +15,7 @@ def part(value: ir.Value, index: int, length: int) -> ir.Value:
 
 
 def joined(parts: Sequence[ir.Value]) -> ir.Value:
-    """Vectors of one length, a power of two of them, one after the other."""
+    """The concatenation of a power of two of vectors of equal length."""
     pieces = list(parts)
     while len(pieces) > 1:
         pieces = [concatenated(a, b) for a, b in zip(pieces[0::2], pieces[1::2], strict=True)]
@@ -23,7 +23,7 @@ def joined(parts: Sequence[ir.Value]) -> ir.Value:
 
 
 def concatenated(a: ir.Value, b: ir.Value) -> ir.Value:
-    """Two vectors of one length, one after the other."""
+    """The concatenation of two vectors of equal length."""
     length = a.type.shape[0]
     mask = ir.DenseI64ArrayAttr.get(list(range(2 * length)))
     return vector.ShuffleOp(a, b, mask).result

@@ -1,4 +1,4 @@
-"""The weight table: named numpy arrays that live beside the IR, with reading and writing as safetensors."""
+"""The weight table: named numpy arrays that live beside the IR, read and written as safetensors."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,19 +16,19 @@ from stepwell.dialects.support.files import replacing
 
 @dataclass(frozen=True)
 class Deferred:
-    """An array that is computed from others on demand, such as transformed weights, which otherwise would occupy memory too early."""
+    """An array that is computed from others on demand, such as transformed weights, so that it does not occupy memory early."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
     make: Callable[[], Iterable[np.ndarray]]
-    """Gives the array in parts from first element to last. May be called from any thread, several times, or never."""
+    """Yields the array in parts, from first to last element. May be called from any thread, several times, or never."""
 
     @property
     def nbytes(self) -> int:
         return prod(self.shape) * self.dtype.itemsize
 
     def parts(self) -> Iterator[np.ndarray]:
-        """What `make` gives. Raises ModelError if that is not an array of this type."""
+        """The parts that `make` yields. Raises ModelError if together they are no array of this type."""
         made = 0
         for part in self.make():
             made += part.nbytes if part.dtype == self.dtype else self.nbytes + 1
@@ -39,24 +39,24 @@ class Deferred:
             raise ModelError(f"a weight of {self.dtype} and shape {list(self.shape)} was computed as something else")
 
     def array(self) -> np.ndarray:
-        """The array. Raises as `parts`."""
+        """The whole array. Raises like `parts`."""
         parts = list(self.parts())
         whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.dtype), *(part.reshape(-1) for part in parts)])
         return whole.reshape(self.shape)
 
 
 class WeightTable(Mapping[str, np.ndarray]):
-    """Arrays by name, read-only once added. A `graph.parameter` names an entry; passes add entries, never change one.
+    """Arrays by name, read-only once added. A `graph.parameter` names an entry; passes add entries and never change them.
 
-    An entry that was added as Deferred is computed, and kept, when it is read; `entry` gives it uncomputed.
+    A Deferred entry is computed on its first read, and kept; `entry` returns it uncomputed.
     """
 
     def __init__(self, arrays: "Mapping[str, np.ndarray | Deferred] | None" = None) -> None:
         self._arrays: dict[str, np.ndarray | Deferred] = {}
-        self._numbers: dict[str, int] = {}  # by name, the last number that was put behind it
+        self._numbers: dict[str, int] = {}  # by name, the last number that was appended to it
         self._kept: set[str] = set()
         self.unsettled_bytes = 0
-        """The bytes that were added since unused entries were last dropped."""
+        """The bytes added since unused entries were last dropped."""
         for name, array in (arrays or {}).items():
             self.add(name, array)
 
@@ -79,7 +79,7 @@ class WeightTable(Mapping[str, np.ndarray]):
         return found.parts() if isinstance(found, Deferred) else iter([found])
 
     def source(self, name: str) -> Callable[[], np.ndarray]:
-        """A function that gives an entry, from any thread and even after it is dropped; a deferred one is computed but not kept."""
+        """A function that returns an entry, from any thread and even after it is dropped; a deferred one is computed but not kept."""
         found = self._arrays[name]
         return found.array if isinstance(found, Deferred) else lambda: found
 
@@ -90,7 +90,7 @@ class WeightTable(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
     def add(self, name: str, array: np.ndarray | Deferred) -> str:
-        """Store `array` under `name`, or under `name.1`, `name.2`, … if that is taken; returns the name it got."""
+        """Store `array` under `name`, or under `name.1`, `name.2`, … if that is taken; returns the name used."""
         unique, count = name, self._numbers.get(name, 0)
         while unique in self._arrays:
             count += 1
@@ -109,12 +109,12 @@ class WeightTable(Mapping[str, np.ndarray]):
         return sum(array.nbytes for array in self._arrays.values())
 
     def keep_all(self) -> None:
-        """Never drop the current entries: they may have users that `keep_only` does not know of."""
+        """Never drop the current entries, because users unknown to `keep_only` may exist."""
         self._kept = set(self._arrays)
         self.unsettled_bytes = 0
 
     def clear(self) -> None:
-        """Drop every entry: nobody needs the table any more."""
+        """Drop every entry, when the table is no longer needed."""
         self._arrays = {}
         self.unsettled_bytes = 0
 

@@ -56,7 +56,7 @@ def insert_merged(value: ir.Value, result: ir.Value, window: ir.Value, computed:
     assert slice_ is not None
     old = insertion.results[0]
     with ir.InsertionPoint(insertion), insertion.location:
-        placed = tensor.InsertSliceOp(computed, slice_.operands[0], *SlicePlace.of(slice_).arguments).result
+        placed = tensor.InsertSliceOp(computed, slice_.operands[0], *SlicePlace.from_op(slice_).arguments).result
         free = [tensor.DimOp(insertion.operands[1], constant(i)).result for i, size in enumerate(old.type.shape) if size < 0]
         apart = tensor.ExpandShapeOp(old.type, placed, groups, free, list(old.type.shape)).result
     old.replace_all_uses_with(apart)
@@ -102,7 +102,7 @@ def _insertion(value: ir.Value, result: ir.Value) -> ir.Operation | None:
     slice_, insertion = defining_op(value), next(iter(users(result)), None)
     if slice_ is None or slice_.name != "tensor.extract_slice" or insertion is None or insertion.name != "tensor.insert_slice":
         return None
-    fits = use_count(result) == 1 and insertion.operands[1] == slice_.operands[0] and SlicePlace.of(slice_) == SlicePlace.of(insertion)
+    fits = use_count(result) == 1 and insertion.operands[1] == slice_.operands[0] and SlicePlace.from_op(slice_) == SlicePlace.from_op(insertion)
     return insertion if fits else None
 
 
@@ -113,7 +113,7 @@ def _merged_type(kind: ir.Type, groups: Groups) -> ir.Type:
 
 def _merged_place(op: ir.Operation, groups: Groups) -> SlicePlace:
     """The position of a slice in the merged whole. All dimensions of a group but the first are whole, since they are contiguous."""
-    place = SlicePlace.of(op)
+    place = SlicePlace.from_op(op)
     starts = [_times([place.offsets[group[0]], *(place.sizes[i] for i in group[1:])]) for group in groups]
     return SlicePlace(starts, [_times([place.sizes[i] for i in group]) for group in groups], [1] * len(groups))
 

@@ -213,7 +213,7 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
             op.move_before(insert)
         point = ir.InsertionPoint(chain[0])
     with point, insert.location:
-        return write_into(source, tensor.ExtractSliceOp(source.type, into, *SlicePlace.of(insert).arguments).result)
+        return write_into(source, tensor.ExtractSliceOp(source.type, into, *SlicePlace.from_op(insert).arguments).result)
 
 
 def _in_place(value: ir.Value) -> list[ir.Operation] | None:

@@ -180,8 +180,8 @@ def test_declared_sizes_are_checked_for_any_size_of_the_operand() -> None:
 
 def test_checks_for_the_sizes_of_a_run() -> None:
     check = IndexCheck("n", "graph.gather", 0, (1, 2), (symbol("n"), parse("2*n + 1")))
-    assert check.at({"n": 3}).limits == (6, 14)
-    assert check.at({"n": 3}).problem([5, 14]) == "graph.gather of n: index 7 is out of range for dimension 2 of size 7 (expected -7 to 6)"
+    assert check.with_sizes({"n": 3}).limits == (6, 14)
+    assert check.with_sizes({"n": 3}).problem([5, 14]) == "graph.gather of n: index 7 is out of range for dimension 2 of size 7 (expected -7 to 6)"
 
 
 @pytest.mark.parametrize("op", ["GatherElements", "ScatterElements"])
