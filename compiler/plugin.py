@@ -1,7 +1,7 @@
 """The API for plugins: one module with everything that an op, a pass, a schedule or a target of your own needs.
 
 This module is stable; everything behind it may move. Names are loaded when they are first used, so that a plugin with a pass does not load the
-importer. docs/architecture.md shows which file to copy for each thing that you may add.
+importer. docs/architecture.md shows which file to copy for each kind of extension.
 """
 
 from typing import TYPE_CHECKING

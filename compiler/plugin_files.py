@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GROUP = "stepwell.plugins"
 _COMPILING = ("stepwell.driver.compilation", "stepwell.driver.reading")
-"""The modules of the compiler that read models: what they open for a plugin that calls `compile` is no part of the plugin."""
+"""The modules of the compiler that read models. Files that they open while a plugin calls `compile` are not part of the plugin."""
 
 
 @dataclass
@@ -34,15 +34,15 @@ class Plugin:
     module: str
     """The name of its module."""
     owned: set[str] = field(default_factory=set)
-    """The names of its modules: itself, those of its package, and those beside it that it imported while loading."""
+    """The names of its modules: its own, those of its package, and those beside it that it imported while loading."""
     reads: dict[Path, float] = field(default_factory=dict)
-    """The files that it declared, and those of modules from elsewhere that it imported while loading, each with a time in seconds since the epoch: a
-    file changed later may not be what the plugin has read."""
+    """The files that it declared, and those of modules from elsewhere that it imported while loading, with times in seconds since the epoch: a
+    file that changed later may differ from the one that the plugin read."""
     since: float = field(default_factory=time.time)
-    """The time when loading began, in seconds since the epoch: a module file changed later may not be the code that runs."""
+    """The start of loading, in seconds since the epoch: a module file that changed later may differ from the code that runs."""
 
     def declare(self, file: Path) -> None:
-        """Make the content of a file a part of cache keys, from its first declaration on."""
+        """Make the content of a file part of cache keys, from its first declaration on."""
         self.reads.setdefault(file, time.time())
 
 
@@ -55,20 +55,20 @@ def loaded() -> list[Plugin]:
 
 
 def of_code_generation() -> list[Plugin]:
-    """The plugins that may affect a kernel below the level `affine`: they registered something for it, or nothing at all."""
+    """The plugins that may affect a kernel below the level `affine`: they registered something for it, or registered nothing at all."""
     generating, extending = set(extending_modules(code_generation=True)), set(extending_modules())
     return [plugin for plugin in _loaded.values() if plugin.owned & generating or not plugin.owned & extending]
 
 
 @cache
 def installed() -> "list[EntryPoint]":
-    """What installed packages declare in the entry-point group `stepwell.plugins`."""
+    """The plugins that installed packages declare in the entry-point group `stepwell.plugins`."""
     return entry_points(GROUP)
 
 
 @cache
 def load_installed() -> None:
-    """Import what installed packages declare in the entry-point group `stepwell.plugins`, once.
+    """Import the plugins that installed packages declare in the entry-point group `stepwell.plugins`, once.
 
     An entry point names a module; importing it registers things. Raises InputError if one fails.
     """
@@ -77,7 +77,7 @@ def load_installed() -> None:
         if key not in _loaded:
             try:
                 _recorded(key, point.module, point.load)
-            except Exception as error:  # a plugin may raise anything; say which plugin
+            except Exception as error:  # a plugin may raise anything; the message names the plugin
                 package = point.dist.name if point.dist is not None else "unknown"
                 raise InputError(f"plugin '{point.name}' of package {package}: {_where(error, None)}{type(error).__name__}: {error}") from error
 
@@ -95,19 +95,19 @@ def load_file(path: "str | os.PathLike[str]") -> None:
         return
     if not there:
         raise InputError(f"plugin {path}: there is no such file")
-    from hashlib import sha256  # here, because OpenSSL takes long to load
+    from hashlib import sha256  # imported here, because OpenSSL takes long to load
 
-    # Files of one name in different folders are different modules.
+    # Files with the same name in different folders are different modules.
     name = f"stepwell_plugin_{file.stem}_{sha256(os.fsencode(key)).hexdigest()[:8]}"
     spec = spec_from_file_location(name, key, loader=_Source(name, key)) if file.suffix == ".py" else None
     if spec is None or spec.loader is None:
         raise InputError(f"plugin {path}: expected a Python file (.py)")
     module = module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses look up their module
+    sys.modules[name] = module  # dataclasses look up their module here
     loader = spec.loader
     try:
         _recorded(key, name, lambda: loader.exec_module(module))
-    except Exception as error:  # a plugin may raise anything; say where
+    except Exception as error:  # a plugin may raise anything; the message names the place
         del sys.modules[name]
         said = error.msg if isinstance(error, SyntaxError) else error
         raise InputError(f"plugin {path}{_where(error, key)}: {type(error).__name__}: {said}") from error
@@ -137,7 +137,7 @@ def depends_on(*paths: "str | os.PathLike[str]") -> None:
 
 
 def own_folder(name: str, path: Path) -> Path | None:
-    """The folder whose modules belong to module `name`: that of its package, or of its file unless it holds installed files too."""
+    """The folder whose modules belong to module `name`: that of its package, or of its file unless it also holds installed files."""
     if "." in name:
         top = module_file(sys.modules.get(name.partition(".")[0]))
         return None if top is None else top.parent
@@ -198,7 +198,7 @@ def _is_others(path: Path, folder: Path | None) -> bool:
     """Whether a file belongs to us, to Python or to an installed package, and not to `folder`."""
     if any(path.is_relative_to(root) for root in _ours()):
         return True
-    if folder is not None and path.is_relative_to(folder):  # which may contain an environment
+    if folder is not None and path.is_relative_to(folder):  # it may contain an environment
         return any(part in ("site-packages", "dist-packages") for part in path.relative_to(folder).parts)
     return any(path.is_relative_to(root) for root in _installed())
 
@@ -227,7 +227,7 @@ def running_plugin(frame: FrameType | None) -> Plugin | None:
 
 
 def _where(error: Exception, file: str | None) -> str:
-    """`, line 12` in the plugin's file if known; without a file, `file, line 12: ` of the place that raised."""
+    """`, line 12` in the plugin's file if known; without a file, `file, line 12: ` of the code that raised."""
     places = traceback.extract_tb(error.__traceback__)
     if file is None:
         return f"{places[-1].filename}, line {places[-1].lineno}: " if places else ""

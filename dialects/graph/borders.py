@@ -28,7 +28,7 @@ class Stretch:
         return self.end - self.first
 
     def seen(self, stride: int, dilation: int) -> tuple[int, int]:
-        """What these taps read of the image from these positions: from which place on, and how many places."""
+        """The first place and the number of places of the image that these taps read at these positions."""
         return self.low * stride + self.first * dilation, (self.positions - 1) * stride + (self.taps - 1) * dilation + 1
 
     @property

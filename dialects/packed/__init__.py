@@ -1,13 +1,13 @@
-"""The `packed` dialect: ops that say how data lie, or by which method they are computed, for a CPU with vectors; importing this registers them.
+"""The `packed` dialect: ops that fix a data layout or a method of computation for a CPU with vectors. Importing it registers them.
 
-- on images in blocks of channels, (N, C / b, spatial…, b): `conv`, `depthwise_conv`, `bordered_conv`, `lrn`; `relayout` and `masked`, which keep
-  lanes where convolutions expect them;
+- on images in blocks of channels, (N, C / b, spatial…, b): `conv`, `depthwise_conv`, `bordered_conv`, `lrn`; `relayout` and `masked`, which arrange
+    lanes as convolutions expect them;
 - on matrices in panels of columns: `matmul`, and `low_bit_matmul`, whose weights stay in 4 or 8 bits;
 - by Winograd's minimal filtering, on blocks of channels: `winograd_conv`, `versioned_winograd_conv`, `integer_winograd_conv`.
 
-The passes of `passes/packed` make them; a backend whose pipeline has none of these (the phase `layout for vectors`) never sees one. An op stays in
-`graph` if it means the same on any layout: element-wise ops, pads, concatenations, reductions, poolings and pixel shuffles, which take the dimension
-behind the spatial ones along, and recurrent layers, whose weights lie in panels of any width.
+The passes of `passes/packed` create them; a backend without these (the phase `layout for vectors`) never sees one. An op stays in
+`graph` if it means the same on any layout: element-wise ops, pads, concatenations, reductions, poolings and pixel shuffles, which keep the dimension
+after the spatial ones, and recurrent layers, whose weights lie in panels of any width.
 """
 
 from stepwell.dialects.packed.bordered_conv import BorderedConvOp as BorderedConvOp

@@ -1,4 +1,4 @@
-"""Convolutions of channel-blocked images with zeros around them, most of whose products with these are left out."""
+"""Convolutions of channel-blocked images with borders of zeros, without most of the products with these zeros."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -19,10 +19,10 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class BorderedConvOp(GraphOp, dialect=Packed, name="bordered_conv", traits=[Pure, SumsProducts]):
-    """As `packed.conv`, of an image `x` whose first and last elements along each spatial dimension, as many as `zeros` says, are zeros.
+    """Like `packed.conv`, for an image `x` whose first and last elements along each spatial dimension are zeros; `zeros` has their numbers.
 
-    `zeros` gives those before each spatial dimension, then those after each. The positions of each dimension are cut into stretches, and taps that
-    reach zeros alone from all of a stretch are left out: windows that are large beside the image, or dilated, take half of the products, or less.
+    `zeros` lists those before each spatial dimension, then those after each. Each dimension is divided into stretches of positions, and taps that
+    read only zeros for a whole stretch are omitted: large or dilated windows need half of the products, or fewer.
     """
 
     fusion = Fusion.COMPLEX

@@ -1,4 +1,4 @@
-"""Convolutions of channel-blocked images (N, C / b, spatial…, b): the b channels of a block lie side by side."""
+"""Convolutions of channel-blocked images (N, C / b, spatial…, b): the b channels of a block are contiguous."""
 
 import math
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProducts, ComputesRows]):
-    """The convolution of `x` with filters `w`, to a blocked result (N, M / b, spatial…, b).
+    """The convolution of `x` with filters `w`; the result is blocked (N, M / b, spatial…, b).
 
     `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), such as an input image
-    of three colours, and `w` is (M / b, C, taps…, b). There is no padding: that is a separate op.
+    with three colours, and `w` is (M / b, C, taps…, b). There is no padding: that is a separate op.
 
-    Or filters of a blocked image are (M / b, K, taps…, s / d, b, d), as all of integers, i32, are: the weights of each d neighbouring lanes lie side
-    by side, as instructions for dot products read them.
+    Filters of a blocked image may also be (M / b, K, taps…, s / d, b, d), and always are for integers (i32): the weights of each d neighbouring lanes
+    are contiguous, as dot-product instructions read them.
 
-    The blocks of filters fall into `group` equal parts, one for each group. A group reads the same `s` lanes of each of `K`
-    neighbouring blocks of `x`: each of C / a / K runs of blocks is read by one set of groups, and the groups of a set read neighbouring
-    stretches of lanes, beginning at lane 0. With one group this is the plain convolution of the first `s` lanes of all blocks.
+    The blocks of filters are divided into `group` equal parts, one for each group. A group reads the same `s` lanes of each of `K`
+    neighbouring blocks of `x`. Each of the C / a / K runs of blocks is read by one set of groups, and the groups of a set read neighbouring
+    stretches of lanes, starting at lane 0. With one group this is the plain convolution of the first `s` lanes of all blocks.
     """
 
     fusion = Fusion.COMPLEX
@@ -86,7 +86,7 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProdu
         return 2 * result.elements * math.prod(w.static_shape[1:]) // result.static_shape[-1]
 
     def sum_of_products(self) -> SumOfProducts:
-        """Blocks of filters, and the filters of a block, are the second and the last dimension of the result."""
+        """Blocks of filters and the filters of a block are the second and the last dimension of the result."""
         (x, w), rank = self.operand_types(), self.result_types()[0].rank
         column = w.rank - (2 if are_in_groups(x.rank, w.rank) else 1)
         summed = [size for dim, size in enumerate(w.shape) if dim not in (0, column)]
@@ -101,18 +101,18 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProdu
 
 
 def are_in_groups(x: int, w: int) -> bool:
-    """Whether filters of rank `w` for an image of rank `x` have neighbouring lanes side by side."""
+    """Whether filters of rank `w` for an image of rank `x` store neighbouring lanes contiguously."""
     return w == x + 2
 
 
 def lanes_read(x: TensorType, w: TensorType) -> int | None:
-    """How many lanes of each block of `x` a group of such a convolution reads."""
+    """The number of lanes of each block of `x` that a group of such a convolution reads."""
     sizes = (w.shape[-3], w.shape[-1]) if are_in_groups(x.rank, w.rank) else w.shape[-2:-1]
     return math.prod(static_sizes(sizes)) if is_static(sizes) else None
 
 
 def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:
-    """How `group` groups, each reading `per_group` of the `blocks`, fall into sets that read the same ones: (sets, groups in a set)."""
+    """The sets of groups that read the same blocks, for `group` groups that read `per_group` of `blocks` each: (sets, groups in a set)."""
     sets = blocks // per_group
     return sets, group // sets
 
@@ -143,7 +143,7 @@ def _convolved(image: np.ndarray, w: np.ndarray, strides: Sequence[int], dilatio
 
 
 class PackedDepthwiseConvOp(GraphOp, dialect=Packed, name="depthwise_conv", traits=[Pure, SumsProducts, ComputesRows, KeepsChannels]):
-    """The convolution of each channel of blocked `x` (N, C / b, spatial…, b) with a filter of its own in `w` (C / b, taps…, b)."""
+    """The convolution of each channel of blocked `x` (N, C / b, spatial…, b) with its own filter in `w` (C / b, taps…, b)."""
 
     fusion = Fusion.COMPLEX
 

@@ -5,4 +5,4 @@ from stepwell.dialects.core.mlir import Dialect, register_dialect
 
 @register_dialect
 class Packed(Dialect, name="packed"):
-    """How a CPU with vectors computes what the dialect `graph` says: on blocks of channels, on panels of columns, by Winograd's method."""
+    """How a CPU with vectors computes ops of the dialect `graph`: on blocks of channels, on panels of columns, by Winograd's method."""

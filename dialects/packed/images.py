@@ -1,4 +1,4 @@
-"""Ops beside convolutions that work on the lanes of channel-blocked images (N, C / b, spatial…, b)."""
+"""Ops on the lanes of channel-blocked images (N, C / b, spatial…, b), except convolutions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +18,10 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class RelayoutOp(GraphOp, dialect=Packed, name="relayout", traits=[Pure]):
-    """Lanes of blocked images (N, B, spatial…, a) in another order and number, to (N, B', spatial…, block).
+    """Rearrange lanes of blocked images (N, B, spatial…, a) into (N, B', spatial…, block).
 
-    The lanes of all operands are numbered one after the other, block after block. Those of the result are stretches of them: `sizes[i]` lanes
-    from lane `starts[i]` on, or as many zeros if `starts[i]` is -1.
+    The lanes of all operands are numbered consecutively, block after block. The result consists of stretches of them: `sizes[i]` lanes
+    starting at lane `starts[i]`, or as many zeros if `starts[i]` is -1.
     """
 
     fusion = Fusion.COMPLEX
@@ -66,7 +66,7 @@ class RelayoutOp(GraphOp, dialect=Packed, name="relayout", traits=[Pure]):
 
 
 class MaskedOp(NumericBinary, dialect=Packed, name="masked"):
-    """`lhs` where `rhs` is not 0, else 0, even if `lhs` is infinite or NaN there."""
+    """`lhs` where `rhs` is nonzero, otherwise 0, even if `lhs` is infinite or NaN there."""
 
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -74,7 +74,7 @@ class MaskedOp(NumericBinary, dialect=Packed, name="masked"):
 
 
 class PackedLrnOp(GraphOp, dialect=Packed, name="lrn", traits=[Pure]):
-    """As `lrn`, on blocked `x` (N, C / b, spatial…, b) whose channels lie in order. Lanes behind the last of the `channels` count as zero
+    """Like `lrn`, on blocked `x` (N, C / b, spatial…, b) whose channels are in order. Lanes after the last of the `channels` count as zero
     and are zero in the result.
     """
 

@@ -1,4 +1,4 @@
-"""Convolution of integers by Winograd's minimal filtering, exactly, and the matrices of whole numbers that it takes."""
+"""Exact convolution of integers by Winograd's minimal filtering, and its matrices of whole numbers."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -20,14 +20,14 @@ from stepwell.dialects.packed.winograd import TAPS, along_both, block_axes, both
 from stepwell.dialects.support.errors import InferenceError
 
 INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
-"""Where the polynomials of F(m, 3) are evaluated, beside infinity: the smallest whole numbers. Data of F(6, 3) would leave 16 bits."""
-MOST = 15  # what a row of G adds up to at most: the square of that times 128, the largest weight, still fits 16 bits
-TRANSFORMED = (*BYTES, "i16")  # what is transformed
-SUMS = 32  # bits of sums
+"""The evaluation points of the polynomials of F(m, 3), besides infinity: the smallest whole numbers. Data of F(6, 3) would exceed 16 bits."""
+MOST = 15  # the largest sum of magnitudes in a row of G: its square times 128, the largest weight, still fits 16 bits
+TRANSFORMED = (*BYTES, "i16")  # the types of transformed data
+SUMS = 32  # the bits of sums
 
 
 class Matrices(NamedTuple):
-    """A^T, G and B^T of whole numbers, with `divisor * y = A^T ((G g) * (B^T d))`; along both axes the result is that over `divisor` squared."""
+    """A^T, G and B^T of whole numbers, with `divisor * y = A^T ((G g) * (B^T d))`; along both axes the result is divided by `divisor` squared."""
 
     a_t: np.ndarray
     g: np.ndarray
@@ -36,21 +36,21 @@ class Matrices(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """How many times 2 divides the square of the divisor."""
+        """The exponent of 2 in the square of the divisor."""
         square = self.divisor**2
         return (square & -square).bit_length() - 1
 
     @property
     def inverse(self) -> int:
-        """What an odd multiple of a number is multiplied by to get that number, modulo 2**32: the inverse of the rest of the square."""
+        """The inverse modulo 2**32 of the odd part of the divisor's square; multiplying by it divides exact multiples."""
         return pow(self.divisor**2 >> self.shift, -1, 1 << SUMS)
 
 
 @cache
 def integer_matrices(tile: int) -> Matrices:
-    """Those of F(tile, 3) at its `INTEGER_POINTS`. Raises KeyError for a tile without points.
+    """The matrices of F(tile, 3) at its `INTEGER_POINTS`. Raises KeyError for a tile without points.
 
-    G is multiplied by what makes its rows whole. Where a row then adds up to more than `MOST`, a factor of it goes to A^T.
+    G is scaled until its rows are whole. If the magnitudes of a row then sum to more than `MOST`, a common factor moves to A^T.
     """
     a_t, g, b_t = constructed(INTEGER_POINTS[tile])
     divisor = lcm(*(v.denominator for row in g for v in row))
@@ -70,7 +70,7 @@ def _whole(matrix: Sequence[Sequence[Fraction]]) -> np.ndarray:
 
 
 def transformed_range(tile: int, data: Range) -> Range:
-    """Where transformed data B^T d B lie, for data of a range."""
+    """The range of transformed data B^T d B, for data in a given range."""
     _, _, b_t, _ = integer_matrices(tile)
     low, high = data
     for _ in range(2):
@@ -80,28 +80,28 @@ def transformed_range(tile: int, data: Range) -> Range:
 
 
 def transformed_integers(w: np.ndarray, tile: int) -> np.ndarray:
-    """Filters (M / b, K, 3, 3, a / d, b, d) of bytes as IntegerWinogradConvOp takes transformed ones."""
+    """Filters (M / b, K, 3, 3, a / d, b, d) of bytes, transformed for IntegerWinogradConvOp."""
     return along_both(integer_matrices(tile).g, w, np.int16)
 
 
 def with_depth(w: np.ndarray, depth: int) -> np.ndarray:
-    """Filters (…, a / d, b, d) with `depth` neighbours side by side."""
+    """Filters (…, a / d, b, d) with `depth` contiguous neighbours."""
     *outside, lanes, outer, before = w.shape
     w = np.moveaxis(w, -1, -2).reshape(*outside, lanes * before // depth, depth, outer)
     return np.ascontiguousarray(np.moveaxis(w, -1, -2))
 
 
 class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv", traits=[Pure, ComputesRows]):
-    """The 3x3 convolution with stride 1 of blocked integers `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b) of i32, by F(tile, 3) along
-    both axes; H and W are multiples of `tile`.
+    """The 3x3 convolution with stride 1 of blocked integers `x` (N, C / a, H + 2, W + 2, a), with result (N, M / b, H, W, b) in i32, by F(tile, 3)
+    along both axes; H and W are multiples of `tile`.
 
     `u` is the `transformed` filters G w G^T of 16 bits as (n, n, M / b, K, a / d, b, d) with n = tile + 2, or plain ones as (M / b, K, 3, 3, a / d,
-    b, d), which are transformed each time. The weights of each d neighbouring lanes lie side by side, as instructions for dot products read them. The
-    blocks of channels and of filters fall into `group` equal parts each; the filters of a group read its K = C / a / group blocks.
+    b, d), which are transformed in each run. The weights of each d neighbouring lanes are contiguous, as dot-product instructions read them. The
+    blocks of channels and of filters are divided into `group` equal parts each; the filters of a group read its K = C / a / group blocks.
 
-    All matrices are of whole numbers (`integer_matrices`), so nothing is rounded: the result is the convolution to the bit where transformed data
-    fit 16 bits (`transformed_range`), and results times 2**`shift` fit 32. Elsewhere data wrap around in 16 bits, and sums and the result in 32.
-    Products and their sums may wrap around: what they are taken apart into at the end is exact modulo 2**32.
+    All matrices consist of whole numbers (`integer_matrices`), so nothing is rounded: the result is the convolution bit for bit if transformed data
+    fit 16 bits (`transformed_range`) and results times 2**`shift` fit 32. Otherwise data wrap around in 16 bits, and sums and the result in 32.
+    Products and their sums may wrap around, because the final division is exact modulo 2**32.
     """
 
     fusion = Fusion.COMPLEX

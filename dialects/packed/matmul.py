@@ -1,4 +1,4 @@
-"""Packed products, whose right-hand side is stored in panels, strips of neighbouring columns that are contiguous in memory."""
+"""Packed products, whose right-hand side is stored in panels: strips of neighbouring columns that are contiguous in memory."""
 
 from collections.abc import Iterator
 
@@ -14,14 +14,14 @@ from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
-ROWS_AT_ONCE = 1024  # copied at a time, so that the pieces of a transposed matrix fit a cache
+ROWS_AT_ONCE = 1024  # rows that are copied together, so that the parts of a transposed matrix fit a cache
 
 
 def in_panels(matrix: np.ndarray, width: int, filling: int = 0) -> Iterator[np.ndarray]:
-    """The N / width panels (K + filling, width) of a matrix (K, N); `filling` rows of zeros end each, columns of zeros fill up the last one.
+    """The N / width panels (K + filling, width) of a matrix (K, N); each ends in `filling` rows of zeros, and zero columns pad the last one.
 
     This is how matrix products pack their operands since Goto and van de Geijn, "Anatomy of High-Performance Matrix
-    Multiplication", ACM TOMS 34(3), 2008: the innermost loops walk each panel from its first byte to its last.
+    Multiplication", ACM TOMS 34(3), 2008: the innermost loops read each panel from its first byte to its last.
     """
     rows, columns = matrix.shape
     for first in range(0, columns, width):
@@ -35,9 +35,9 @@ def in_panels(matrix: np.ndarray, width: int, filling: int = 0) -> Iterator[np.n
 
 
 def in_groups(matrix: np.ndarray, depth: int, width: int) -> np.ndarray:
-    """The panels (N / width, K / depth, width, depth) of a matrix (K, N) of integers, whose rows are a multiple of `depth`.
+    """The panels (N / width, K / depth, width, depth) of an integer matrix (K, N), where K is a multiple of `depth`.
 
-    `depth` neighbours of a column lie side by side, as instructions for dot products read them.
+    `depth` neighbours of a column are contiguous, as dot-product instructions read them.
     """
     rows, columns = matrix.shape
     grouped = matrix.reshape(rows // depth, depth, columns).transpose(0, 2, 1).reshape(rows // depth, columns * depth)
@@ -45,9 +45,9 @@ def in_groups(matrix: np.ndarray, depth: int, width: int) -> np.ndarray:
 
 
 class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", traits=[Pure, SumsProducts]):
-    """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b), giving (…, M, N / b, b): columns stay in order.
+    """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b); the result is (…, M, N / b, b), with columns in order.
 
-    Or panels are (N / b, K / d, b, d), as all of integers, i32, are: each d neighbours of a column lie side by side.
+    Panels may also be (N / b, K / d, b, d), and always are for integers (i32): each d neighbours of a column are contiguous.
     """
 
     fusion = Fusion.COMPLEX
@@ -86,13 +86,13 @@ class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", traits=[Pure, SumsP
 
 
 class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", traits=[Pure]):
-    """The product of `x` (…, M, K) in f32 with quantised weights in panels, giving (…, M, N / b, b): columns stay in order.
+    """The product of `x` (…, M, K) in f32 with quantised weights in panels; the result is (…, M, N / b, b), with columns in order.
 
-    Weights are blocks of B neighbours of a column, `(number - zero point) * scale` with a scale and a zero point for each block. `scale` is
-    (N / b, K / B, b), as is `zero_point`, or that is a single number for all. `w` is (N / b, K / B, B, b) of i8 or ui8 where `bits` is 8. Where it
-    is 4, words hold eight neighbours of a column, (N / b, K / B, B / 8, b) of ui32, the first one in the lowest bits, and zero points are of ui8.
-    Or four bytes hold them, (N / b, K / B, B / 8, b, 4) of ui8, as instructions for dot products of bytes read them: the first four in their
-    lower halves, the others in their upper halves.
+    Weights are blocks of B neighbours of a column, `(number - zero point) * scale`, with a scale and a zero point for each block. `scale` is
+    (N / b, K / B, b); `zero_point` is too, or is one number for all. With `bits` = 8, `w` is (N / b, K / B, B, b) of i8 or ui8. With `bits` = 4,
+    words hold eight neighbours of a column, (N / b, K / B, B / 8, b) of ui32, the first one in the lowest bits, and zero points are ui8.
+    Alternatively four bytes hold them, (N / b, K / B, B / 8, b, 4) of ui8, as dot-product instructions of bytes read them: the first four in the
+    lower halves, the others in the upper halves.
     """
 
     fusion = Fusion.COMPLEX
@@ -141,7 +141,7 @@ class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", traits=[Pur
 
 
 def neighbours_of(w: np.ndarray) -> np.ndarray:
-    """The numbers (N / b, K / B, B, b) that words, or groups of four bytes, hold in 4 bits each."""
+    """The 4-bit numbers (N / b, K / B, B, b) in words, or in groups of four bytes."""
     if w.ndim == 4:
         apart = np.stack([w >> 4 * i & 15 for i in range(8)], axis=3)
     else:
@@ -150,9 +150,9 @@ def neighbours_of(w: np.ndarray) -> np.ndarray:
 
 
 def in_blocks(numbers: np.ndarray, block: int, width: int, bits: int, *, grouped: bool = False) -> np.ndarray:
-    """A matrix (K, N) of bytes, or of numbers of 4 bits, as the weights of `packed.low_bit_matmul`; of these in groups of bytes if it is `grouped`.
+    """The weights of `packed.low_bit_matmul` for a matrix (K, N) of bytes or 4-bit numbers; in groups of four bytes if `grouped`.
 
-    K is a multiple of `block`, and that of 8 where numbers have 4 bits.
+    K is a multiple of `block`, and `block` is a multiple of 8 for 4-bit numbers.
     """
     panels = np.stack(list(in_panels(numbers, width)))
     apart = panels.reshape(len(panels), -1, block, width)

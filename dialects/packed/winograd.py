@@ -1,4 +1,4 @@
-"""Convolution by Winograd's minimal filtering on channel-blocked data, and the matrices that it takes."""
+"""Convolution by Winograd's minimal filtering on channel-blocked data, and its matrices."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -19,21 +19,21 @@ from stepwell.dialects.support.errors import InferenceError
 
 TAPS = 3
 PARTS = {2: 512, 4: 512, 6: 128}
-"""By tile, the products of one sum that are added up on their own before they are added to the others. There are no registers for both, so that
-parts take time, and only F(6, 3) needs them for as many channels as networks have."""
-ROUNDING = 2.0**-24  # of one operation in f32, at most, as a part of its result
-SPREAD = 1.3  # how many times its standard deviation, as a part of the same for the results, the largest error of many is
+"""By tile, the number of products that are summed separately before they are added to the rest. There are no registers for both sums, so parts
+cost time, and only F(6, 3) needs them for the numbers of channels in real networks."""
+ROUNDING = 2.0**-24  # the largest relative rounding error of one operation in f32
+SPREAD = 1.3  # the ratio of the largest error among many results to the standard deviation, both relative to the results
 
 
 def both_signs(*positive: str) -> tuple[Fraction, ...]:
-    """0, and these with both signs."""
+    """0, and the given numbers with both signs."""
     return (Fraction(0), *(sign * Fraction(p) for p in positive for sign in (1, -1)))
 
 
 POINTS = {2: both_signs("1"), 4: both_signs("3/4", "3/2"), 6: both_signs("1/2", "1", "2")}
-"""Where the polynomials of F(m, 3) are evaluated, beside infinity: of 0 and pairs of multiples of 1/4, those whose `growth` is least.
+"""The evaluation points of the polynomials of F(m, 3), besides infinity: 0 and those pairs of multiples of 1/4 with the least `growth`.
 
-A point and its negative have the same powers up to their sign, which halves the products of a transform (`SharedSums`).
+A point and its negative have the same powers up to the sign, which halves the products of a transform (`SharedSums`).
 """
 
 
@@ -44,9 +44,9 @@ def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def toom_cook(points: Sequence[Fraction]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A^T, G and B^T of F(m, 3) at m + 1 points and infinity, exact in f64 up to one rounding: `y = A^T ((G g) * (B^T d))` filters d by g.
+    """A^T, G and B^T of F(m, 3) at m + 1 points and infinity, in f64, rounded once: `y = A^T ((G g) * (B^T d))` filters d by g.
 
-    Each row of B^T ends in 1. Other scales of rows, with those of G or A^T the other way, would round alike.
+    Each row of B^T ends in 1. Other scales of rows, compensated in G or A^T, would round alike.
     """
     a, b, c = (np.array([[float(v) for v in row] for row in m]) for m in constructed(points))
     return a, b, c
@@ -55,13 +55,13 @@ def toom_cook(points: Sequence[Fraction]) -> tuple[np.ndarray, np.ndarray, np.nd
 def constructed(points: Sequence[Fraction]) -> tuple[list[list[Fraction]], ...]:
     """The rows of A^T, G and B^T of F(m, 3) at m + 1 points and infinity.
 
-    Made by Toom and Cook's construction from evaluation points (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
+    Constructed from evaluation points by Toom and Cook's method (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
     CVPR 2016; Blahut, "Fast Algorithms for Signal Processing", chapter 5).
     """
     tile = len(points) + 2 - TAPS
 
     def product(roots: Sequence[Fraction]) -> list[Fraction]:
-        """The coefficients of the polynomial with these roots, lowest first."""
+        """The coefficients of the polynomial with the given roots, lowest first."""
         out = [Fraction(1)]
         for root in roots:
             out = [a - root * b for a, b in zip([Fraction(0), *out], [*out, Fraction(0)], strict=True)]
@@ -82,11 +82,11 @@ def constructed(points: Sequence[Fraction]) -> tuple[list[list[Fraction]], ...]:
 
 
 def growth(points: Sequence[Fraction]) -> float:
-    """How many times as much as a sum of products F(m, 3) along both axes rounds at these points, where it rounds most.
+    """The factor by which F(m, 3) along both axes at these points rounds more than a sum of products, for the worst result.
 
-    A product of transformed numbers carries an error in proportion to its size, which goes into result p with factor `A_pi`. For random data, that
-    makes along one axis the root of the sum over i of `(A_pi |G_i| |B_i|)^2`, over 3 for the taps of a direct sum. The points decide
-    about it (Barabasz, Anderson, Soodhalter and Gregg, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks",
+    A product of transformed numbers has an error proportional to its size, which enters result p with the factor `A_pi`. For random data, the error
+    along one axis is the root of the sum over i of `(A_pi |G_i| |B_i|)^2`, divided by 3 for the taps of a direct sum. The points determine
+    it (Barabasz, Anderson, Soodhalter and Gregg, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks",
     ACM Transactions on Mathematical Software 46, 2020).
     """
     a_t, g, b_t = toom_cook(points)
@@ -95,20 +95,20 @@ def growth(points: Sequence[Fraction]) -> float:
 
 
 def error_bound(tile: int) -> float:
-    """The largest rounding error of F(tile, 3) along both axes in f32, as a part of the results' largest magnitude, for random data.
+    """The largest rounding error of F(tile, 3) along both axes in f32 for random data, relative to the results' largest magnitude.
 
-    A sum of n terms of alike sizes rounds by about `sqrt(n / 6)` of one rounding; n is at most that of `PARTS` here. The four transforms add about
-    the square root of 8 of these, and the sum of the parts, of which there are some, that of 1.
+    A sum of n terms of similar size has a rounding error of about `sqrt(n / 6)` times that of one operation; n is at most the entry of `PARTS`. The
+    four transforms add about the square root of 8 operations, and the sum of the few parts that of 1.
     """
     return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PARTS[tile] / 6 + 8 + 1))
 
 
 class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", traits=[Pure, ComputesRows]):
-    """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b), by F(tile, 3) along both
+    """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), with result (N, M / b, H, W, b), by F(tile, 3) along both
     axes; H and W are multiples of `tile`.
 
     `u` is the `transformed` filters G w G^T as (n, n, M / b, K, a, b) with n = tile + 2, or plain ones as (M / b, K, 3, 3, a, b), which
-    are transformed each time. The blocks of channels and of filters fall into `group` equal parts each; the filters of a group read its
+    are transformed in each run. The blocks of channels and of filters are divided into `group` equal parts each; the filters of a group read its
     K = C / a / group blocks.
     """
 
@@ -205,7 +205,7 @@ def by_tiles(
 ) -> np.ndarray:  # fmt: skip
     """A^T [sum over channels of U * (B^T d B)] A for all tiles d of blocked images (N, C / a, H + 2, W + 2, a), as (N, M / b, H, W, b).
 
-    U are transformed filters (n, n, M / b, K, a, b). All is computed in the type of `x`; transformed data are kept as `held`, sums as `summed`.
+    U are transformed filters (n, n, M / b, K, a, b). All is computed in the type of `x`; transformed data are stored as `held`, sums as `summed`.
     """
     (tile, size), own = a_t.shape, x.dtype
     view = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
@@ -218,12 +218,12 @@ def by_tiles(
 
 
 def block_axes(transformed: bool) -> tuple[int, int]:
-    """Which dimensions of filters, transformed or plain, are the blocks of filters and of channels."""
+    """The dimensions of filters, transformed or plain, that are the blocks of filters and of channels."""
     return (2, 3) if transformed else (0, 1)
 
 
 def transformed_filters(w: np.ndarray, tile: int) -> np.ndarray:
-    """Filters (M / b, K, 3, 3, a, b) as WinogradConvOp takes them, computed in f64 and rounded once."""
+    """Filters (M / b, K, 3, 3, a, b) transformed for WinogradConvOp, computed in f64 and rounded once."""
     return along_both(matrices(tile)[1], w, w.dtype)
 
 
@@ -231,7 +231,7 @@ def along_both(g: np.ndarray, w: np.ndarray, dtype: Any) -> np.ndarray:
     """G w G^T of filters (M / b, K, 3, 3, …), computed in the type of G, as (n, n, M / b, K, …) of `dtype`."""
     size, (filters, channels, _, _, *rest) = len(g), w.shape
     out = np.empty((size, size, filters, channels, *rest), dtype)
-    # Sums of whole arrays, block by block so that they stay in the cache: a matrix product this thin gains nothing from BLAS's threads.
+    # Sums of whole arrays, block by block so that they stay in the cache: a matrix product this thin gains nothing from BLAS threads.
     for block in range(filters):
         taps = np.moveaxis(w[block].astype(g.dtype), 0, 2)
         by_rows = [_combined(g[i], taps) for i in range(size)]
@@ -242,5 +242,5 @@ def along_both(g: np.ndarray, w: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def _combined(factors: np.ndarray, arrays: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """The sum of arrays times factors, those that are zero left out."""
+    """The sum of arrays times factors; zero factors are skipped."""
     return sum((f * a for f, a in zip(factors, arrays, strict=True) if f), start=np.zeros((), factors.dtype))

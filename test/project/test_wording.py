@@ -15,7 +15,7 @@ FRAGMENT = re.compile(
 VAGUE_NAME = re.compile(r"\bdef (?:of|at|some|few|apart|here|told)\(")
 
 LEFT = {
-    "compiler": 1, "compiler/runtime": 31, "dialects/core": 48, "dialects/graph": 1, "dialects/packed": 2, "passes/bufferize": 14,
+    "compiler/runtime": 31, "passes/bufferize": 14,
     "passes/packed": 12,
 }  # fmt: skip
 """How many violations each folder still has. The numbers may only shrink: they are a debt, not a licence. Lower a number with the docstrings that
