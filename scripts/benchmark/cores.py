@@ -1,4 +1,4 @@
-"""What the machine gives of its cores at the moment: a short loop of multiply-adds in registers, timed between the turns of the engines.
+"""Measures the available share of the machine's cores with a short loop of multiply-adds in registers, timed between the turns of the engines.
 
 Cores of a virtual machine are threads of a core that others may use meanwhile, or both threads of one core: two then do the work of one. No count of
 busy processes shows that, as it is not this system's doing.
@@ -18,19 +18,19 @@ from stepwell.dialects.target.registry import resolve
 
 __all__ = ["UNDISTURBED", "Cores"]
 
-UNDISTURBED = 0.85  # of the arithmetic that as many threads reached at best
-STEPS = 1 << 21  # some milliseconds: long beside the time that a sleeping worker takes to wake, or two threads reach now more, now less
-RUNS = 3  # of the loop, the fastest of which counts: what disturbs one alone is over
-AT_FIRST = 20  # looks at each number of threads before anything is compared with the best of them
+UNDISTURBED = 0.85  # relative to the best rate of as many threads
+STEPS = 1 << 21  # some milliseconds: long compared with the wake-up time of a worker and with random variation between two threads
+RUNS = 3  # runs of the loop; the fastest counts, because single disturbances then drop out
+AT_FIRST = 20  # measurements with each number of threads before anything is compared with their best
 
 
 @dataclass
 class Cores:
-    """Processes that run nothing but the loop, on each of some numbers of threads, and sleep meanwhile. Raises Failure where they cannot."""
+    """Processes that only run the loop, on each of several numbers of threads, and sleep in between. Raises Failure if they cannot."""
 
     threads: Sequence[int]
     folder: Path
-    """Where their code is written."""
+    """The folder for their code."""
 
     def __post_init__(self) -> None:
         self.best: dict[int, float] = {}
@@ -58,11 +58,11 @@ class Cores:
         self._close()
 
     def share(self, threads: int) -> float:
-        """What so many threads reach now, of what they reached at best so far."""
+        """The current rate of that many threads, relative to their best so far."""
         rate = threads / min(self._processes[threads].turn(1, 0, RUNS).seconds)
         self.best[threads] = max(rate, self.best.get(threads, 0.0))
         return rate / self.best[threads]
 
     def gain(self, threads: int) -> float:
-        """How many times the arithmetic of one thread so many reached at best."""
+        """The best rate of that many threads, relative to one thread."""
         return self.best[threads] / self.best[1]

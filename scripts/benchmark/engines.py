@@ -1,4 +1,4 @@
-"""The engines: how each loads a model and runs it. Used inside the process of one engine only."""
+"""The engines: how each loads a model and runs it. Used only inside the process of one engine."""
 
 import importlib
 import importlib.metadata
@@ -21,17 +21,17 @@ class Engine(Protocol):
     settings: dict[str, str]
 
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """What it takes."""
+        """The inputs."""
 
     def call(self, feed: Feed) -> Any:
-        """Run once: this is what is timed, the engine's own way to be called from Python."""
+        """One run, through the engine's own Python call: this is timed."""
 
     def arrays(self, result: Any) -> list[np.ndarray]:
-        """The outputs that a call gave, in the model's order; copies, valid after the next call."""
+        """The outputs of a call, in the model's order; copies that stay valid after the next call."""
 
 
 CONTROLLED = ("KMP_BLOCKTIME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "STEPWELL_CACHE", "STEPWELL_CACHE_DIR")
-"""Variables that an engine's process has as `environment` says, or not at all."""
+"""Environment variables that the process of an engine gets from `environment`, or does not have at all."""
 
 
 def environment(job: Job) -> dict[str, str]:
@@ -49,7 +49,7 @@ def load(job: Job) -> Engine:
 
 
 def last_ir(of: Contestant, file: str, shapes: Mapping[str, tuple[int, ...]], level: str | None) -> str:
-    """The IR of a model that machine code is made from, as a variant of stepwell has it: the same text is the same code."""
+    """The IR of a model from which a variant of stepwell generates machine code: equal text gives equal code."""
     import stepwell
     from stepwell.pipelines.routes import CPU_PATH
 
@@ -63,7 +63,7 @@ def last_ir(of: Contestant, file: str, shapes: Mapping[str, tuple[int, ...]], le
 
 
 def _how(of: Contestant) -> dict[str, Any]:
-    """The options that a variant of stepwell compiles with; its plugins are loaded."""
+    """The options of a variant of stepwell; its plugins are loaded."""
     if of.plugins:
         from stepwell.plugin_files import load_file
 
@@ -185,7 +185,7 @@ _LOADERS: dict[str, Callable[[Job], Engine]] = {
 
 
 def _import_stepwell() -> str:
-    _ = importlib.import_module("stepwell").compile  # loads what is needed to load a model from the cache, in whatever checkout; the rest on demand
+    _ = importlib.import_module("stepwell").compile  # loads the modules for loading a model from the cache, in any checkout; the rest on demand
     try:
         return importlib.metadata.version("stepwell")
     except importlib.metadata.PackageNotFoundError:

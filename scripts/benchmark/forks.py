@@ -1,4 +1,4 @@
-"""What it costs to start the threads of a parallel loop and wait for them, and from what size on a loop gains by them."""
+"""The cost of starting the threads of a parallel loop and waiting for them, and the smallest loop that gains from them."""
 
 import statistics
 import time

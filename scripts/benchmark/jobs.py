@@ -1,4 +1,4 @@
-"""What the benchmark and its engine processes say to each other: plain data, and no import of an engine."""
+"""The messages between the benchmark and its engine processes: plain data, without importing an engine."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,25 +28,25 @@ class Contestant:
     engine: str
     disable: tuple[str, ...] = ()
     target: str = "host"
-    """What stepwell compiles for; peers use what they find in the machine."""
+    """The target of stepwell; peers use all features of the machine."""
     checkout: str = ""
-    """Of stepwell: the folder of another checkout, whose package runs in place of ours; empty for ours."""
+    """For stepwell, the folder of another checkout whose package runs instead of ours; empty for ours."""
     plugins: tuple[str, ...] = ()
-    """Files that stepwell loads first."""
+    """Plugin files that stepwell loads first."""
     pipeline: str = ""
-    """The pipeline that stepwell takes, as text or the path of a file; empty for the default one."""
+    """The pipeline for stepwell, as text or the path of a file; empty for the default one."""
     schedule: str = ""
-    """The path of a schedule file that stepwell takes."""
+    """The path of a schedule file for stepwell."""
     variant: str = ""
-    """What tells it from stepwell as it is, where both take part."""
+    """The label that distinguishes it from plain stepwell if both take part."""
     of_floats: bool = False
-    """Whether it runs the network of floats that one of fewer bits was made from."""
+    """Whether it runs the float network that a network of fewer bits was made from."""
     precision: str = ""
-    """What it computes networks of floats in, where it can say so: bf16; empty for f32."""
+    """The type in which it computes float networks, if it can be chosen: bf16; empty for f32."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is this checkout's stepwell, with which the others are compared."""
+        """Whether it is this checkout's stepwell, the reference of the comparison."""
         return self.engine == "stepwell" and not self.checkout and not self.variant
 
     @property
@@ -58,22 +58,22 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Job:
-    """What an engine process loads, and how it runs it."""
+    """The model that an engine process loads, and the settings of its runs."""
 
     contestant: Contestant
     model: str
-    """The path of an ONNX file, of IR, or of the folder of what was converted for one of PEERS."""
+    """The path of an ONNX file, of IR, or of the folder of a model converted for one of PEERS."""
     threads: int
     spin: bool
-    """Whether idle workers of the engine wait actively, as far as the engine lets us say."""
+    """Whether idle workers of the engine wait actively, as far as the engine has a setting."""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Sizes for inputs with free dimensions."""
+    """Sizes for inputs with dynamic dimensions."""
     cache: str | None = None
-    """A folder where the engine may keep what it compiled."""
+    """A folder in which the engine may cache compiled models."""
     level: str | None = None
-    """At which level IR is; None for an ONNX file."""
+    """The level of IR; None for an ONNX file."""
     is_last: bool = True
-    """Whether the process is to load nothing after it."""
+    """Whether the process loads no further model."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class Loaded:
 
     version: str
     settings: dict[str, str]
-    """What was set, in the engine's own words."""
+    """The settings, in the engine's own words."""
     inputs: tuple[TensorSpec, ...]
     import_seconds: float
     load_seconds: float
     resident_before: int | None
-    """Of the process with Python and numpy, before the engine was imported."""
+    """Memory of the process with Python and numpy, before the engine was imported."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """One call of a kernel in the list of calls that a model is."""
+    """One call of a kernel in the list of calls of a model."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -119,18 +119,18 @@ class KernelTime:
     fastest: float
     """Seconds of the fastest one."""
     flops: int | None
-    """Operations of the computation as the network states it, whatever the algorithm; None if not known."""
+    """Operations that the network states, whatever the algorithm; None if unknown."""
     bytes: int
-    """Of all its operands."""
+    """The bytes of all operands."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a model goes."""
+    """The time of each part of a model."""
 
     calls: list[KernelTime]
     whole_seconds: float
-    """One run of the whole model, measured beside the calls: the median."""
+    """The median of runs of the whole model, measured beside the calls."""
     fastest_whole: float
     peak_flops: float
-    """Operations per second of nothing but fused multiply-adds in registers, on as many threads."""
+    """Operations per second of a loop with only fused multiply-adds in registers, on as many threads."""

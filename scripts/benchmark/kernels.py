@@ -19,11 +19,11 @@ __all__ = ["KernelComparison", "Part", "measure", "parts"]
 
 @dataclass(frozen=True)
 class Part:
-    """What computes some ONNX nodes in one variant, and what computes them in the other."""
+    """The launches that compute the same ONNX nodes in two variants."""
 
     nodes: tuple[str, ...]
     kernels: tuple[tuple[str, ...], tuple[str, ...]]
-    """Those of the first variant and of the second, in the order of their launches."""
+    """The launches of the first and of the second variant, in order."""
     seconds: tuple[float, float]
     """Sums of the fastest runs of these launches."""
 
@@ -54,7 +54,7 @@ class _Fastest:
     whole: float = float("inf")
 
     def take(self, profile: Profile) -> None:
-        """Take one more. Raises Failure if it is of other launches: the variant compiles to something else each time."""
+        """Add a profile. Raises Failure if its launches differ: the variant then compiles to something else each time."""
         if self.launches and [call.kernel for call in self.launches] != [call.kernel for call in profile.calls]:
             raise Failure("two processes of one checkout made different kernels of the same network")
         self.launches = self.launches or profile.calls
@@ -97,8 +97,8 @@ def measure(
 def parts(first: Iterable[tuple[KernelTime, float]], second: Iterable[tuple[KernelTime, float]]) -> list[Part]:
     """The launches of two variants, each with its seconds, in the smallest groups that compute the same ONNX nodes in both.
 
-    Kernels cannot be told by their names, which are of their content. A variant may fuse what the other computes in two: launches that share a node,
-    in whichever variant, are of one group. Those that compute no node (of a weight, say) are all in one.
+    Kernels cannot be matched by name, because names depend on content. A variant may fuse what the other computes in two: launches that share a node,
+    in either variant, form one group. Those without nodes (for example of a weight) form one group together.
     """
     variants = list(first), list(second)
     group: dict[str, list[str]] = {}  # of each node: those of its group, one list for all of them

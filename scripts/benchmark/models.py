@@ -1,4 +1,4 @@
-"""The networks that are compared: files of the zoo, made when they are missing, and anybody's; and data for their inputs."""
+"""The networks to compare: files of the zoo, created if they are missing, and files of users; and data for their inputs."""
 
 import hashlib
 import os
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["KNOWN", "OTHERS", "Network", "call_network", "feeds", "find", "find_cases", "find_int8", "find_precision", "find_weights"]
 
 TOLERANCE_OF_INT8 = 0.2
-"""Of quantised networks: weights that are drawn carry a step in one layer through all others."""
+"""The tolerance of quantised networks: with random weights, one rounding step in one layer spreads through all others."""
 TOLERANCE_OF_HALVES = 2e-2
-"""Of networks that are stored in f16 or computed in bf16."""
+"""The tolerance of networks that are stored in f16 or computed in bf16."""
 TOLERANCE_OF_ROUNDED = 0.05
-"""Of networks with weights of few bits, where an engine may round what they are multiplied with to bytes."""
+"""The tolerance of networks with weights of few bits, if an engine may round the other factor to bytes."""
 KNOWN = (*SEVEN, "resnet50v1", "inceptionv1", "inceptionv2", "zfnet512", "bert_layer")
-"""The eleven of the zoo, the seven that the goals are stated for first, and a layer of a transformer."""
+"""The eleven networks of the zoo, beginning with the seven for which goals are stated, and a layer of a transformer."""
 OTHERS = ("sentence_encoder", "gemv", "gemv_x8")
-"""What is compared where it is named."""
+"""Networks that are compared only if they are named."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Network:
     name: str
     path: Path
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Sizes for inputs with free dimensions, by name."""
+    """Sizes for inputs with dynamic dimensions, by name."""
     level: str | None = None
-    """At which level it is, for a file of IR, which Stepwell alone runs."""
+    """The level of a file of IR, which only Stepwell runs."""
     case: Case | None = None
-    """What it is, where it is an operator; engines may lack operators."""
+    """The case, if it is an operator; engines may lack operators."""
     floats: Path | None = None
-    """The file of the network of floats that it was made from, of fewer bits."""
+    """The file of the float network that it was made from, for networks of fewer bits."""
     allowed: float = TOLERANCE
-    """`tolerance`, of what is no operator."""
+    """The tolerance, unless it is an operator."""
 
     @property
     def tolerance(self) -> float:
-        """The largest error that counts as right, of the scale of an output."""
+        """The largest acceptable error, relative to the scale of an output."""
         return self.allowed if self.case is None else self.case.tolerance
 
     def feeds(self, inputs: Sequence[TensorSpec], count: int) -> list[Feed]:
@@ -152,7 +152,7 @@ def find_cases(pattern: str, folder: Path) -> list[Network]:
 
 
 def _slug(name: str) -> str:
-    """A name for a file."""
+    """A file name."""
     plain = "".join(c if c.isalnum() else "_" for c in name)[:80]
     return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
@@ -167,7 +167,7 @@ def _materialised(name: str, folder: Path, seed: int) -> Path:
 
 
 def _digest(sources: Path) -> str:
-    """Of the code in a folder that makes models."""
+    """A digest of the code in a folder that makes models."""
     import onnx
 
     digest = hashlib.sha256(onnx.__version__.encode())
@@ -189,7 +189,7 @@ def _written(target: Path, build: Callable[[], "onnx.ModelProto"]) -> Path:
 
 
 def call_network(folder: Path) -> Network:
-    """A network that does next to nothing, ReLU of four numbers: its time is what a call costs."""
+    """A network with almost no work, ReLU of four numbers: its time is the cost of a call."""
     import onnx
     from onnx import TensorProto, helper
 

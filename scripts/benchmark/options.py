@@ -59,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def number(text: str, least: int = 0) -> int:
-    """An option that counts something."""
+    """A whole number from `least`."""
     value = int(text) if text.isdecimal() else -1
     if value < least:
         raise argparse.ArgumentTypeError(f"expected a number from {least}, got '{text}'")
@@ -67,7 +67,7 @@ def number(text: str, least: int = 0) -> int:
 
 
 def count(text: str) -> int:
-    """One that counts something of which there must be some."""
+    """A whole number from 1."""
     return number(text, 1)
 
 
@@ -93,7 +93,7 @@ def listed(text: str) -> list[str]:
 
 
 def names(known: Sequence[str] | dict[str, str]) -> Callable[[str], list[str]]:
-    """Several names of those that are known."""
+    """Several names out of the known ones."""
 
     def parse(text: str) -> list[str]:
         chosen = list(dict.fromkeys(listed(text)))

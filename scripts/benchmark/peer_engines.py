@@ -15,7 +15,7 @@ IDLE = {True: "as libgomp has it", False: "sleep"}
 
 
 class _Peer:
-    """What was converted for a peer."""
+    """A model that was converted for a peer."""
 
     def __init__(self, job: Job) -> None:
         self.folder = Path(job.model)

@@ -1,4 +1,4 @@
-"""Files for the peers that read no ONNX: converted by their makers' tools in the peers' environment, once, and kept."""
+"""Files for the peers that read no ONNX: converted once by their makers' tools in the peers' environment, and stored."""
 
 import hashlib
 import json
@@ -74,7 +74,7 @@ class Converter:
 
 
 def _digest(model: Path, shapes: Mapping[str, tuple[int, ...]], int8: bool) -> str:
-    """Of everything that a converted model depends on."""
+    """A digest of everything that a converted model depends on."""
     what = [_of_file(model, model.stat().st_mtime_ns), *(_of_file(Path(__file__).parent / name) for name in SOURCES)]
     return hashlib.sha256(json.dumps([what, sorted(shapes.items()), int8]).encode()).hexdigest()[:16]
 
@@ -140,7 +140,7 @@ def _sizes(value: "onnx.ValueInfoProto") -> Sequence[int]:
 
 
 def _run(engine: str, scratch: Path) -> None:
-    """Run the engine's tools on what was prepared in a folder. Raises Failure with what they said last."""
+    """Run the engine's tools on the prepared files in a folder. Raises Failure with the end of their output."""
     command = [str(environment.python(environment.PEERS)), "-m", "benchmark.convert", engine, str(scratch)]
     try:
         ended = subprocess.run(command, cwd=SCRIPTS, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)

@@ -1,4 +1,4 @@
-"""Where the time of a compiled model goes: the list of calls of its @main, replayed and timed call by call."""
+"""The time of each part of a compiled model: the list of calls of its @main, replayed and timed call by call."""
 
 import statistics
 

@@ -62,7 +62,7 @@ class Weights:
     """`accuracy_level` of MatMulNBits: 4 allows to round the other operand to bytes, which only ONNX Runtime does; 0 leaves it to the engine."""
 
     def __str__(self) -> str:
-        """Of digits and letters: a part of a file's name."""
+        """Digits and letters, as part of a file's name."""
         return f"int{self.bits}-block{self.block}{'-zero_points' * self.zero_points}-accuracy{self.accuracy}"
 
     def stored(self, model: Path) -> "onnx.ModelProto":
@@ -95,7 +95,7 @@ def at_opset(model: "onnx.ModelProto", least: int) -> "onnx.ModelProto":
 
 
 def inputs_of(model: "onnx.ModelProto") -> Sequence[TensorSpec]:
-    """What a model takes; sizes that are free are 0."""
+    """The inputs of a model; dynamic sizes are 0."""
     import onnx
 
     stored = {tensor.name for tensor in model.graph.initializer}

@@ -1,4 +1,4 @@
-"""What a benchmark run gives: its samples, the statistics on them, and the JSON file they are kept in."""
+"""The results of a benchmark run: its samples, the statistics on them, and their JSON file."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ TOLERANCE = 1e-4
 
 
 SIZES = ("arena", "workspace")
-"""What stepwell keeps for a model: all weights, and what a call writes."""
+"""The memory of stepwell for a model: all weights, and the workspace of a call."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Cell:
     error: float | None = None
     """Largest difference from ONNX Runtime's outputs, over their largest absolute value; None if it was not compared."""
     memory: dict[str, int] = field(default_factory=dict)
-    """Bytes of the process after its runs, as the system names them; `before` is before the engine was imported. Of stepwell also SIZES."""
+    """Bytes of the process after its runs, by the system's names; `before` is before the import of the engine. For stepwell also SIZES."""
     settings: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
     lack: str | None = None
@@ -54,11 +54,11 @@ class Start:
     """How long an engine takes to its first result in a process of its own, in seconds, importing the engine not counted."""
 
     cold: float | None = None
-    """With nothing kept from earlier."""
+    """A start without any cache."""
     warm: float | None = None
-    """With what the cold start left in the engine's cache, where it has one."""
+    """A start with the cache that the cold start filled, if the engine has one."""
     importing: float | None = None
-    """Importing the engine, in the warm start."""
+    """The import of the engine in the warm start."""
     failure: str | None = None
 
 
@@ -72,18 +72,18 @@ class Comparison:
     classical: bool = False
     """Whether the number of a cell is the mean of its runs (the median otherwise)."""
     cells: dict[tuple[str, str, int], Cell] = field(default_factory=dict)
-    """By network, label of the contestant, threads."""
+    """Cells by network, label of the contestant, threads."""
     starts: dict[tuple[str, str], Start] = field(default_factory=dict)
-    """By network, label of the contestant."""
+    """Starts by network, label of the contestant."""
     overhead: "dict[str, Statistic]" = field(default_factory=dict)
-    """Of a call, by label: the time of a network that does next to nothing."""
+    """The overhead of a call by label: the time of a network with almost no work."""
     weights_bytes: dict[str, int] = field(default_factory=dict)
     tolerances: dict[str, float] = field(default_factory=dict)
     """The largest error that counts as right, by network, where that is not TOLERANCE."""
     cases: dict[str, "Case"] = field(default_factory=dict)
-    """By network, those that are operators."""
+    """The names of networks that are single operators."""
     same_code: set[tuple[str, str]] = field(default_factory=set)
-    """By network, labels of variants of stepwell whose code is the same as the first contestant's, so that there is nothing to time."""
+    """By network, labels of variants of stepwell with the same code as the first contestant, which are not timed."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     def cell(self, network: str, label: str, threads: int) -> Cell:
@@ -105,7 +105,7 @@ class Comparison:
         return statistics.fmean(runs) if self.classical else statistics.median(runs)
 
     def ratio(self, network: str, threads: int, of: str, to: str) -> "Statistic | None":
-        """How many times faster `to` is than `of` (labels): the median of that ratio over the rounds, and its quartiles; None without both."""
+        """The speed of `to` relative to `of` (labels): the median of that ratio over the rounds, and its quartiles; None without both."""
         from stepwell.analysis.estimates import ratio_of_rounds
 
         slow, fast = (self.cells.get((network, label, threads), Cell()).rounds for label in (of, to))
@@ -124,15 +124,15 @@ class Comparison:
         return None if peer is None else self.ratio(network, threads, of=peer, to="stepwell")
 
     def above_weights(self, network: str, label: str, threads: int) -> int | None:
-        """Bytes that the process grew by from before the engine was imported, less the weights in its file; None where not known.
+        """The growth of the process in bytes since before the import of the engine, less the weights in its file; None if unknown.
 
-        Below 0 where the engine keeps the weights in fewer bits than the file does.
+        Negative if the engine stores the weights in fewer bits than the file.
         """
         memory, weights = self.cell(network, label, threads).memory, self.weights_bytes.get(network)
         return None if weights is None or not {"VmRSS", "before"} <= memory.keys() else memory["VmRSS"] - memory["before"] - weights
 
     def part_of_floats(self, network: str, threads: int, what: str) -> float | None:
-        """Of stepwell's `arena` (of weights) or `workspace` with a quantised network: how many times as large as with that of floats.
+        """The size of stepwell's `arena` (of weights) or `workspace` for a quantised network, relative to that of the float network.
 
         None where one of them did not run, or has none.
         """
@@ -146,12 +146,12 @@ class Comparison:
         return cell.error is not None and cell.error > self.tolerances.get(network, TOLERANCE)
 
     def lacks(self) -> list[str]:
-        """Which engines took no part, and why, a line each."""
+        """The engines that took no part, with the reason, one line each."""
         found = [(key, cell.lack) for key, cell in self.cells.items() if cell.lack]
         return [f"{network}, {label}, {plural(threads, 'thread')}: {' '.join(lack.split())}" for (network, label, threads), lack in found]
 
     def failures(self) -> list[str]:
-        """Everything that did not work or came out wrong, a line each."""
+        """All failures and wrong results, one line each."""
         lines = []
         for (network, label, threads), cell in self.cells.items():
             wrong = f"its outputs differ by {cell.error:.2g} of their scale" if not cell.lack and self.is_wrong(network, cell) else None
@@ -171,7 +171,7 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Everything, the single runs included, and the statistics and ratios that the tables show."""
+    """The whole run, with single runs, and the statistics and ratios of the tables."""
     c = comparison
     cells = []
     for (network, label, threads), cell in c.cells.items():

@@ -27,16 +27,16 @@ REFERENCE = Contestant("onnxruntime")
 CALLS = 1000  # timed runs in a turn of the network that does next to nothing
 
 Outputs = list[list[np.ndarray]]
-"""For each set of inputs, all outputs."""
+"""All outputs, for each set of inputs."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How it is timed."""
+    """The settings of the measurement."""
 
     rounds: int = 10
     processes: int = 1
-    """How many processes of each engine, one after the other, the rounds are shared out to: where code and data lie in one of them is chance."""
+    """The number of processes of each engine, one after the other, among which the rounds are divided, because memory placement in one is random."""
     runs: int = 10
     """Timed runs in one turn of an engine."""
     warm_up: int = 3
@@ -45,24 +45,24 @@ class Protocol:
     """Different inputs, which the runs take in turn."""
     spin: bool = True
     repeats: int = 0
-    """How often a turn is repeated in which the machine gave less of its cores than it can. The one in which it gave most is kept."""
+    """The most repetitions of a turn in which the machine provides less of its cores than it can. The turn in which it provided most counts."""
     pause: float = 0.5
-    """Seconds around each turn in which everything is asleep: workers of the engine before may spin a while after its last run."""
+    """Seconds around each turn in which everything sleeps: workers of the previous engine may spin a while after its last run."""
     classical: bool = False
     starts: bool = True
     """Whether cold and warm starts and the overhead of a call are measured."""
     keep: bool = False
-    """Whether a process goes on to the next network: for many small ones. Memory is not measured then."""
+    """Whether a process continues with the next network: for many small ones. Memory is not measured then."""
 
 
 @dataclass
 class Turns:
-    """How many turns there were on some threads."""
+    """The number of turns, by number of threads."""
 
     kept: int = 0
     repeated: int = 0
     disturbed: int = 0
-    """Of those that were kept: the machine gave less than UNDISTURBED before or after them, however often they were repeated."""
+    """The number of counted turns before or after which the machine provided less than UNDISTURBED, in spite of repetitions."""
 
 
 @dataclass
@@ -73,18 +73,18 @@ class Session:
     threads: Sequence[int]
     protocol: Protocol
     say: Callable[[str], None] = lambda text: None
-    """Is told what is being done."""
+    """Receives progress messages."""
     cores: Cores | None = field(default=None, init=False)
-    """Sees what the machine gives, while `run` runs, if turns are to be repeated."""
+    """Measures the available cores while `run` runs, if turns are to be repeated."""
     turns: dict[int, Turns] = field(default_factory=dict, init=False)
-    """By number of threads."""
+    """Counts by number of threads."""
     converter: Converter | None = None
-    """Makes the files of PEERS; needed where one of them takes part."""
+    """Makes the files of PEERS; needed if one of them takes part."""
     same_code: set[tuple[str, str]] = field(default_factory=set)
-    """By network, labels of those that are not timed: their code is that of the first contestant."""
+    """By network, labels of contestants that are not timed, because their code equals that of the first one."""
 
     def run(self, networks: Sequence[Network]) -> Comparison:
-        """Measure everything. What fails is recorded, and the rest goes on."""
+        """Measure everything. Failures are recorded, and the rest continues."""
         comparison = Comparison([n.name for n in networks], list(self.contestants), list(self.threads), self.protocol.classical)
         self.foreign = self.timed = 0.0
         self.versions: dict[str, str] = {}
@@ -128,7 +128,7 @@ class Session:
         return Job(contestant, str(file), threads, self.protocol.spin, network.shapes, folder, network.level, not self.protocol.keep)
 
     def _able(self, network: Network) -> list[Contestant]:
-        """Those that can run a network: IR is for Stepwell alone."""
+        """The contestants that can run a network: only Stepwell runs IR."""
         able = [c for c in self.contestants if network.level is None or c.engine == "stepwell"]
         return [c for c in able if (network.name, c.label) not in self.same_code]
 
@@ -235,7 +235,7 @@ class Session:
         return label == REFERENCE.label or self._is_ours(label)
 
     def _failed_to_start(self, start: Start, label: str, failure: Failure) -> None:
-        """Remember it, of what must run; that another takes no part is remembered where it is loaded to be timed."""
+        """Record a failure of a contestant that must run. Peers that take no part are recorded when they are loaded for timing."""
         start.failure = str(failure) if self._must_run(label) else None
 
     def _rounds(self, comparison: Comparison, network: str, live: dict[tuple[str, int], EngineProcess], rounds: range, runs: int) -> None:
@@ -276,7 +276,7 @@ class Session:
         return 1.0 if self.cores is None else self.cores.share(threads)
 
     def _overhead(self, comparison: Comparison, folder: Path) -> None:
-        """What a call costs in each engine, on one thread. A variant is for other networks, and its calls are those of the plain one."""
+        """The cost of a call in each engine, on one thread. Variants count as plain engines here."""
         network = call_network(folder)
         aside = Comparison([network.name], list(self.contestants), [1])
         with ExitStack() as stack:
@@ -305,7 +305,7 @@ class _Processes:
         self._alive: dict[tuple[str, int], EngineProcess] = {}
 
     def process_for(self, key: tuple[str, int], job: Job) -> EngineProcess:
-        """The process, a new one if there is none or it ended."""
+        """The process; a new one if there is none or it has ended."""
         process = self._alive.get(key)
         if process is None or not process.is_alive:
             if process is not None:
@@ -314,7 +314,7 @@ class _Processes:
         return process
 
     def close(self) -> None:
-        """End all."""
+        """End all processes."""
         while self._alive:
             self._alive.popitem()[1].close()
 
@@ -349,7 +349,7 @@ def _error(got: list[np.ndarray], want: list[np.ndarray]) -> float:
 
 
 def _compile_source() -> None:
-    """Have our source as bytecode, as it is once pip has installed it: what is timed is the compilation of a network."""
+    """Compile our source to bytecode, as pip does: the benchmark times the compilation of a network."""
     for package in ("stepwell", "stepwell.dialects", "stepwell.passes"):
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
@@ -357,7 +357,7 @@ def _compile_source() -> None:
 
 
 def _read(path: Path) -> None:
-    """Have the file in memory: what is measured is an engine, not a disk."""
+    """Read the file into memory, so that the disk is not measured."""
     with path.open("rb") as file:
         while file.read(1 << 24):
             pass

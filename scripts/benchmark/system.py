@@ -1,4 +1,4 @@
-"""What the operating system tells: memory of this process, the machine itself. Linux; None elsewhere."""
+"""Facts from the operating system: memory of this process, and the machine. Linux; None elsewhere."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ PROCESSORS = Path("/proc/cpuinfo")
 
 
 def memory() -> dict[str, int]:
-    """Bytes of this process by the kernel's names: VmRSS (resident now), VmHWM (its peak), RssAnon, RssFile; empty where not known."""
+    """Memory of this process in bytes, by the kernel's names: VmRSS (resident now), VmHWM (its peak), RssAnon, RssFile; empty if unknown."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

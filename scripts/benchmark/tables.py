@@ -36,7 +36,7 @@ LEAST_SHOWN = 50e-6  # seconds below which a run is mostly the call of it
 
 
 def console() -> Console:
-    """Standard output; text is printed as it is."""
+    """Standard output; text is printed unchanged."""
     made = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
     return made if made.is_terminal else Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=PLAIN_WIDTH)
 
@@ -85,7 +85,7 @@ def _show_times(out: Console, c: Comparison, threads: int) -> None:
 
 
 def show_operators(out: Console, c: Comparison, verbose: bool = False) -> None:
-    """A row for each case in each number of threads; then how ours compare as a whole, and those that are far behind.
+    """A row for each case and number of threads; then the summary of ours, and the cases that are far behind.
 
     `verbose` says why an engine took no part.
     """
@@ -168,7 +168,7 @@ def _show_notes(out: Console, c: Comparison) -> None:
 
 
 def show_protocol(out: Console, c: Comparison) -> None:
-    """How it was timed, in a line or two."""
+    """The settings of the measurement, in a line or two."""
     p = c.settings["protocol"]
     inputs = plural(p["images"], "image")
     processes = "one process" if p["processes"] == 1 else f"{p['processes']} processes, one after the other,"
@@ -179,7 +179,7 @@ def show_protocol(out: Console, c: Comparison) -> None:
 
 
 def show_problems(out: Console, c: Comparison, verbose: bool = True) -> None:
-    """What failed, what could not be checked (if `verbose`), and whether the machine was busy with something else."""
+    """Failures, checks that were impossible (if `verbose`), and whether the machine was busy with other processes."""
     for name, why in c.settings.get("not checked", {}).items() if verbose else ():
         out.print(f"not checked: {name}: {why}", style="yellow")
     for threads, seen in c.settings.get("cores", {}).items():
@@ -197,7 +197,7 @@ def show_problems(out: Console, c: Comparison, verbose: bool = True) -> None:
 
 
 def show_ablation(out: Console, c: Comparison) -> None:
-    """Show what each switch is worth: how many times slower the network is with it off."""
+    """Show the gain of each switch: the factor by which the network is slower without it."""
     base, *variants = c.contestants
     for threads in c.threads:
         title = f"{plural(threads, 'thread')}: how many times the time is with each switch off (quartiles of the rounds); below 1 it does harm"

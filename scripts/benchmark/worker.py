@@ -1,4 +1,4 @@
-"""The process of one engine: loads a model when it is told to, runs it when it is told to, and waits on its pipe in between."""
+"""The process of one engine: loads and runs a model on request, and waits on its pipe in between."""
 
 import gc
 import sys
@@ -33,15 +33,15 @@ class Worker:
         return Loaded(version, self.engine.settings, self.engine.inputs(), imported - start, loaded - imported, before)
 
     def feed(self, feeds: list[Feed]) -> None:
-        """Take the inputs of all runs to come."""
+        """Receive the inputs of all further runs."""
         self.feeds = feeds
 
     def outputs(self) -> list[list[Any]]:
-        """What each of the inputs gives."""
+        """The outputs for each of the inputs."""
         return [self._engine().arrays(self._engine().call(feed)) for feed in self.feeds]
 
     def turn(self, warm_up: int, warm_seconds: float, runs: int) -> Turn:
-        """Run the inputs in turn: untimed `warm_up` times and for as many seconds, then `runs` times, timed one by one."""
+        """Run the inputs in turn: untimed at least `warm_up` times and for as many seconds, then `runs` times, timed one by one."""
         call, feeds, clock = self._engine().call, self.feeds, time.perf_counter
         seconds = []
         gc.collect()
@@ -69,7 +69,7 @@ class Worker:
         return {**system.memory(), **own}
 
     def profile(self, repeats: int) -> Profile:
-        """Where the time goes; stepwell only."""
+        """The time of each part of the model; stepwell only."""
         from benchmark.profile import profile
 
         model = getattr(self._engine(), "model", None)
@@ -84,7 +84,7 @@ class Worker:
 
 
 def main() -> None:
-    """Answer requests (name, arguments) with (True, answer) or (False, what went wrong), until the other end closes the pipe."""
+    """Answer requests (name, arguments) with (True, answer) or (False, error text), until the other end closes the pipe."""
     pipe: Connection[Any, Any] = Connection(int(sys.argv[1]))
     worker = Worker()
     while True:

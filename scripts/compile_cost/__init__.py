@@ -1,1 +1,1 @@
-"""What commands cost: CPU seconds of all their processes, by part, and how they compare between two checkouts."""
+"""The cost of commands: CPU seconds of all their processes, by part, and compared between two checkouts."""

@@ -23,7 +23,7 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took."""
+    """The cost of a command."""
 
     own: float
     """CPU seconds, user and system, of its first process."""
@@ -32,7 +32,7 @@ class Cost:
     wall: float
     """Seconds from its start to its end."""
     output: str
-    """What it wrote to standard output."""
+    """Its standard output."""
 
     @property
     def cpu(self) -> float:
@@ -47,7 +47,7 @@ def adopt_orphans() -> None:
 
 
 def run(command: Sequence[str | Path], environment: Mapping[str, str], folder: Path) -> Cost:
-    """Run a command in a folder. Raises CommandError, with what it said, if its status is not 0.
+    """Run a command in a folder. Raises CommandError, with its output, if its status is not 0.
 
     Call `adopt_orphans` before. New child processes of this process that are left when the command has ended are killed.
     """

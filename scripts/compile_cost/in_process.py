@@ -1,4 +1,4 @@
-"""Programs that run in a process of their own, with the package of one of the checkouts, and print what parts cost as a line of JSON.
+"""Programs that run in a separate process, with the package of one of the checkouts, and print the cost of parts as a line of JSON.
 
 They are called with `levels`, `passes` or `onnxruntime`, and the file of a model.
 """
@@ -72,5 +72,5 @@ def onnxruntime(path: str) -> dict[str, float]:
 PROGRAMS: dict[str, Callable[[str], Any]] = {"levels": levels, "passes": passes, "onnxruntime": onnxruntime}
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # the folder of this file, whose modules are not what anybody means to import
+    sys.path.pop(0)  # the folder of this file, whose modules nobody means to import
     print(json.dumps(PROGRAMS[sys.argv[1]](sys.argv[2])))

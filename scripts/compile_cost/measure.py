@@ -18,7 +18,7 @@ from .subjects import Subject, commands
 __all__ = ["UNIT", "Found", "Measurement", "Side", "measure", "sides"]
 
 UNIT = "import torch_mlir.ir, onnx"
-"""What a command that compiles a model cannot do without: its CPU seconds are the unit."""
+"""The part that every command that compiles a model includes: its CPU seconds are the unit."""
 _PROGRAMS = Path(__file__).with_name("in_process.py")
 # As the command that pip installs.
 _COMMAND = "import sys; from {module} import main; sys.exit(main())"
@@ -35,7 +35,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one command took in one round. Seconds of CPU are in `cost`; `unit` is what the unit took around it."""
+    """The cost of one command in one round. CPU seconds are in `cost`; `unit` has those of the unit around it."""
 
     round: int
     subject: str
@@ -48,13 +48,13 @@ class Measurement:
 
 @dataclass
 class Found:
-    """Everything that was measured."""
+    """All measurements."""
 
     costs: list[Measurement] = field(default_factory=list)
     parts: dict[tuple[str, str, str], list[dict[str, float]]] = field(default_factory=dict)
-    """By subject, kind (`levels`, `onnxruntime` or `passes`) and side: for each round, the units that each part took."""
+    """By subject, kind (`levels`, `onnxruntime` or `passes`) and side: the cost of each part in units, for each round."""
     counts: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    """By subject, side and pass: how often it ran."""
+    """The number of runs of each pass, by subject, side and pass."""
 
 
 def sides(checkouts: Mapping[str, Path], folder: Path) -> list[Side]:

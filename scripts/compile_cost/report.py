@@ -30,7 +30,7 @@ def show(found: Found, names: Sequence[str], passes: int) -> None:
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """Everything that was measured, as JSON has it."""
+    """All measurements, in the form of the JSON file."""
     costs = [{**asdict(m), "cost": {name: value for name, value in asdict(m.cost).items() if name != "output"}} for m in found.costs]
     parts = [{"subject": s, "kind": kind, "side": side, "rounds": rounds} for (s, kind, side), rounds in found.parts.items()]
     counts = [{"subject": s, "side": side, "pass": step, "count": count} for (s, side, step), count in found.counts.items()]
@@ -70,7 +70,7 @@ def _show_peer(found: Found) -> None:
 
 
 def _show_parts(found: Found, subject: str, kind: str, names: Sequence[str], word: str, most: int | None = None) -> None:
-    """What parts of a command cost in the process itself: levels in their order, or the passes that take most."""
+    """The cost of the parts of a command in its own process: levels in their order, or the most expensive passes."""
     by_side = {name: found.parts.get((subject, kind, name), []) for name in names}
     ours = by_side[names[0]]
     if not ours:

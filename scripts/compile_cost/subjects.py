@@ -1,4 +1,4 @@
-"""What is measured: models by name or file, and commands that compile nothing."""
+"""The subjects of measurement: models by name or file, and commands that compile nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def find(names: Sequence[str], zoo: Path, folder: Path) -> list[Subject]:
 
 
 def commands() -> dict[str, tuple[str, list[str]]]:
-    """By the text to show: the module whose `main` a command calls, and its arguments."""
+    """The module whose `main` each command calls, and its arguments, by the text to show."""
     stepwell = ("stepwell.cli.main", [["--version"], ["--help"], *([name, "--help"] for name in SUBCOMMANDS), ["pipeline"]])
     opt = ("stepwell.cli.opt", [["--help"]])
     shown = {"stepwell.cli.main": "stepwell", "stepwell.cli.opt": "stepwell-opt"}

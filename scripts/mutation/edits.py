@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 KINDS = ("operators", "conditions", "tables", "numbers", "passes")
-"""What a fault is about: an operator, bound, order or step; a guard or condition that is missing; an entry of a table that is missing or has the
-value of its neighbour; a number that is ten times too large or too small, or 0; a pass that is missing in a pipeline."""
+"""The kinds of faults: a changed operator, bound, order or step; a missing guard or condition; a missing entry of a table, or one with the
+value of its neighbour; a number that is ten times too large or too small, or 0; a missing pass in a pipeline."""
 
 # R. A. DeMillo, R. J. Lipton, F. G. Sayward, "Hints on Test Data Selection", Computer 11(4), 1978: faults of a competent programmer are
 # small, so tests that see small faults see others too. To the usual operators come confusions of this field: signs, sides, bounds.
@@ -38,7 +38,7 @@ class Edit:
     end: int
     text: str
     what: str
-    """As `< -> <=`: with the line's own text, what an entry in the list of harmless faults is about."""
+    """For example `< -> <=`: together with the line's own text, the key of an entry in the list of harmless faults."""
     kind: str = "operators"
     """One of KINDS."""
 
@@ -177,7 +177,7 @@ class _Finder(ast.NodeVisitor):
                 self._drop(start, end, what, "conditions")
 
     def _parts(self, begin: int, end: int, spans: Sequence[tuple[int, int]], separator: str) -> list[tuple[int, int]]:
-        """Where the operands or entries from `begin` to `end` stand with the parentheses round each, which their own `spans` are without."""
+        """The ranges of the operands or entries from `begin` to `end`, including the parentheses around each, which their own `spans` exclude."""
         found = []
         edges = [begin]
         for (_, left), (right, _) in pairwise(spans):

@@ -31,7 +31,7 @@ class Fault:
     """The text of the line, without a comment."""
     what: str
     nth: int = 0
-    """Which one it is, of those that have all of the above in common."""
+    """The index among the faults that agree in all of the above."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.function or 'module'}: {self.what}: {self.source}"

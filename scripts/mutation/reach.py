@@ -1,4 +1,4 @@
-"""Which tests reach which faults: the tests run once, with a probe before the statement of each fault; those that do not reach it cannot see it."""
+"""Finds the tests that reach each fault, by running them once with a probe before the statement of each fault. Others cannot see it."""
 
 import ast
 import json
@@ -79,12 +79,12 @@ _seconds = {{}}
 
 @dataclass
 class Reach:
-    """What a run with probes has shown."""
+    """The results of a run with probes."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """By test, as its runner takes it for an argument: what it took."""
+    """The seconds that each test took, keyed by its argument for the runner."""
     by_fault: dict[int, set[str]] = field(default_factory=dict)
-    """By fault: the tests that reach it. Faults that are reached when modules are imported are missing: any test may see these."""
+    """The tests that reach each fault. Faults that are reached when modules are imported are absent: any test may see these."""
 
     def stages(self, fault: int, files: Collection[str], first: Collection[str]) -> list[FilesToRun]:
         """The tests in `files` to ask about a fault: FileCheck tests in `first`, behaviour tests, other FileCheck tests, each the quickest first."""
@@ -123,7 +123,7 @@ def probed(source: str, faults: Mapping[int, Edit]) -> tuple[str, set[int]]:
 def traverse(
     folder: Path, package: Path, environment: Mapping[str, str], faults: Mapping[int, Edit], tests: FilesToRun, record: Path, state: str
 ) -> Reach:  # fmt: skip
-    """Run all the tests once in the checkout at `folder` with probes in it. Its code is as before at the end.
+    """Run all tests once in the checkout at `folder` with probes in it. Its code is restored at the end.
 
     What is found is appended to files in the folder `record`; tests that were run before on the same `state` with the same faults are not run again.
     """
@@ -159,7 +159,7 @@ def traverse(
 
 
 def _run(folder: Path, record: Path, environment: Mapping[str, str], tests: FilesToRun) -> None:
-    """Run the tests. Those of FileCheck that pass are noted here, the others by the plugin."""
+    """Run the tests. Passing FileCheck tests are recorded here, the others by the plugin."""
     tools = Path(sys.executable).parent
     for file in tests.lit:
         (record / "test").write_text(file)

@@ -1,4 +1,4 @@
-"""Which tests are asked about a file, or a fault in it: those that name its pass or module, then quick ones that see much, then wider ones."""
+"""Selects the tests for a file, or a fault in it: first tests that name its pass or module, then quick ones with wide reach, then broader ones."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ class FilesToRun:
     lit: tuple[str, ...]
     pytest: tuple[str, ...]
     only: str = ""
-    """Which tests of the latter, as pytest's -k has it; all if empty."""
+    """The expression for pytest's -k that selects the behaviour tests; all if empty."""
 
     @staticmethod
     def from_names(names: Iterable[str], only: str = "") -> "FilesToRun":
@@ -75,7 +75,7 @@ _OF_GRAPHS = (
 _NOT_ASKED = ("test/scripts/", "test/project/")
 """Their tests name files of passes, and say nothing about what these do."""
 _NAMES_ALL_KINDS = "test/scripts/test_affected.py"
-"""It names files to ask which tests belong to them."""
+"""A test of the mapping from files to tests, which names files of all kinds."""
 _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/graph": ((_OPS, Stage(("test/passes/graph",))), _OF_GRAPHS),
     "passes/packed": ((_OPS, Stage(("test/passes/packed",))), _OF_GRAPHS),

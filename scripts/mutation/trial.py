@@ -40,7 +40,7 @@ class FailsUnchangedError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fault: `killed` by a test, out of `time` (which counts as killed), or `survived`."""
+    """The outcome of a fault: `killed` by a test, out of `time` (which counts as killed), or `survived`."""
 
     path: str
     line: int
@@ -52,7 +52,7 @@ class Outcome:
     seconds: float
 
     def to_json(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The form in JSON."""
         return asdict(self)
 
 
@@ -97,7 +97,7 @@ class Copy:
         return digest.hexdigest()
 
     def ask(self, tests: FilesToRun, limit: float) -> tuple[str, str]:
-        """Run the tests until one fails: "survived", "killed", "time", or "absent" where there are no such tests; and which test said so.
+        """Run the tests until one fails. Returns "survived", "killed", "time", or "absent" if there are no such tests, and the test that decided.
 
         `limit` is in seconds, for each runner.
         """
@@ -135,7 +135,7 @@ class Copy:
         return None
 
     def _unchanged(self, tests: FilesToRun) -> str:
-        """What the tests say where there is no fault; they are asked once."""
+        """The outcome of the tests without a fault; they run once."""
         if str(tests) not in self._without_fault:
             self._without_fault[str(tests)] = self.ask(tests, _WHOLE)[0]
         return self._without_fault[str(tests)]

@@ -1,6 +1,6 @@
-"""What quantisation costs on real data: a module for each task (`digits`, `mnist`, `ocr`, `magika`), and what quantises, runs and compares.
+"""The loss of quantisation on real data: a module for each task (`digits`, `mnist`, `ocr`, `magika`), and the quantisers, engines and comparison.
 
-Each task gives trials: a network of floats, samples that calibrate it, others that judge it, and how to read its outputs (`trial`).
+Each task yields trials: a float network, samples that calibrate it, others that judge it, and a reader of its outputs (`trial`).
 """
 
 TASKS = ("digits", "mnist", "ocr", "magika")

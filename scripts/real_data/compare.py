@@ -12,7 +12,7 @@ __all__ = ["Result", "Summary", "judged", "summaries"]
 
 @dataclass(frozen=True)
 class Result:
-    """What one network answered in one engine, sample by sample."""
+    """The answers of one network in one engine, sample by sample."""
 
     task: str
     fold: int
@@ -21,7 +21,7 @@ class Result:
     setting: str
     engine: str
     scores: dict[str, list[float]]
-    """By the name of the score; samples without a truth are left out."""
+    """Scores by name; samples without a known truth are omitted."""
     agrees: list[bool]
     """Whether the answer is that of the floats in Stepwell."""
 

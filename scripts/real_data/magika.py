@@ -72,7 +72,7 @@ def _chosen(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _features(path: Path, settings: dict[str, Any], model: onnx.ModelProto) -> Feed | None:
-    """What the network reads of a file, made by the package's own code; None for a file that is too small or cannot be read."""
+    """The network's input for a file, made by the package's own code; None for a file that is too small or cannot be read."""
     from magika import Magika
     from magika.types.seekable import Seekable
 

@@ -74,7 +74,7 @@ def _pixels(image: Image.Image) -> np.ndarray:
 
 
 def _alphabet(model: onnx.ModelProto) -> list[str]:
-    """What each of the network's classes stands for: the blank, what its file lists, and the space."""
+    """The symbol of each of the network's classes: the blank, those listed in its file, and the space."""
     (listed,) = [entry.value for entry in model.metadata_props if entry.key == "character"]
     return ["", *listed.splitlines(), " "]
 

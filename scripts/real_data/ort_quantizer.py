@@ -80,7 +80,7 @@ class _Reader(CalibrationDataReader):  # type: ignore[misc]
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """It prints each tensor's range, and warns of every vector that it leaves as it is."""
+    """Silences the quantiser, which prints each tensor's range, and warns of every vector that it leaves unchanged."""
     level = logging.getLogger().level
     logging.getLogger().setLevel(logging.ERROR)
     try:

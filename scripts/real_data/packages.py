@@ -1,4 +1,4 @@
-"""Files inside installed packages, found without importing these: some need libraries of the system only to be imported."""
+"""Files inside installed packages, found without importing them: some need system libraries only to be imported."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a quantiser is here: settings by name, and a function."""
+"""The interface of quantisers: settings by name, and a function."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Takes a trial through every quantiser, setting and engine."""
+"""Runs a trial with every quantiser, setting and engine."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

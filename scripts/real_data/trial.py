@@ -16,7 +16,7 @@ Answer: TypeAlias = int | str
 Score: TypeAlias = Callable[[Answer, Answer], float]
 """How right an answer is, beside the true one: from 0 to 1."""
 Say: TypeAlias = Callable[[str], None]
-"""Is told what is being done."""
+"""Receives progress messages."""
 
 
 def equal(answer: Answer, truth: Answer) -> float:
@@ -34,18 +34,18 @@ class Trial:
     calibration: Sequence[Feed]
     samples: Sequence[Feed]
     truths: Sequence[Answer | None]
-    """What is right for each sample; None where nobody knows: that sample counts for agreement alone."""
+    """The correct answer for each sample; None if it is unknown: that sample then counts only for agreement."""
     answer: Callable[[Outputs], Answer]
     """Reads the outputs for one sample."""
     scores: Mapping[str, Score]
-    """How answers are judged, by name; the first one is what losses are stated in."""
+    """Scores of answers, by name; losses are stated in the first one."""
 
     def __post_init__(self) -> None:
         if len(self.truths) != len(self.samples):
             raise ValueError(f"{self.task}: expected a truth for each of {len(self.samples)} samples, got {len(self.truths)}")
 
     def answers(self, run: Callable[[Feed], Outputs]) -> list[Answer]:
-        """What an engine answers, sample by sample."""
+        """The answers of an engine, sample by sample."""
         return [self.answer(run(sample)) for sample in self.samples]
 
 

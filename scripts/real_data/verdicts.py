@@ -21,7 +21,7 @@ class Verdict:
 
     @property
     def problems(self) -> list[str]:
-        """What is not as asked, in words. A network that is right where that of floats is not has been lucky: then nothing is lost, but no more."""
+        """The requirements that are not met. A quantised network that is correct more often than the float network counts as losing nothing."""
         found = []
         if self.ours.loss > MOST_LOSS:
             found.append(f"the loss is above {MOST_LOSS} points")
