@@ -1,9 +1,9 @@
-"""An op that stays in the blocked layout of the convolutions around it: `com.example::PixelNorm`, with a layout rule of its own.
+"""An op that keeps the blocked layout of the convolutions around it: `com.example::PixelNorm`, with its own layout rule.
 
     stepwell run model.onnx --load examples/plugins/layout_rule.py
 
-Element-wise ops need no rule. This one adds up over channels, and the layout splits these into blocks: so the rule says how. Its lowering is
-one of several structured ops: a sum, and what is divided by its root.
+Element-wise ops need no rule. This one sums over channels, which the layout splits into blocks, so a rule is needed. Its lowering creates
+several structured ops: a sum, and a division by its root.
 """
 
 import numpy as np
@@ -46,12 +46,12 @@ from stepwell.plugin import (
 
 
 class PixelNormOp(GraphOp, name="pixel_norm", traits=[Pure]):
-    """`x` divided by the root mean square of the `channels` numbers at each pixel (Karras et al., ICLR 2018): those along `axes`.
+    """`x` divided by the root mean square of the `channels` numbers at each pixel (Karras et al., ICLR 2018), along `axes`.
 
-    Where `held` is given, which broadcasts to `x`, the numbers for which it is 0 do not count.
+    If `held`, which broadcasts to `x`, is given, numbers for which it is 0 do not count.
     """
 
-    fusion = Fusion.COMPLEX  # element-wise ops behind it become part of its kernel
+    fusion = Fusion.COMPLEX  # element-wise ops after it become part of its kernel
 
     x: Operand
     held: OptionalOperand
@@ -84,7 +84,7 @@ class PixelNormOp(GraphOp, name="pixel_norm", traits=[Pure]):
 
 @onnx_rule("PixelNorm", since=1, domain="com.example")
 def pixel_norm(b: ImportBuilder, x: Value, *, epsilon: float = 1e-8) -> Value:
-    """The importer's rule: pixels of (N, C, height, width), of which all but the number of channels may be free."""
+    """The importer's rule for pixels of (N, C, height, width); only the number of channels must be static."""
     channels = type_of(x).shape[1] if type_of(x).rank > 1 else None
     if not isinstance(channels, int):
         raise UnsupportedError(f"{type_of(x)} is not supported; supported: tensors of a known number of channels, in dimension 1")
@@ -94,25 +94,25 @@ def pixel_norm(b: ImportBuilder, x: Value, *, epsilon: float = 1e-8) -> Value:
 
 @layout_rule(PixelNormOp)
 def in_blocks(op: PixelNormOp, layout: Layout) -> BlockedValue | NoMatch:
-    """rewrite: pixel_norm(unpack(x')) -> unpack(pixel_norm(x')),  adding up over blocks and lanes"""
+    """rewrite: pixel_norm(unpack(x')) -> unpack(pixel_norm(x')),  summing over blocks and lanes"""
     image = layout.packed(op.x)
     if image is None:
         return NoMatch("`x` is not blocked, and to bring it into blocks for this op would not pay")
-    held = None if image.held is None else layout.literal(image.held)  # the last block may have lanes left over
+    held = None if image.held is None else layout.literal(image.held)  # the last block may have unused lanes
     normed = layout.build(PixelNormOp, image.value, held, **{**op.attribute_values(), "axes": (1, type_of(image.value).rank - 1)})
     return BlockedValue(normed, image.lanes)
 
 
 @lowering(PixelNormOp)
 def lower_pixel_norm(op: PixelNormOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """Two structured ops: the sums of squares at each pixel, and each number by the root of its pixel's mean."""
+    """Two structured ops: the sums of squares at each pixel, and each number divided by the root of its pixel's mean."""
     result, values = op.result_types()[0], op.attribute_values()
     axes, sizes, s = values["axes"], b.sizes(operands[0]), Scalars(b, result.dtype)
 
     def square(v: ir.Value, *held: ir.Value) -> ir.Value:
         return s.mul(s.mul(v, v), held[0]) if held else s.mul(v, v)
 
-    squares = b.elementwise(operands, s.dtype, sizes, square)  # which becomes part of the loops of the sums
+    squares = b.elementwise(operands, s.dtype, sizes, square)  # becomes part of the loops of the sums
     sums = reduce(b, squares, axes, "add", s.dtype)
 
     def normed(v: ir.Value, total: ir.Value) -> ir.Value:
@@ -133,5 +133,5 @@ if __name__ == "__main__":
     y = np.einsum("nchw,fc->nfhw", image / np.sqrt(np.square(image).mean(axis=1, keepdims=True) + 1e-8), w[:, :, 0, 0])
     model = small_models.chain([("Conv", ["x", "v"], {}), ("com.example::PixelNorm", ["@"], {}), ("Conv", ["@", "w"], {})], x, y, v=v, w=w)
     small_models.check(model, x, y)
-    # Only the result is brought out of the blocks, with one transposition.
+    # Only the result is converted to the plain layout, with one transposition.
     assert stepwell.lower(model, "graph-opt").text().count('"graph.transpose"') == 1

@@ -1,10 +1,10 @@
-"""A family of machines that Stepwell does not know, in one file: RISC-V with vectors of 256 bits.
+"""A family of machines in one file: RISC-V with vectors of 256 bits.
 
     stepwell compile model.onnx --load examples/plugins/machine.py --target rv-board --emit scheduled
     stepwell compile model.onnx --load examples/plugins/machine.py --target rv-board --emit obj -o model.o
 
-It says how wide its registers are, what its instructions can do, which dot products it has and what things cost there. Passes ask the target, so
-schedules follow; no pass knows its name.
+It states the width of registers, the capabilities of instructions, the dot products and the costs. Passes ask the target, so
+schedules follow from these; no pass names a machine.
 """
 
 import numpy as np
@@ -13,17 +13,17 @@ from stepwell.plugin import Caches, Capabilities, Costs, Family, Pipes, Vectors,
 
 
 def vectors(features: frozenset[str]) -> Vectors:
-    """The vector registers: 256 bits with the extension for vectors, and single floats without."""
+    """The vector registers: 256 bits with the vector extension, and single floats without."""
     return Vectors(bits=256 if "v" in features else 64, count=32, fma=True)
 
 
 def capabilities(features: frozenset[str]) -> Capabilities:
-    """Vectors of any elements can be loaded and stored under a mask; a maximum of two floats and a NaN is the float."""
+    """Vectors of any element type can be loaded and stored under a mask; the maximum of a float and a NaN is the float."""
     return Capabilities(masked_bits=frozenset({8, 16, 32, 64}) if "v" in features else frozenset())
 
 
 def pipes(cpu: str, registers: Vectors) -> Pipes:
-    """A core that works in order: one instruction of each kind in a cycle."""
+    """An in-order core: one instruction of each kind per cycle."""
     return Pipes(fmas=1, latency=5, loads=1)
 
 
@@ -37,7 +37,7 @@ register_target("rv-board", lambda: describe("rv-board", "riscv64-unknown-linux-
 
 @intrinsic("vwmacc.256", features={"v"}, lanes=8, depth=1, operands=("s16", "s16"))
 def vwmacc(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Products of 16 bits, each added to its sum of 32: LLVM makes `vwmacc.vv` of these operations."""
+    """Products of 16 bits, each added to its sum of 32: LLVM turns these operations into `vwmacc.vv`."""
     return arith.addi(acc, arith.muli(arith.extsi(acc.type, x), arith.extsi(acc.type, y)))
 
 
@@ -51,7 +51,7 @@ if __name__ == "__main__":
     product = small_models.chain([("MatMulInteger", ["x", "w"], {})], x, x.astype(np.int32) @ w.astype(np.int32), w=w)
     assert 'intrinsic = "vwmacc.256"' in stepwell.lower(product, "scheduled", target="rv-board").text()
 
-    # 65,536 additions are enough for threads on x86-64, where these start in less time.
+    # On x86-64, where threads start faster, 65,536 additions are enough for threads.
     a = random.standard_normal((256, 256), np.float32)
     added = small_models.chain([("Add", ["x", "x"], {})], a, a + a)
     threads = {name: "parallel = 0" not in stepwell.lower(added, "scheduled", target=name).text() for name in ("x86-64-v3", "rv-board")}

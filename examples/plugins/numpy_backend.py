@@ -1,10 +1,10 @@
-"""A backend: models are run at the level `scheduled`, op by op in Python with numpy. Slow and exact, for any target.
+"""A backend that executes models at the level `scheduled`, op by op in Python with numpy. Slow and exact, for any target.
 
     stepwell run model.onnx --load examples/plugins/numpy_backend.py --backend numpy --check onnxruntime
     stepwell run model.onnx --load examples/plugins/numpy_backend.py --backend numpy --target aarch64-neon --strict
 
-Its pipeline is the default one as far as the level that it makes code from; its code is the text of that IR. What is wrong with native code
-but right with this came in below that level.
+Its pipeline is the default one down to that level; its code is the text of that IR. If results are wrong with native code
+but correct with this backend, the fault is below that level.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,17 +34,17 @@ from stepwell.plugin import (
 
 @register_backend("numpy")
 class NumpyBackend(Backend):
-    """IR is code: kept as text, loaded by MLIR's parser, run by the meaning of each op."""
+    """IR is code: stored as text, loaded by MLIR's parser, executed by the meaning of each op."""
 
     path = LevelPath("graph", "graph-opt", "linalg", "scheduled")
     description = "numpy, op by op: slow and exact"
 
     def phases(self, target: str | Target) -> Sequence[Phase]:
-        """Those of the built-in backend; the ones of levels that are not on the path are left out."""
+        """The phases of the built-in backend; those of levels outside the path are omitted."""
         return CPU
 
     def generate(self, lowered: Lowered, store: Cache | None, reached: Callable[[], None]) -> Code:
-        """The text of the model, locations included: errors name ONNX nodes by them."""
+        """The text of the model with locations, so that errors can name ONNX nodes."""
         return Code({"main": lowered.text().encode()}, kernels=len(functions(lowered.module.operation)) - 1)
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
@@ -53,16 +53,16 @@ class NumpyBackend(Backend):
 
 
 class Program:
-    """A model in memory. An interpreter is made for each run, so that runs can be at the same time."""
+    """A model in memory. Each run has its own interpreter, so that runs may overlap."""
 
     def __init__(self, text: str, weights: np.ndarray, threads: int) -> None:
-        self.threads = threads  # which numpy does not look at
+        self.threads = threads  # numpy ignores it
         self.module = parse_module(text, make_context(), "model")
         self.functions: dict[str, func.FuncOp] = {f.sym_name.value: f for f in functions(self.module.operation)}
         self.weights = weights
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
-        """See `Executable`: `@main` takes the inputs and the arena of weights, and returns what the outputs shall be."""
+        """See `Executable`: `@main` takes the inputs and the arena of weights, and returns the outputs."""
         with self.module.context:
             results = Interpreter({name: f.operation for name, f in self.functions.items()}).call("main", [*map(signless, inputs), self.weights])
         for result, out in zip(results, outputs, strict=True):

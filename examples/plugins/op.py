@@ -1,4 +1,4 @@
-"""An operator of one's own, `com.example::SoftShrink`: its op, its import rule and its lowering, all in this file.
+"""A new operator, `com.example::SoftShrink`: its op, its importer rule and its lowering in one file.
 
     stepwell run model.onnx --load examples/plugins/op.py
 
@@ -59,7 +59,7 @@ def soft_shrink(b: ImportBuilder, x: Value, *, amount: float = 0.5) -> Value:
 
 @lowering(SoftShrinkOp)
 def lower_soft_shrink(op: SoftShrinkOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One element-wise linalg.generic; `Scalars` makes its body for any float type, and `b.sizes` says its sizes, free ones too."""
+    """One element-wise linalg.generic; `Scalars` builds its body for any float type, and `b.sizes` returns its sizes, static or dynamic."""
     (x_type,), amount = op.operand_types(), op.attribute_values()["amount"]
     s = Scalars(b, x_type.dtype)
 

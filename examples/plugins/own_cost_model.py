@@ -1,8 +1,8 @@
-"""A model of costs: what passes choose between is predicted by a class of one's own, for one kind of choice or for all.
+"""A cost model: a class that predicts the costs of candidates, for one kind of choice or for all.
 
     stepwell inspect model.onnx --explain conv1 --load examples/plugins/own_cost_model.py
 
-This one knows a machine whose memory is so slow that bytes are all that counts: of Winograd's tiles it takes the one with the smallest filters.
+This one models a machine with slow memory, on which only bytes count: of Winograd's tiles it chooses the one with the smallest filters.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ BYTES_PER_SECOND = 1.0e8
 
 @register_cost_model("winograd")
 class SlowMemory:
-    """Predicts that a convolution takes as long as its filters take to be read."""
+    """Predicts that a convolution takes as long as reading its filters."""
 
     def predict(self, site: Site, candidates: Sequence[Candidate]) -> Sequence[float | None]:
-        """Seconds for each candidate; `stored` are the numbers of its filters, of four bytes each."""
+        """Seconds for each candidate; `stored` is the number of its filter elements of four bytes each."""
         return [4 * candidate.features["stored"] / BYTES_PER_SECOND for candidate in candidates]
 
 

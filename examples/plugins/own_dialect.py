@@ -1,9 +1,9 @@
-"""A dialect of one's own, `signal`: its ops are fused, laid out, outlined and lowered like those of `graph`.
+"""A new dialect, `signal`: its ops are fused, laid out, outlined and lowered like those of `graph`.
 
     stepwell run model.onnx --load examples/plugins/own_dialect.py
 
-`signal.mu_law` is element-wise and has a lowering. `signal.moving_average` has none: it stays what it is inside its kernel until a pass
-of the dialect converts it, which may look at more than one op. docs/kernels.md says what a kernel looks like at each level.
+`signal.mu_law` is element-wise and has a lowering. `signal.moving_average` has none: it stays in its kernel until a pass
+of the dialect converts it, which could also combine several ops. docs/kernels.md defines kernels at each level.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ def lower_mu_law(op: MuLawOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
 class MovingAverageOp(GraphOp, name="moving_average", dialect=Signal, traits=[Pure]):
     """Means of `window` neighbours in the last dimension, of (…, n) samples n - window + 1."""
 
-    fusion = Fusion.COMPLEX  # element-wise ops behind it become part of its kernel
+    fusion = Fusion.COMPLEX  # element-wise ops after it become part of its kernel
 
     x: Operand
     window: ir.IntegerAttr
@@ -106,7 +106,7 @@ class MovingAverageOp(GraphOp, name="moving_average", dialect=Signal, traits=[Pu
         expect_dtype("x", x, FLOATS)
         expect_rank("x", x, 2)
         samples = x.shape[-1]
-        if window < 1 or not holds(samples, ">=", window):  # of a free size that is assumed, and looked at when the model is run
+        if window < 1 or not holds(samples, ">=", window):  # a dynamic size is assumed to be large enough, and checked at run time
             raise InferenceError(f"attribute 'window' must be from 1 to the number of samples of {x}, got {window}")
         return x.with_shape((*x.shape[:-1], None if samples is None else samples - window + 1))
 
@@ -132,7 +132,7 @@ def as_sum(op: MovingAverageOp, rw: Rewriter) -> ir.Value | NoMatch:
     sizes = [rows, b.sum_of_sizes(samples, 1 - window)]
     s = Scalars(b, result.dtype)
     row, sample, tap = dims(0, 1, 2)
-    taps = b.empty(result.dtype, [window])  # lends the summed loop its size; nothing reads it
+    taps = b.empty(result.dtype, [window])  # gives the reduction loop its size; nothing reads it
 
     def add(v: ir.Value, _: ir.Value, total: ir.Value) -> ir.Value:
         return s.accumulate("add", b.widen(v), total)
@@ -145,7 +145,7 @@ def as_sum(op: MovingAverageOp, rw: Rewriter) -> ir.Value | NoMatch:
 @register_pass("convert-signal-to-linalg", level="linalg", after="convert-graph-to-linalg", converts=[Signal])
 @dataclass
 class ConvertSignalToLinalg(PatternPass):
-    """Convert those ops of `signal` that have no lowering. It runs before element-wise ops are fused, so theirs are too."""
+    """Convert those ops of `signal` that have no lowering, before element-wise ops are fused, so that these are fused too."""
 
     patterns = (as_sum,)
 
@@ -162,11 +162,11 @@ if __name__ == "__main__":
     signal: list[small_models.Node] = [("com.example::MuLaw", ["@"], {"mu": 15.0}), ("com.example::MovingAverage", ["@"], {"window": 5})]
     small_models.check(small_models.chain([*signal, ("Relu", ["@"], {})], x, y), x, y, kernels=2)
 
-    # Between two convolutions: it is computed with the first, and nothing is brought out of the layout that these choose.
+    # Between two convolutions: it is computed with the first, and stays in their layout.
     x = random.standard_normal((1, 3, 9, 7)).astype(np.float32)
     v, w = (random.standard_normal(shape).astype(np.float32) for shape in ((20, 3, 1, 1), (24, 20, 1, 1)))
     image = np.einsum("nchw,fc->nfhw", x, v[:, :, 0, 0])
     y = np.einsum("nchw,fc->nfhw", np.sign(image) * np.log1p(255 * np.abs(image)) / log1p(255), w[:, :, 0, 0])
     model = small_models.chain([("Conv", ["x", "v"], {}), ("com.example::MuLaw", ["@"], {}), ("Conv", ["@", "w"], {})], x, y, v=v, w=w)
     small_models.check(model, x, y)
-    assert stepwell.lower(model, "graph-opt").text().count('"graph.transpose"') == 1  # of the result
+    assert stepwell.lower(model, "graph-opt").text().count('"graph.transpose"') == 1  # that of the result

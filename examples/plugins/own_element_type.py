@@ -1,9 +1,9 @@
-"""An element type of one's own: `f8E3M4`, a float of 8 bits with four digits behind the point, computed in f32 and stored as itself.
+"""A new element type: `f8E3M4`, a float of 8 bits with a mantissa of four, computed in f32 and stored as itself.
 
     stepwell run mix.graph.mlir --from graph --load examples/plugins/own_element_type.py
 
-One entry does it: the name as MLIR spells it, and the dtype of numpy, from whose numbers the bits of all others follow. Every op of the graph
-dialect that takes floats takes the type; native code reads and writes bytes, and rounds each result once. Run by itself, it compiles such a model.
+One entry suffices: the MLIR name, and the numpy dtype, which defines the meaning of the bits. Every op of the graph
+dialect on floats accepts the type; native code reads and writes bytes, and rounds each result once. Run by itself, it compiles such a model.
 """
 
 import ml_dtypes
@@ -24,7 +24,7 @@ func.func @main(%x: tensor<16x64xf8E3M4> {stepwell.name = "x"}, %w: tensor<64x32
 
 
 def expected(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The model's result: each op computes in f32 and rounds once."""
+    """The expected result: each op computes in f32 and rounds once."""
     mixed = (x.astype(np.float32) @ w.astype(np.float32)).astype(SMALL.numpy)
     return np.tanh(mixed.astype(np.float32)).astype(SMALL.numpy)
 
@@ -33,7 +33,7 @@ if __name__ == "__main__":
     import stepwell
 
     random = np.random.default_rng(0)
-    x, w = (random.integers(-4, 5, shape).astype(np.float32) / 16 for shape in ((16, 64), (64, 32)))  # whose sums are exact in any order
+    x, w = (random.integers(-4, 5, shape).astype(np.float32) / 16 for shape in ((16, 64), (64, 32)))  # sums are exact in any order
     inputs = {"x": x.astype(SMALL.numpy), "w": w.astype(SMALL.numpy)}
     model = stepwell.compile_ir(MIX, "graph", WeightTable(), threads=1)
     got = model.run(inputs)["y"]

@@ -1,10 +1,10 @@
-"""A front end: chains of layers, as Python objects or in files of JSON, become graph IR. ONNX has no part in it.
+"""A front end: chains of layers, as Python objects or JSON files, become graph IR, without ONNX.
 
     .venv/bin/python examples/plugins/own_frontend.py net.chain    # writes such a file
     stepwell run net.chain --load examples/plugins/own_frontend.py --shape x=2x5x16 --check reference
     stepwell inspect net.chain --load examples/plugins/own_frontend.py
 
-Everything behind the front end works as for ONNX: free sizes, the cache, checks of levels, listings that name the layers.
+Everything after the front end works as for ONNX: dynamic sizes, the cache, checks of levels, listings that name the layers.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ class ChainFrontEnd(FrontEnd):
         return isinstance(source, Chain) or (isinstance(source, Path) and source.suffix == ".chain")
 
     def digest(self, source: object) -> bytes | None:
-        """The cache knows a model by it. The one of a file is that of its bytes."""
+        """The key of the model in the cache. The digest of a file is that of its bytes."""
         return hashlib.sha256(source.text().encode()).digest() if isinstance(source, Chain) else super().digest(source)
 
     def load(self, source: object, context: ir.Context, options: ImportOptions) -> ImportedModel:
@@ -94,7 +94,7 @@ class ChainFrontEnd(FrontEnd):
 
 
 def build(model: NewModel, layer: Layer, x: Value) -> Value:
-    """The ops of one layer. Operands that do not fit are errors of the builder, which name the node."""
+    """The ops of one layer. The builder raises errors for operands that do not fit, and names the node."""
     b: ModelBuilder = model.builder
     y = b.matmul(x, model.weight(layer.name, np.array(layer.weights, np.float32)))
     if layer.heads:
@@ -107,7 +107,7 @@ def build(model: NewModel, layer: Layer, x: Value) -> Value:
 
 
 def expected(chain: Chain, x: np.ndarray) -> np.ndarray:
-    """What a chain computes, in numpy."""
+    """The result of a chain, computed in numpy."""
     for layer in chain.layers:
         x = x @ np.array(layer.weights)
         if layer.heads:

@@ -1,8 +1,8 @@
-"""A dot product that a machine has: SSE's `pmaddwd`, which multiplies eight pairs of 16 bits and adds neighbours up.
+"""A dot product of a machine: SSE's `pmaddwd`, which multiplies eight pairs of 16 bits and adds neighbours.
 
     stepwell compile model.onnx --load examples/plugins/own_intrinsic.py --target x86-64-v2 --emit asm
 
-It is declared with the block of a contraction that it computes: `lanes` sums of `depth` products. The cost model says where it pays.
+The declaration states the block of a contraction that it computes: `lanes` sums of `depth` products. The cost model decides where to use it.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ if __name__ == "__main__":
 
     import stepwell
 
-    # Bytes, summed in 32 bits: the product reads them as they are, for there is an instruction that takes them (pass narrow-products).
+    # Bytes, summed in 32 bits: the product reads them directly, because there is an instruction for them (pass narrow-products).
     random = np.random.default_rng(0)
     x, w = random.integers(-128, 128, (16, 64), np.int8), random.integers(-128, 128, (64, 24), np.int8)
     y = x.astype(np.int32) @ w.astype(np.int32)

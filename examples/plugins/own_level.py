@@ -1,4 +1,4 @@
-"""A level of IR, and a backend that goes its own way: from `linalg` to a level where sums of products are ops, as libraries compute them.
+"""A level of IR, and a backend with its own path: from `linalg` to a level where sums of products are ops, as libraries compute them.
 
     stepwell run model.onnx --load examples/plugins/own_level.py --backend einsum --check levels
     stepwell compile model.onnx --load examples/plugins/own_level.py --backend einsum --emit einsum
@@ -52,7 +52,7 @@ from stepwell.plugin import (
     widened,
 )  # fmt: skip
 
-# As at the level linalg, kernels are functions on tensors and weights lie in an arena; kernels may contain ops of the dialect below too.
+# As at the level linalg, kernels are functions on tensors and weights lie in an arena; kernels may also contain ops of this dialect.
 register_level(Level("einsum", outlined=True, arena=True, interpretable=True, dialects=("algebra",)))
 
 
@@ -110,13 +110,13 @@ class UseEinsum(PatternPass):
 
 @register_backend("einsum")
 class EinsumBackend(Backend):
-    """IR is code: kept as text, loaded by MLIR's parser."""
+    """IR is code: stored as text, loaded by MLIR's parser."""
 
     path = LevelPath("graph", "graph-opt", "linalg", "einsum")
     description = "products by numpy, other ops one by one"
 
     def phases(self, target: str | Target) -> Sequence[Phase]:
-        """What all backends share, without layouts for a CPU, and the way to a level of its own."""
+        """The phases that all backends share, without layouts for a CPU, and one that leads to the new level."""
         return (*COMMON, Phase("sums of products", "einsum", "func.func(use-einsum)"))
 
     def generate(self, lowered: Lowered, store: Cache | None, reached: Callable[[], None]) -> Code:
@@ -129,7 +129,7 @@ class EinsumBackend(Backend):
 
 
 class Program:
-    """A model in memory. Each run has an interpreter of its own, so that runs may overlap."""
+    """A model in memory. Each run has its own interpreter, so that runs may overlap."""
 
     def __init__(self, text: str, weights: np.ndarray, threads: int) -> None:
         self.weights, self.threads = weights, threads  # numpy chooses its threads itself

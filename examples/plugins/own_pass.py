@@ -1,8 +1,8 @@
-"""A pass with options: sums are rounded to so many bits, to see how a network takes it.
+"""A pass with options: sums are rounded to a given number of bits, to test the effect on a network.
 
     stepwell run model.onnx --load examples/plugins/own_pass.py --insert-after 'pack-matmul=round-sums{bits=8}' --check onnxruntime
 
-It has no place in the default pipeline: `after=` and `before=` of `register_pass` would give it one. `stepwell pipeline` shows its options.
+It has no place in the default pipeline: `after=` and `before=` of `register_pass` would add it. `stepwell pipeline` shows its options.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from stepwell.plugin import GraphBuilder, Pass, PassError, PassState, ir, ops_be
 class RoundSums(Pass):
     """Round the result of each addition of f32 to a multiple of a power of two."""
 
-    bits: int = 8  # behind the binary point
+    bits: int = 8  # after the binary point
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        """Put `round(x * 2**bits) / 2**bits` behind each addition."""
+        """Put `round(x * 2**bits) / 2**bits` after each addition."""
         if not 0 <= self.bits < 24:
             raise PassError(f"option 'bits' must be from 0 to 23, got {self.bits}")
         builder = GraphBuilder(state.weights)

@@ -1,8 +1,8 @@
-"""A schedule of one's own: sums over rows go row by row, with no vector along the sum, and the rows on threads.
+"""A default schedule: sums over rows are computed row by row, without vectors, and the rows on threads.
 
     stepwell inspect model.onnx --schedules --load examples/plugins/own_schedule.py
 
-It replaces what is chosen for reductions. docs/schedules.md says what the knobs mean; a file of schedules replaces them for single kernels.
+It replaces the default for reductions. docs/schedules.md describes the knobs; a schedule file overrides them for single kernels.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
-"""A tile strategy of one's own: sums of floats that carry their rounding errors along, as exact as in twice the precision.
+"""A tile strategy: sums of floats that carry their rounding errors along, as exact as in twice the precision.
 
     stepwell inspect model.onnx --load examples/plugins/own_tile.py --explain
 
-A strategy says what a register tile computes; loops, loads, prefetches, epilogues and stores around it stay the same. This one has two values for
-each sum in the loop. It is Sum2 of Ogita, Rump and Oishi, "Accurate sum and dot product", SIAM Journal on Scientific Computing 26 (2005).
+A strategy computes the values of a register tile; loops, loads, prefetches, epilogues and stores around it stay the same. This one carries two values
+for each sum. It is Sum2 of Ogita, Rump and Oishi, "Accurate sum and dot product", SIAM Journal on Scientific Computing 26 (2005).
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ from stepwell.plugin import NestContext, NoMatch, PlainTiles, RegisterTile, arit
 
 @register_tile_strategy("compensated-sums", kinds=("contraction", "reduction"))
 class CompensatedSums(PlainTiles):
-    """Sums of floats with the sum of their rounding errors beside them; these are added up at the end."""
+    """Sums of floats, each with the sum of its rounding errors, which is added at the end."""
 
     @classmethod
     def fits(cls, context: NestContext) -> "CompensatedSums | NoMatch | None":
-        """A nest that adds floats, along dimensions along which no vector lies, and stores only the last sums."""
+        """Accepts nests that add floats, whose vectors lie along no reduction dimension, and that store only the final sums."""
         if context.root.combiner != "arith.addf" or any(context.shown):
             return None
         if context.lanes_reduce:
@@ -27,12 +27,12 @@ class CompensatedSums(PlainTiles):
         return cls(context)
 
     def begin(self, tile: RegisterTile) -> list[ir.Value]:
-        """The sums, and behind them their errors, which are 0."""
+        """The sums, followed by their errors, which are 0."""
         sums = super().begin(tile)
         return [*sums, *tile.zeros(len(sums))]
 
     def step(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
-        """Knuth's exact addition, without a branch: a sum and its error are together what the old sum and the term are."""
+        """Knuth's exact addition, without a branch: a sum and its error together equal the old sum plus the term."""
         count = len(carried) // 2
         sums, errors = [], []
         terms = super().step(tile, tile.zeros(count))  # the body adds its term to 0
@@ -45,7 +45,7 @@ class CompensatedSums(PlainTiles):
         return [*sums, *errors]
 
     def finish(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
-        """Sums with their errors; those that overflow, or are of infinities, have no error that is a number, and stay as they are."""
+        """Sums with their errors added. If a sum overflows or has infinite terms, its error is no number, and the sum stays unchanged."""
         count = len(carried) // 2
         found = []
         for total, error in zip(carried[:count], carried[count:], strict=True):
@@ -59,7 +59,7 @@ if __name__ == "__main__":
 
     import stepwell
 
-    # Each column begins with a large number that the sum of the others is small beside: rounded to f32, it would swallow all of them.
+    # Each column begins with a number so large that the sum of the others, rounded to f32, would vanish beside it.
     x = np.full((4097, 24), 3e-8, np.float32)
     x[0] = 1
     y = x.sum(axis=0, dtype=np.float64).astype(np.float32)

@@ -1,8 +1,8 @@
-"""A rewrite of one's own: a product of exponentials becomes the exponential of a sum.
+"""A rewrite pattern: a product of exponentials becomes the exponential of a sum.
 
     stepwell run model.onnx --load examples/plugins/pattern.py [--disable merge-exponentials]
 
-A pattern is a function of the matched op. It returns what replaces the op, or NoMatch with the reason, which `--explain` shows.
+A pattern is a function of the matched op. It returns the replacement of the op, or NoMatch with the reason, which `--explain` shows.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def merge_exponentials(op: graph.MulOp, rw: Rewriter) -> ir.Value | NoMatch:
 @register_pass("merge-exponentials", level="graph", after="simplify-algebra", optional=True)
 @dataclass
 class MergeExponentials(PatternPass):
-    """Compute products of exponentials as one; what overflows on the way is infinite no more."""
+    """Compute products of exponentials as one exponential; intermediate overflow no longer gives infinities."""
 
     patterns = (merge_exponentials,)
 

@@ -1,10 +1,10 @@
-"""Ops that passes treat as they treat the built-in ones, by what these state: a product, `com.example::RowProduct`, and `com.example::Interleave`.
+"""Ops that passes treat like built-in ones because of their traits: a product, `com.example::RowProduct`, and `com.example::Interleave`.
 
     stepwell run model.onnx --load examples/plugins/product_op.py
 
-The product states which elements of its operands meet. So the quantiser gives it integers, and a quantised network computes it in these, with
-weights in panels, reads narrow operands, and fuses what widens them, a bias and an activation into its kernel. The copying op states that it
-joins its operands. So quantisation moves in front of it, and what computes an operand writes it where it belongs, in the same kernel.
+The product states which elements of its operands are multiplied. So the quantiser gives it integers, and a quantised network computes it in integers,
+with weights in panels, narrow operands, and casts, a bias and an activation fused into its kernel. The copying op states that it
+joins its operands. So quantisation moves before it, and the producers of operands write directly into its result, in the same kernel.
 """
 
 import re
@@ -48,7 +48,7 @@ from stepwell.plugin import (
 class RowProductOp(GraphOp, name="row_product", traits=[Pure, SumsProducts, Speculatable]):
     """`x @ transpose(w)`: the product of each row of `x` (M, K) with each row of `w` (N, K), as linear layers store their weights."""
 
-    fusion = Fusion.COMPLEX  # element-wise ops behind it become part of its kernel
+    fusion = Fusion.COMPLEX  # element-wise ops after it become part of its kernel
 
     x: Operand
     w: Operand
@@ -73,13 +73,13 @@ class RowProductOp(GraphOp, name="row_product", traits=[Pure, SumsProducts, Spec
         return 2 * result.elements * x.static_shape[1]
 
     def sum_of_products(self) -> SumOfProducts:
-        """Rows of `x` are the rows of the result, and rows of `w` its columns; None is what is summed."""
+        """Rows of `x` are the rows of the result, and rows of `w` its columns; None marks the reduction dimension."""
         return SumOfProducts(lhs=(0, None), rhs=(1, None), rank=2, depth=self.operand_types()[0].shape[1])
 
 
 @lowering(RowProductOp)
 def lower_row_product(op: RowProductOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One contraction over rows and columns, and the sum: schedules give it an instruction for dot products where the target has one."""
+    """One contraction over rows, columns and the reduction dimension: schedules use a dot-product instruction if the target has one."""
     (x, w), (row, column, summed) = operands, dims(0, 1, 2)
     return contract(b, x, [row, summed], w, [column, summed], op.result_types()[0].dtype, [b.size(x, 0), b.size(w, 0)], 1)
 
@@ -91,7 +91,7 @@ def row_product(b: ImportBuilder, x: Value, w: Value) -> Value:
 
 
 class InterleaveOp(GraphOp, name="interleave", traits=[Pure, JoinsData]):
-    """The rows (along the first dimension) of all operands, which have one type, in turn: the first of each, then the second of each, …"""
+    """The interleaved rows (along the first dimension) of all operands, which have one type: the first of each, then the second of each, …"""
 
     inputs: VariadicOperand
     result: Result
@@ -117,7 +117,7 @@ class InterleaveOp(GraphOp, name="interleave", traits=[Pure, JoinsData]):
 
 @lowering(InterleaveOp)
 def lower_interleave(op: InterleaveOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """Each operand goes into its slice of (rows, operands, …), whose first two dimensions are then one."""
+    """Insert each operand into its slice of (rows, operands, …), and merge the first two dimensions."""
     rows, *inner = b.sizes(operands[0])
     apart = [[0, 1], *([i] for i in range(2, 2 + len(inner)))]
     out = b.empty(op.result_types()[0].dtype, [rows, len(operands), *inner])
@@ -135,7 +135,7 @@ def interleave(b: ImportBuilder, *inputs: Value) -> Value:
 
 
 def quantised(x: np.ndarray, scale: float, zero: int) -> np.ndarray:
-    """The bytes that QuantizeLinear makes of `x`."""
+    """The bytes that QuantizeLinear computes from `x`."""
     return np.asarray(np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8))
 
 
@@ -157,10 +157,10 @@ if __name__ == "__main__":
     ]  # fmt: skip
     y = quantised(layer, 2**-4, 3)
     model = small_models.chain(nodes, x, y, **weights, r=np.float32(2**-4), n=np.uint8(3))
-    small_models.check(model, x, y, kernels=2)  # one makes the bytes of `x`, the other all else
-    # The zero point is off the bytes, of either sign; weights lie in panels, and the product itself widens what it multiplies.
+    small_models.check(model, x, y, kernels=2)  # one computes the bytes of `x`, the other everything else
+    # The zero point is subtracted from the bytes, of either sign; weights lie in panels, and the product itself widens its operands.
     assert re.search(r"packed_matmul_\w+\(%arg0: tensor<24x64xu?i8>.*, %arg1: tensor<(\d+x){4}i8>", stepwell.lower(model, "graph-opt").text())
-    # Whatever computes the parts stores them in their places, as bytes.
+    # The producers of the parts store them directly in their places, as bytes.
     parts: list[small_models.Node] = [
         ("Relu", ["x"], {}), ("Mul", ["x", "x"], {}), ("com.example::Interleave", ["v0", "v1"], {}), ("QuantizeLinear", ["@", "s", "z"], {}),
     ]  # fmt: skip

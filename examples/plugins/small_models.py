@@ -1,4 +1,4 @@
-"""Models of a few nodes for the examples, and the check of what compiled code makes of them. No plugin itself."""
+"""Models of a few nodes for the examples, and a check of compiled code against expected results. No plugin itself."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Node = tuple[str, Sequence[str], dict[str, Any]]
 def chain(nodes: Sequence[Node], x: np.ndarray, y: np.ndarray, **weights: Any) -> onnx.ModelProto:
     """A model from arrays like `x` to arrays like `y`: each node is an operator (`domain::Name`), its inputs and attributes.
 
-    Its result is `v0`, `v1`, …; among the inputs `@` is that of the node before.
+    The results are `v0`, `v1`, …; among the inputs `@` is the result of the previous node.
     """
     protos, last = [], "x"
     for i, (operator, inputs, attributes) in enumerate(nodes):
@@ -31,7 +31,7 @@ def chain(nodes: Sequence[Node], x: np.ndarray, y: np.ndarray, **weights: Any) -
 
 
 def check(model: onnx.ModelProto, x: np.ndarray, y: np.ndarray, *, kernels: int | None = None, **how: Any) -> None:
-    """Compile a model, run it on `x`, and print how far the result is from `y`. Raises AssertionError if it is too far, or has other kernels."""
+    """Compile a model, run it on `x`, and print the error of the result. Raises AssertionError if it is too large, or for other kernels."""
     compiled = stepwell.compile(model, threads=1, **how)
     assert isinstance(compiled, stepwell.CompiledModel)
     got = compiled.run({"x": x})["y"]

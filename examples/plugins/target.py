@@ -1,8 +1,8 @@
-"""A machine that Stepwell does not know: its registers and caches, and what rounding is allowed there.
+"""A target: its registers and caches, and the rounding that is allowed there.
 
     stepwell compile model.onnx --load examples/plugins/target.py --target small-core --emit scheduled
 
-Schedules and code are made for it; what it is called in LLVM (`triple`, `cpu`) says which instructions there are.
+Schedules and code are made for it; its names in LLVM (`triple`, `cpu`) determine the instructions.
 """
 
 from stepwell.plugin import Caches, Pipes, Target, register_target
