@@ -1,4 +1,4 @@
-"""What is known of code whatever sizes it runs: the IR of each level, how long it took to make, and its kernels."""
+"""Facts about code that hold for all sizes: the IR of each level, its time, and the number of kernels."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from stepwell.dialects.support.errors import InputError, shown
 
 @dataclass(frozen=True)
 class About:
-    """What a model tells of its code."""
+    """The description of a model's code."""
 
     snapshots: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-    """Gives the text of each level."""
+    """Functions that return the text of each level."""
     timings: Mapping[str, float] = field(default_factory=dict)
-    """The seconds it took to reach each level."""
+    """The seconds until each level was reached."""
     kernels: int = 0
-    """Number of distinct kernels."""
+    """The number of distinct kernels."""
 
     def ir(self, level: str) -> str:
         """The text at `level`. Raises InputError for an unknown level."""

@@ -1,4 +1,4 @@
-"""The memory of the boxes of a run: taken when a tensor is boxed, let go when a round of a loop has ended and no box leads to it."""
+"""The memory of the boxes of a run: allocated when a tensor is boxed, freed after an iteration of a loop if no box refers to it."""
 
 import ctypes
 import itertools
@@ -9,36 +9,36 @@ from stepwell.dialects.core.segments import BOX_ELEMENTS
 from stepwell.dialects.support.buffers import address, aligned_empty
 
 _BOX_BYTES = ctypes.sizeof(ctypes.c_int64) * BOX_ELEMENTS
-_FREE = 4  # blocks that are kept for tensors of about their size
-_SPARE = 8  # a block is taken for a tensor of at least this part of its size, and made larger by one part in so many
-_FEW = 64  # blocks that can be looked through after each round
-_LITTLE = 1 << 20  # bytes that need not be let go at once
+_FREE = 4  # the most free blocks that are kept for reuse
+_SPARE = 8  # new blocks are larger than their tensors by one part in this many
+_FEW = 64  # the most blocks that are traversed after each iteration
+_LITTLE = 1 << 20  # bytes that need not be freed immediately
 
 
 class Boxes:
-    """The blocks of memory that boxes of one run lead to, in the order in which they were taken.
+    """The blocks of memory that boxes of one run refer to, in order of allocation.
 
-    A loop puts a mark into that order before its first round, and says after each round which boxes its carried values hold. What was taken
-    since the mark and what none of them leads to, not by way of others either, can be reached by nothing. Of many blocks that is found out when there
-    are twice as many, or twice as many bytes, as the last time, so that it takes no longer than to make them.
+    A loop sets a mark in that order before its first iteration, and reports after each iteration the boxes in its carried values. Blocks that were
+    allocated since the mark and that no such box refers to, directly or through others, are unreachable. With many blocks, they are only
+    searched when there are twice as many, or twice as many bytes, as after the last search, so that searching takes no longer than allocating.
     """
 
     def __init__(self, most_bytes: int = 1 << 62) -> None:
-        """`most_bytes` are what a run may hold, which says how much of it may be spare."""
+        """`most_bytes` is the limit of a run, which also bounds its spare memory."""
         self.bytes = 0
-        """Of all blocks that boxes lead to."""
+        """The bytes of all blocks that boxes refer to."""
         self._most_bytes = most_bytes
-        self._due = (0, 0)  # how many blocks, or of how many bytes, are looked through again
+        self._due = (0, 0)  # the numbers of blocks and of bytes at which the next search is due
         self._filled: dict[int, int] = {}
-        """Of blocks that were taken with room for more, the bytes that boxes lead to, by their addresses."""
+        """The bytes that boxes refer to, by address, for blocks with spare capacity."""
         self._blocks: dict[int, np.ndarray] = {}
-        """By their addresses."""
+        """All blocks, by address."""
         self._nested: set[int] = set()
-        """The addresses of those that may hold boxes themselves."""
+        """The addresses of blocks that may contain boxes."""
         self._free: list[np.ndarray] = []
 
     def take(self, size: int, *, nested: bool) -> int:
-        """The address of new memory of so many bytes; `nested` if it may hold boxes. Raises MemoryError."""
+        """The address of new memory of that many bytes; `nested` if it may contain boxes. Raises MemoryError."""
         fitting = [i for i, block in enumerate(self._free) if size <= block.nbytes <= 2 * size + _BOX_BYTES]
         block = self._free.pop(fitting[0]) if fitting else aligned_empty(size + size // _SPARE)
         place = address(block)
@@ -49,17 +49,17 @@ class Boxes:
         return place
 
     def grows(self, place: int, before: int, size: int) -> bool:
-        """Whether the tensor of `before` bytes at `place` can become one of `size` bytes there: nothing lies behind it, and there is room.
+        """Whether the tensor of `before` bytes at `place` can grow to `size` bytes there: the memory behind it is unused and large enough.
 
-        It stays what it is, for boxes that lead to it; who asks first has what is behind it.
+        Other boxes of it stay valid; the first caller gets the memory behind it.
         """
         block = self._blocks.get(place)
         return block is not None and self._filled.get(place) == before and size <= block.nbytes
 
     def grow(self, place: int, before: int, size: int, *, nested: bool) -> int:
-        """As `take`, for a tensor that begins with those `before` bytes at `place`: that is the address, if the rest can be written behind them.
+        """Like `take`, for a tensor that begins with the `before` bytes at `place`: returns that address if the rest can be written behind them.
 
-        Otherwise there is as much room again, or half of what a run may have, so that to append costs the same each time, on average.
+        Otherwise it allocates twice the size, or less if that exceeds half of what the run may still allocate. So appending has constant amortised cost.
         """
         if not self.grows(place, before, size):
             place = self.take(size + max(min(size, (self._most_bytes - self.bytes - size) // 2), 0), nested=nested)
@@ -67,7 +67,7 @@ class Boxes:
         return place
 
     def keep(self, record: int, base: int) -> None:
-        """Let go of what nothing leads to any more; boxes count from the address `base`.
+        """Free the blocks that nothing refers to any more; boxes are relative to the address `base`.
 
         The record is a count and a mark, then for each carried value its address and its number of boxes (`passes/bufferize/runtime.py`).
         """
@@ -95,13 +95,13 @@ class Boxes:
         self._due = 2 * len(self._blocks), self.bytes + allowed
 
     def _whole_boxes(self, place: int) -> np.ndarray:
-        """What may be boxes in a block, which may be larger than what lies in it, by any number of bytes."""
+        """The possible boxes in a block, which may be larger than its content by any number of bytes."""
         block = self._blocks[place]
         return block[: block.nbytes // _BOX_BYTES * _BOX_BYTES].view(np.int64)
 
 
 def contents(rows: np.ndarray, base: int, dtype: np.dtype, rank: int) -> list[np.ndarray]:
-    """Copies of the tensors that the boxes in `rows` lead to, which count from the address `base`."""
+    """Copies of the tensors that the boxes in `rows` refer to, relative to the address `base`."""
     made = []
     for place, *sizes in rows.tolist():
         array = np.empty(sizes[:rank], dtype)
@@ -111,5 +111,5 @@ def contents(rows: np.ndarray, base: int, dtype: np.dtype, rank: int) -> list[np
 
 
 def _numbers(place: int, count: int) -> np.ndarray:
-    """The i64 at an address."""
+    """The i64 numbers at an address."""
     return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))

@@ -1,4 +1,4 @@
-"""Memory for compiled code: the arena of all weights, and pages that are given back."""
+"""Memory for compiled code: the arena of all weights, and pages that are returned to the system."""
 
 import mmap
 from collections.abc import Iterator, Mapping
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from stepwell.dialects.core.weights import WeightTable  # not loaded on a start from the cache
 
 _LARGE = 1 << 20  # bytes: smaller arrays fit a cache anyway
-_BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the one that will be
+_BLOCK = (1024, 32)  # elements along the dimension that is contiguous, and along the one that will be
 
 
 def can_give_back(array: np.ndarray) -> bool:
-    """Whether pages of an array can go back to the system while the rest of it stays: of a large one that `aligned_empty` has made."""
+    """Whether pages of an array can be returned to the system while the rest stays: only for large arrays made by `aligned_empty`."""
     return hasattr(mmap, "MADV_DONTNEED") and _mapped(array) is not None
 
 
 def give_back(array: np.ndarray) -> int:
-    """Give the whole pages of an array that nobody reads any more back to the system; returns how many bytes these are, 0 where it takes none."""
+    """Return the whole pages of an unused array to the system; returns their bytes, 0 if the system takes none."""
     block = _mapped(array)
     if block is None or not hasattr(mmap, "MADV_DONTNEED"):
         return 0
@@ -32,13 +32,13 @@ def give_back(array: np.ndarray) -> int:
         return 0
     try:
         block.madvise(mmap.MADV_DONTNEED, first, end - first)
-    except OSError:  # pages that are locked, say
+    except OSError:  # for example locked pages
         return 0
     return end - first
 
 
 def _mapped(array: np.ndarray) -> mmap.mmap | None:
-    """The mapping that an array is a part of."""
+    """The mapping that contains the array."""
     base: Any = array
     while isinstance(base, (np.ndarray, memoryview)):
         base = base.base if isinstance(base, np.ndarray) else base.obj
@@ -46,7 +46,7 @@ def _mapped(array: np.ndarray) -> mmap.mmap | None:
 
 
 def dense(array: np.ndarray) -> np.ndarray:
-    """The array if it is contiguous and row-major, else a copy that is. A transposed matrix is copied in blocks that fit the caches."""
+    """The array if it is contiguous and row-major, otherwise such a copy. A transposed matrix is copied in blocks that fit the caches."""
     if array.flags.c_contiguous or array.nbytes < _LARGE:
         return np.ascontiguousarray(array)
     out = np.empty(array.shape, array.dtype)
@@ -63,7 +63,7 @@ def dense(array: np.ndarray) -> np.ndarray:
 
 
 def arena_places(weights: "WeightTable", offsets: Mapping[str, int]) -> list[tuple[int, int]]:
-    """Each offset at which weights begin in the arena, in ascending order, and the bytes of the weight there."""
+    """Each offset at which a weight begins in the arena, in ascending order, with the bytes of the weight."""
     places: dict[int, int] = {}
     for name, offset in offsets.items():
         places[offset] = max(places.get(offset, 0), weights.entry(name).nbytes if name in weights else 0)
@@ -73,7 +73,7 @@ def arena_places(weights: "WeightTable", offsets: Mapping[str, int]) -> list[tup
 def pack_arena(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> np.ndarray:
     """One buffer of `size` bytes with each array of `offsets` at its offset, dense and row-major. Read-only.
 
-    Raises ModelError for a weight that is missing or does not fit.
+    Raises ModelError for a weight that is missing or has the wrong size.
     """
     arena = aligned_empty(size)
     end = 0
@@ -85,7 +85,7 @@ def pack_arena(weights: "WeightTable", offsets: Mapping[str, int], size: int) ->
 
 
 def arena_chunks(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> Iterator[np.ndarray]:
-    """The content of the arena from its first byte to its last, as arrays of bytes: weights, and zeros between them. Raises as `pack_arena`.
+    """The content of the arena from its first byte to its last, as arrays of bytes: weights, and zeros between them. Raises like `pack_arena`.
 
     Deferred weights are computed here, one at a time, and not kept.
     """
@@ -93,7 +93,7 @@ def arena_chunks(weights: "WeightTable", offsets: Mapping[str, int], size: int) 
     if missing:
         raise ModelError(f"weight '{missing[0]}': expected in the weight table, which does not have it")
     end = 0
-    placed = sorted((offset, weights.entry(name).nbytes, name) for name, offset in offsets.items())  # one without bytes before one at the same place
+    placed = sorted((offset, weights.entry(name).nbytes, name) for name, offset in offsets.items())  # empty ones come first at an offset
     for offset, nbytes, name in placed:
         if offset < 0 or offset + nbytes > size:
             raise ModelError(f"weight '{name}': {nbytes} bytes at offset {offset} do not fit into an arena of {size} bytes")

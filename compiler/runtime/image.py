@@ -1,4 +1,4 @@
-"""Objects linked in memory: laid out, relocated, made executable, without the tens of megabytes that LLVM's JIT takes."""
+"""Objects linked in memory: laid out, relocated, made executable, without the tens of megabytes of LLVM's JIT."""
 
 import ctypes
 import mmap
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.runtime import elf
 
-_READ, _WRITE, _EXECUTE = 1, 2, 4  # as mprotect has them
+_READ, _WRITE, _EXECUTE = 1, 2, 4  # the values of mprotect
 _UNWIND = 0x70000001  # the type of .eh_frame, which is not needed: no exception passes through compiled code
 _MASK = (1 << 64) - 1
 # System V ABI, AMD64 supplement, table "Relocation Types": the format of the value, and whether it is relative to its own address.
@@ -21,7 +21,7 @@ _Places: TypeAlias = "Mapping[tuple[str, int | str], int]"
 
 
 class Image:
-    """The sections of x86-64 objects that are needed to run, in memory of their own. `addresses` has every symbol that they define.
+    """The sections of x86-64 objects that are needed to run, in separate memory. `addresses` has every symbol that they define.
 
     `imports` has the addresses of external functions. Raises CodegenError if a relocation of an object is unknown or out of
     range, or if the system does not allow executable memory.
@@ -57,7 +57,7 @@ class Image:
             self._protect(group)
 
     def close(self) -> None:
-        """Free the memory. Nothing may be running in it."""
+        """Free the memory. No code in it may be running."""
         self._block.close()
 
     def _fill(self, name: str, file: elf.Object, places: _Places) -> None:
@@ -93,7 +93,7 @@ class Image:
 
 
 class _Group:
-    """Sections with equal protection, one after the other, on pages of their own."""
+    """Consecutive sections with equal protection, on separate pages."""
 
     def __init__(self, protection: int) -> None:
         self.protection = protection

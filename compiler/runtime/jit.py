@@ -1,4 +1,4 @@
-"""LLVM's own linker in memory, for machines that `image` does not know, and its compiler, for the helpers of `support`."""
+"""LLVM's own linker in memory, for machines that `image` does not support, and its compiler, for the helpers of `support`."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from stepwell.dialects.support.processes import Lock
 from stepwell.runtime.openmp import openmp
 
 _numbers = itertools.count(1)
-# LLVM does not promise that several threads can create and dispose of JITs at once.
+# LLVM does not guarantee that several threads can create and dispose of JITs at once.
 _lock = Lock()
 
 

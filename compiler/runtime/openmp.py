@@ -60,11 +60,11 @@ class OpenMP:
 
     @property
     def has_threads(self) -> bool:
-        """Whether the runtime has started threads, as far as it tells."""
+        """Whether the runtime has started threads, as far as it reports that."""
         return self._known is None or self._known() > 1
 
     def _look_at_threads(self) -> None:
-        """In a forked process, before any model runs: check whether the runtime still counts on the parent's threads."""
+        """In a forked process, before any model runs: check whether the runtime still expects the parent's threads."""
         with self._looking:
             if not self._is_forked:
                 return

@@ -1,4 +1,4 @@
-"""Memory for large results, which is used again when nobody has them any more: fresh memory takes the system long to clear."""
+"""Memory for large results, which is reused after the caller has dropped them: the system takes long to clear fresh memory."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ import numpy as np
 from stepwell.dialects.support.buffers import address
 
 LARGE = 1 << 20
-"""Bytes from which on a result's memory is kept."""
+"""The smallest result in bytes whose memory is kept."""
 KEPT = 2
-"""Blocks at most: that of the last result, which the caller may still have when the next one is made, and that of the next one."""
+"""The most blocks: that of the last result, which the caller may still hold when the next one is made, and that of the next one."""
 IDLE_CALLS = 64
-"""A block is let go when it was not used for so many calls in a row."""
+"""A block is freed after this many consecutive calls without use."""
 
 
 class _Block:
@@ -31,9 +31,9 @@ class _Block:
 
 
 class _Loan:
-    """What arrays of a lent block refer to, and all views of them: it dies with the last of these, in whichever thread, and then the block is free.
+    """The owner of arrays in a lent block, and of all views of them: it is freed with the last of these, in any thread, and then the block is free.
 
-    So nothing has to count references, which says little in a Python without the GIL.
+    So nothing has to read reference counts, which are unreliable in a Python without the GIL.
     """
 
     def __init__(self, block: _Block, size: int) -> None:
@@ -47,7 +47,7 @@ class _Loan:
 
 
 class Results:
-    """Makes arrays for results. For one thread at a time; the arrays may be let go in any."""
+    """Makes arrays for results. Used by one thread at a time; the arrays may be dropped in any."""
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
@@ -59,7 +59,7 @@ class Results:
         self._blocks = [block for block in self._blocks if block.idle_calls <= IDLE_CALLS]
 
     def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-        """An array of that shape, whose elements are anything. It is the caller's for as long as he has it, or a view of it."""
+        """An array of that shape with undefined elements. It belongs to the caller as long as it, or a view of it, is referenced."""
         size = math.prod(shape) * dtype.itemsize
         if size < LARGE:
             return np.empty(shape, dtype)

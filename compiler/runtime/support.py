@@ -28,7 +28,7 @@ define bfloat @__truncsfbf2(float %x) {
   ret bfloat %result
 }
 """,
-    # Rounding f64 -> f32 -> bf16 to nearest would round twice; so the first step rounds to odd, which keeps what the second needs.
+    # Rounding f64 -> f32 -> bf16 to nearest would round twice, so the first step rounds to odd, which keeps the bits that the second needs.
     "__truncdfbf2": """
 define bfloat @__truncdfbf2(double %x) {
   %near = fptrunc double %x to float

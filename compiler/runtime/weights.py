@@ -1,4 +1,4 @@
-"""The weights of the programs of a model: what several of them read is in memory once."""
+"""The weights of the programs of a model: weights that several of them read are in memory once."""
 
 import weakref
 from collections.abc import Iterable, Sequence
@@ -11,26 +11,26 @@ from stepwell.dialects.support.processes import Lock
 from stepwell.runtime.buffers import can_give_back, give_back
 
 SHARED_BYTES = 1 << 12
-"""Weights of fewer bytes, a page, are not shared: each program keeps its own."""
+"""Weights of fewer bytes than a page are not shared: each program keeps its own."""
 
 Places = Sequence[tuple[int, int]]
 """The offset and the bytes of each weight in an arena, in the order of offsets."""
 
 
 class _Arena:
-    """Memory that was read as one piece. Parts of it are given back to the system when no program reads them."""
+    """Memory that was read as one piece. Parts that no program reads are returned to the system."""
 
     def __init__(self, memory: np.ndarray) -> None:
         self.memory = memory
         self.held = memory.nbytes
 
     def drop(self, start: int, end: int) -> None:
-        """Nobody reads these bytes any more. Pages that they do not fill stay."""
+        """Release bytes that nobody reads any more. Partly used pages stay."""
         self.held -= give_back(self.memory[start:end])
 
 
 class _Block:
-    """One weight in memory, for as long as a program reads it."""
+    """One weight in memory, kept as long as a program reads it."""
 
     def __init__(self, arena: _Arena, offset: int, size: int) -> None:
         self.arena, self.content = arena, arena.memory[offset : offset + size]
@@ -64,7 +64,7 @@ class Weights:
         return self._rest + sum(block.content.nbytes for block in self._distinct.values() if len(block.users) == 1)
 
     def table(self) -> np.ndarray:
-        """How far from this table each weight lies: the argument of code that looks weights up (`locate-weights`). It keeps them alive."""
+        """The distance of each weight from this table: the argument of code with a table of weights (`locate-weights`). It keeps them alive."""
         table = np.empty(len(self._places), np.int64).view(_Table)
         table.weights = self
         begin = address(self._arena.memory)
@@ -73,7 +73,7 @@ class Weights:
         return table
 
     def arena(self) -> np.ndarray:
-        """All weights in one array, at the offsets that the compiler gave them: a copy, if some of them lie elsewhere."""
+        """All weights in one array, at the compiler's offsets: a copy, if some of them lie elsewhere."""
         if all(block is None or block.arena is self._arena for block in self._blocks):
             return self._arena.memory
         whole = self._arena.memory.copy()
@@ -85,7 +85,7 @@ class Weights:
 
 
 class _Table(np.ndarray):
-    """An array that keeps alive the weights whose places it holds."""
+    """An array that keeps the weights alive whose places it holds."""
 
     weights: Weights
 
@@ -95,20 +95,20 @@ class WeightPool:
 
     def __init__(self) -> None:
         self._blocks: dict[int, weakref.WeakSet[_Block]] = {}
-        """By their bytes."""
+        """All blocks, by their size in bytes."""
         self._arenas: weakref.WeakSet[_Arena] = weakref.WeakSet()
         self._lock = Lock()
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of memory that all weights take."""
+        """The bytes of memory of all weights."""
         return sum(arena.held for arena in list(self._arenas))
 
     def place(self, memory: np.ndarray, places: Places) -> Weights:
-        """The weights of a program, which were read to `memory`. Where another program has the same bytes, they are read there, and the pages
-        in `memory`, which is only for this program, go back to the system.
+        """The weights of a program, which were read to `memory`. If another program has equal weights, these are used, and the pages
+        in `memory`, which belongs to this program, are returned to the system.
 
-        Where the system takes no pages back, and for small arenas, each program keeps its own.
+        If the system takes no pages back, and for small arenas, each program keeps its own weights.
         """
         arena, found = _Arena(memory), dict[int, _Block]()
         large = [number for number, (_, size) in enumerate(places) if size >= SHARED_BYTES] if can_give_back(memory) else []
@@ -128,7 +128,7 @@ class WeightPool:
         return weights
 
     def _known(self, content: np.ndarray) -> _Block | None:
-        """The block of another program that has the same bytes."""
+        """The block of another program with the same content."""
         candidates = list(self._blocks.get(content.nbytes, ()))
         if not candidates:
             return None
@@ -137,12 +137,12 @@ class WeightPool:
 
 
 def unshared(memory: np.ndarray, places: Places = ()) -> Weights:
-    """The weights of a program that shares none, which lie in `memory`."""
+    """The weights, in `memory`, of a program that shares none."""
     return Weights(_Arena(memory), places, [None] * len(places))
 
 
 def beyond(programs: Iterable[Weights], base: Weights | None) -> int:
-    """The bytes that programs hold together, each counted once, without those that `base` holds too."""
+    """The total bytes of several programs, each weight counted once, without those that `base` also holds."""
     known = set() if base is None else set(base._distinct)
     total = 0
     for program in {id(program): program for program in programs if program is not base}.values():
@@ -152,7 +152,7 @@ def beyond(programs: Iterable[Weights], base: Weights | None) -> int:
 
 
 def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last of each run of numbers that follow one another."""
+    """The first and the last of each run of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The workspaces of a program for all sizes: shared by the sizes, grown when one needs more, let go when none has for a while."""
+"""The workspaces of a shape-polymorphic program: shared by all sizes, grown on demand, freed after a while without use."""
 
 import time
 import weakref
@@ -10,45 +10,45 @@ from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.processes import Lock
 
 KEPT = 8
-"""Free workspaces at most; of more, the smallest goes."""
+"""The most free workspaces; of more, the smallest is freed."""
 IDLE_CALLS = 64
-"""A free workspace is let go after so many calls in a row that needed less than half of it."""
+"""A free workspace is freed after this many consecutive calls that needed less than half of it."""
 IDLE_SECONDS = 30.0
-"""And when a call ends so long after the last one that needed that much."""
+"""It is also freed when a call ends this many seconds after the last one that needed that much."""
 
 
 SMALL = 1 << 16
-"""Bytes of workspaces that need not be shared: of so few, each combination of sizes may keep its own, as code for one does."""
+"""The bytes up to which each shape combination may keep its own workspace, as a specialised version does."""
 ROOM = 4
-"""How many times as large a workspace can grow in its place: addresses that are reserved, and take no memory until they are used."""
+"""The factor by which a workspace can grow in place: addresses are reserved, and take no memory until they are used."""
 RESERVED = 1 << 20
-"""Bytes of workspaces that are large enough to be grown; it is quicker to take smaller ones anew."""
+"""The bytes from which workspaces are made growable; smaller ones are allocated anew, which is faster."""
 
 
 @dataclass(eq=False)
 class _Free:
     memory: np.ndarray
     calls: int
-    """In a row that needed less than half of it."""
+    """Consecutive calls that needed less than half of it."""
     used: float
-    """When a call last needed more."""
+    """The time of the last call that needed more."""
     room: np.ndarray
-    """What the memory is the beginning of."""
+    """The reserved memory, of which `memory` is the beginning."""
 
     def grow(self, size: int) -> None:
-        """Make it as large. What it had is not given back and taken anew: the system takes long to clear memory."""
+        """Grow to that size. The existing memory is kept, because the system takes long to clear fresh memory."""
         self.memory = self.room[: min(_rounded(size), self.room.nbytes)]
 
 
 class _Out:
-    """What is known of a workspace in use; whether it is, its array tells by being there."""
+    """The record of a workspace in use; it is in use as long as its array exists."""
 
     def __init__(self, free: _Free) -> None:
         self.memory = weakref.ref(free.memory)
         self._calls, self._used, self._room = free.calls, free.used, free.room
 
     def free(self, memory: np.ndarray) -> _Free:
-        """The same when it is free again."""
+        """The record of the workspace after it becomes free."""
         return _Free(memory, self._calls, self._used, self._room)
 
 
@@ -58,11 +58,11 @@ class Workspaces:
     def __init__(self) -> None:
         self._free: list[_Free] = []
         self._out: dict[int, _Out] = {}
-        """Those in use, by the numbers of their arrays."""
+        """The workspaces in use, by the ids of their arrays."""
         self._lock = Lock()
 
     def of(self, size: int) -> "SizedWorkspaces":
-        """What an executable for sizes that take so many bytes takes its workspaces from."""
+        """The source of workspaces for an executable that needs `size` bytes."""
         return SizedWorkspaces(self, size)
 
     @property
@@ -72,12 +72,12 @@ class Workspaces:
             return [free.memory.nbytes for free in self._free]
 
     def clear(self) -> None:
-        """Let all free ones go."""
+        """Free all unused workspaces."""
         with self._lock:
             self._free.clear()
 
     def take(self, size: int) -> np.ndarray:
-        """The smallest free workspace of so many bytes, or a new one. Raises MemoryError."""
+        """The smallest free workspace of at least `size` bytes, or a new one. Raises MemoryError."""
         with self._lock:
             if len(self._free) == 1 and self._free[0].memory.nbytes >= size:  # the common case
                 only = self._free.pop()
@@ -96,14 +96,14 @@ class Workspaces:
         elif found.memory.nbytes < size:
             found.grow(size)
         with self._lock:
-            # What the handler of a signal raises may keep a call from giving its workspace back.
+            # An exception from a signal handler may keep a call from returning its workspace.
             for number in [number for number, out in self._out.items() if out.memory() is None]:
                 del self._out[number]
             self._out[id(found.memory)] = _Out(found)
         return found.memory
 
     def give_back(self, memory: np.ndarray, size: int) -> None:
-        """Return a workspace after a call that needed so many bytes of it."""
+        """Return a workspace after a call that needed `size` bytes of it."""
         now = time.monotonic()
         with self._lock:
             out = self._out.pop(id(memory), None)
@@ -122,7 +122,7 @@ class Workspaces:
 
 
 class SizedWorkspaces:
-    """The workspaces of one size: what takes them does not say how much it needs."""
+    """The workspaces for one size, with the interface of a list of workspaces."""
 
     def __init__(self, workspaces: Workspaces, size: int) -> None:
         self.workspaces, self.size = workspaces, size
@@ -132,29 +132,29 @@ class SizedWorkspaces:
         return self.workspaces.take(self.size)
 
     def __len__(self) -> int:
-        """How many are free, of any size."""
+        """The number of free workspaces of any size."""
         return len(self.workspaces.sizes)
 
     def clear(self) -> None:
-        """Let all free ones go."""
+        """Free all unused workspaces."""
         self.workspaces.clear()
 
     def append(self, memory: np.ndarray) -> None:
-        """Give it back."""
+        """Return one."""
         self.workspaces.give_back(memory, self.size)
 
 
 def _reserved(size: int) -> np.ndarray:
-    """Memory of that size, with room to grow where it is large and the system lets it have that. Raises MemoryError."""
+    """Memory of that size, growable if it is large and the system has enough addresses. Raises MemoryError."""
     for factor in (ROOM, 1) if size >= RESERVED else (1,):
         try:
             return aligned_empty(factor * size)
-        except (OSError, MemoryError) as error:  # the former from mapping memory
+        except (OSError, MemoryError) as error:  # an OSError comes from mapping memory
             problem = error
     raise MemoryError(str(problem)) from problem
 
 
 def _rounded(size: int) -> int:
-    """A little more than asked for, an eighth at most, so that sizes which grow by little take a new workspace now and then only."""
+    """The size rounded up by at most an eighth, so that slowly growing sizes need a new workspace only now and then."""
     step = max(4096, 1 << max(size.bit_length() - 4, 0))
     return -(-size // step) * step

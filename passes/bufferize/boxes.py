@@ -1,4 +1,4 @@
-"""Boxes on memory: vectors that say how far from the workspace of @main a tensor lies, and its sizes."""
+"""Boxes on memory: vectors with the distance of a tensor from the workspace of @main in bytes, and its sizes."""
 
 from stepwell.dialects.core.mlir import arith, ir, memref
 from stepwell.dialects.core.segments import BOX_ELEMENTS
@@ -9,7 +9,7 @@ from stepwell.passes.bufferize.program import ProgramBuilder, emits
 
 @emits(BOX_OP)
 def box(b: ProgramBuilder, op: ir.Operation) -> None:
-    """Write where the tensor lies, and its sizes."""
+    """Write the tensor's distance, and its sizes."""
     target, shape = b.operand(op.operands[1]), b.shapes.shape(op.operands[0])
     root, _ = b.plan.boxed[op].root()
     numbers = [b.lies(root), *map(b.size, shape), *[constant(0)] * (BOX_ELEMENTS - 1 - len(shape))]
@@ -19,11 +19,11 @@ def box(b: ProgramBuilder, op: ir.Operation) -> None:
 
 @emits(UNBOX_OP)
 def unbox(b: ProgramBuilder, op: ir.Operation) -> None:
-    """Read where the tensor lies."""
+    """Read the tensor's distance."""
     lies = memref.LoadOp(b.operand(op.operands[0]), [constant(0)]).result
     b.opened[b.plan.opened.index(op)] = arith.IndexCastOp(ir.IndexType.get(), lies).result
 
 
 def as_i64(number: ir.Value) -> ir.Value:
-    """A value of type index as one of i64."""
+    """A value of type index converted to i64."""
     return arith.IndexCastOp(ir.IntegerType.get_signless(64), number).result

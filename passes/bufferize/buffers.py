@@ -1,6 +1,6 @@
-"""Buffer assignment of @main: where in memory each tensor of the list of kernel launches lives.
+"""Buffer assignment of @main: the placement of each tensor of the list of kernel launches.
 
-It works like XLA's, on whole launches: aliases first (views, concatenations in place, results that overwrite a dead input), then
+It works on whole launches, like XLA's: aliases first (views, concatenations in place, results that overwrite a dead input), then
 lifetimes, then offsets in one workspace.
 """
 
@@ -27,7 +27,7 @@ from stepwell.passes.linalg.views import WHOLE_TENSOR_VIEWS
 
 @dataclass(eq=False)
 class Buffer:
-    """A stretch of memory. A buffer of the workspace may lie inside a `parent` at `offset` bytes; only roots are laid out."""
+    """A range of memory. A buffer of the workspace may lie inside a `parent` at `offset` bytes; only roots are placed."""
 
     size: int | Size
     place: Place = field(default_factory=Workspace)
@@ -36,19 +36,19 @@ class Buffer:
     first: int = 1 << 60
     last: int = -1
     members: list[tuple["Buffer", int | Size]] = field(default_factory=list)  # each with its offset
-    slot: int | None = None  # of a root whose place is known only at run time: its number in the layout, or among those of its `late` sizes
-    late: LateSizes | None = None  # of a root: the sizes that it waits for
-    written: int = -1  # the launch from which on it holds data itself, whatever its members do
+    slot: int | None = None  # for a root with dynamic placement: its number in the layout, or among the slots of its `late` sizes
+    late: LateSizes | None = None  # for a root: the sizes that it waits for
+    written: int = -1  # the launch from which it holds data itself, independently of its members
 
     def root(self) -> "tuple[Buffer, int | Size]":
-        """The outermost buffer that holds this one, and the byte offset in it."""
+        """The outermost buffer that contains this one, and the byte offset in it."""
         way: list[Buffer] = []
         buffer = self
         while buffer.parent is not None:
             way.append(buffer)
             buffer = buffer.parent
         offset: int | Size = 0
-        for inner in reversed(way):  # path compression: thousands of results may lie in place of each other
+        for inner in reversed(way):  # path compression: thousands of results may be nested in each other
             offset += inner.offset
             inner.parent, inner.offset = buffer, offset
         return buffer, offset
@@ -61,7 +61,7 @@ class Buffer:
         holder.first, holder.last = min(holder.first, self.first), max(holder.last, self.last)
 
     def stretches(self) -> list[Piece] | None:
-        """The extents that it and its members cover, unordered and perhaps overlapping; None if one is known only at run time."""
+        """The extents that it and its members cover, unordered and perhaps overlapping; None if one is dynamic."""
         found: list[Piece] = []
         waiting: list[tuple[Buffer, int | Size]] = [(self, 0)]
         while waiting:
@@ -73,7 +73,7 @@ class Buffer:
         return found
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The pieces of this root that hold data from different launches on, from its first byte to its last; empty if it is one piece."""
+        """The pieces of this root that hold data from different launches on, in the order of bytes; empty if it is one piece."""
         held = self.stretches()
         if held is None:
             return ()
@@ -99,21 +99,21 @@ class Assignment:
     scratch: dict[ir.Operation, Buffer] = field(default_factory=dict)
     copies: dict[ir.Operation, list[tuple[ir.Value, Buffer, int | Size]]] = field(default_factory=dict)  # before this op: value -> buffer + offset
     layout: list[Slot] = field(default_factory=list)
-    """How offsets follow from sizes that are known only at run time; empty if they are numbers."""
+    """The layout that determines offsets from dynamic sizes; empty if offsets are numbers."""
     laid_out: list[Buffer] = field(default_factory=list)
     """The buffers of the layout, in order."""
     late: list[LateSizes] = field(default_factory=list)
-    """Where sizes become known, in order."""
+    """The points where sizes become known, in order."""
     workspace_bytes: int = 0
     lower_bound: int = 0
     boxed: dict[ir.Operation, Buffer] = field(default_factory=dict)
-    """What each `flow.box` is a box of."""
+    """The buffer of the tensor in each `flow.box`."""
     opened: list[ir.Operation] = field(default_factory=list)
     """Each `flow.unbox`, in order."""
     grown: dict[tuple[ir.Operation, Buffer], int] = field(default_factory=dict)
-    """The copies that the runtime may make needless, by op and target: of what the `flow.unbox` of this number finds."""
+    """The copies that the runtime may avoid, by op and target, with the number of the `flow.unbox` whose content is copied."""
     makes_boxes: bool = False
-    """Whether the function, or one that it calls, has a `flow.box`."""
+    """Whether the function, or one of its callees, has a `flow.box`."""
     in_place: int = 0
     aliased_kernels: set[str] = field(default_factory=set)
 
@@ -125,11 +125,11 @@ def assign(
     """Assign a buffer to every tensor of @main, a block of kernel launches, views, concatenations and weights.
 
     `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite; `shapes` are those of @main's
-    values, and `symbols` the sizes that are known when it begins; `regions` are the assignments of the functions that it calls by name;
-    `bound` are inputs, each with the result that lies in its memory. A
-    function of a region, too, is given a workspace by what calls it, but only of a size in numbers. The workspace is laid out by
-    lifetimes; `lower_bound` is the bytes that live at the busiest launch. Buffers whose sizes become known later lie in blocks of their
-    own. Raises PassError for an op that has no place in @main.
+    values, and `symbols` the sizes that are known when it begins; `regions` are the assignments of its callees by name;
+    `bound` are pairs of an input and the result that shares its memory. A
+    region function also gets a workspace from its caller, but only of a static size. The workspace is laid out by
+    lifetimes; `lower_bound` is the number of live bytes at the busiest launch. Buffers whose sizes become known later have separate
+    blocks. Raises PassError for an op that does not belong in @main.
     """
     block = main.regions[0].blocks[0]
     plan = Assignment()
@@ -162,7 +162,7 @@ def assign(
 def _hold_results(
     plan: Assignment, ops: Sequence[ir.Operation], kernels: dict[str, Any], shapes: SymbolicShapes, shared: Sequence[Input]
 ) -> list[ir.Operation]:
-    """Give the results of all ops buffers, and return the concatenations. `shared` are the inputs that have a result in their memory."""
+    """Assign buffers to the results of all ops, and return the concatenations. `shared` are the inputs that share memory with a result."""
     concats = []
     for op in ops:
         if op.name == "tensor.empty":
@@ -180,7 +180,7 @@ def _hold_results(
                 written = op.operands[argument]
                 if plan.values[written].place in shared:
                     plan.values[outs[number]] = plan.values[written]
-                else:  # it is the caller's, or may be read again
+                else:  # it belongs to the caller, or may be read again
                     plan.copies.setdefault(op, []).append((written, plan.values[outs[number]], 0))
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, outs, strict=True)}
         elif op.name == BOX_OP:
@@ -234,7 +234,7 @@ def _join(plan: Assignment, op: ir.Operation, launch: int, shapes: SymbolicShape
 
 
 def _place_boxed(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int], shapes: SymbolicShapes) -> None:
-    """Give what is boxed memory of its own; copy what has a place already: an input, a weight, part of something larger, what is boxed twice."""
+    """Give boxed tensors separate memory; copy those with a place: an input, a weight, part of something larger, a tensor boxed twice."""
     for op in ops:
         if op.name == BOX_OP:
             value = op.operands[0]
@@ -249,9 +249,9 @@ def _place_boxed(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Op
 
 
 def _find_growing(plan: Assignment, concats: Sequence[ir.Operation], position: Mapping[ir.Operation, int]) -> None:
-    """Find the boxed concatenations that begin with what another box leads to: where there is room for the rest behind it, nothing is copied.
+    """Find the boxed concatenations that begin with the content of another box: if the memory behind that is free, it is not copied.
 
-    rewrite: box(concat(unbox(%old), x))  ->  x written behind what %old leads to, if the runtime lets it
+    rewrite: box(concat(unbox(%old), x))  ->  x written behind the content of %old, if the runtime allows it
     """
     boxed = list(plan.boxed.values())
     for op in concats:
@@ -262,7 +262,7 @@ def _find_growing(plan: Assignment, concats: Sequence[ir.Operation], position: M
             continue
         old = opening.operands[0]
         made = defining_op(old)
-        if made is None or position[made] < late.position:  # the box is there when memory is asked for
+        if made is None or position[made] < late.position:  # the box exists when memory is allocated
             assert root.slot is not None
             plan.grown[op, buffer] = plan.opened.index(opening)
             late.grows.append((root.slot, old, plan.values[op.operands[0]].size))
@@ -271,7 +271,7 @@ def _find_growing(plan: Assignment, concats: Sequence[ir.Operation], position: M
 def _place_outputs(plan: Assignment, result: ir.Operation, launch: int, shapes: SymbolicShapes, bound: Sequence[tuple[int, int]]) -> None:
     """Place results in the caller's buffers; copy those that are an input, a weight, part of something larger, or returned twice.
 
-    Those `bound` to the input that they are lie there already.
+    Results that are `bound` to the input that they equal are there already.
     """
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
@@ -289,13 +289,13 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
     for op in ops:
         if op.name != "func.call":
             continue
-        taken = set()  # of the results: those that have the memory of an input by now
+        taken = set()  # results that already share the memory of an input
         for index, number in KernelInfo(kernels[callee(op)]).in_place:
             if number in taken:
                 continue
             target, source = plan.values[op.results[number]], plan.values[op.operands[index]]
             dead = source.last == position[op] and source.first < position[op]
-            # The parts that lie in it (of a concatenation, or values that it overwrote) must not be read later either.
+            # Its parts (of a concatenation, or values that it overwrote) must have no later reads either.
             others = [v for i, v in enumerate(op.operands) if i != index and v in plan.values and plan.values[v].root()[0] is source]
             fits = source.size == target.size and source is not target
             if dead and not others and source.is_free_root and fits:
@@ -331,7 +331,7 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
         late = waits.of(buffer.size)
         if late is None and isinstance(buffer.place, BoxMemory):
             late = beginning
-        # An input, and an output of the function of a region, is given by whoever calls it.
+        # Inputs, and outputs of region functions, are provided by the caller.
         own = isinstance(buffer.place, (Workspace, BoxMemory)) or (isinstance(buffer.place, Output) and waits.beginning is None)
         if late is not None and own:
             buffer.late, buffer.slot = late, len(late.buffers)
@@ -344,7 +344,7 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
         for buffer, offset in zip(roots, offsets, strict=True):
             buffer.offset = offset
     else:
-        # The order in which they lie on top of each other for likely sizes is kept for all.
+        # The stacking order for likely sizes is used for all sizes.
         plan.layout, plan.laid_out = _slots(roots, offsets, shapes), roots
         for number, buffer in enumerate(roots):
             buffer.slot = number
@@ -356,7 +356,7 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
 
 
 def _likely_lifetime(buffer: Buffer, shapes: SymbolicShapes) -> Lifetime:
-    """How long a buffer of about that size lives. An output lies elsewhere: no other buffer meets it."""
+    """The lifetime of a buffer of the likely size. An output lies elsewhere and meets no other buffer."""
     own = isinstance(buffer.place, Workspace)
     return Lifetime(shapes.likely(buffer.size), buffer.first, buffer.last) if own else Lifetime(0, -1, -1)
 

@@ -1,4 +1,4 @@
-"""The memory that a conditional or a loop needs beside what goes into it and comes out."""
+"""The memory of a conditional or a loop besides its operands and results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from stepwell.dialects.flow.boxes import may_hold_boxes
 from stepwell.dialects.flow.control import called_by
 
 KEEP_HEAD, KEEP_ENTRY = 16, 16
-"""Bytes of what the runtime is told of boxes: a count and a mark; for each carried value its address and its rows."""
+"""The bytes of the record of boxes for the runtime: a count and a mark; for each carried value its address and its rows."""
 
 
 class Planned(Protocol):
-    """What is known of a function that is called."""
+    """The plan of a function that is called."""
 
     workspace_bytes: int
     makes_boxes: bool
@@ -24,25 +24,25 @@ class Planned(Protocol):
 
 @dataclass(frozen=True)
 class ControlMemory:
-    """Offsets in the scratch of a conditional or a loop, and its size."""
+    """Offsets in the scratch of a conditional or a loop, and its size, in bytes."""
 
     size: int | Size
     inner: int = 0
-    """Where the workspace of the functions that it calls lies; all else is a loop's own."""
+    """The offset of the workspace of the functions that it calls; everything else belongs to loops."""
     round: int = 0
     condition: int = 0
     going_on: int = 0
-    """What the body says of the next round."""
+    """The offset of the condition that the body computes for the next iteration."""
     spare: tuple[int | Size, ...] = ()
-    """For each carried value a second place: a round reads one and writes the other."""
+    """For each carried value, the offset of a second place: an iteration reads one and writes the other."""
     kept: int | Size | None = None
-    """What the runtime is told after each round of a loop whose rounds make boxes (`runtime.keep`)."""
+    """The offset of the record for the runtime after each iteration of a loop whose iterations make boxes (`runtime.keep`)."""
     holders: tuple[int, ...] = ()
     """The carried values that may hold boxes."""
 
 
 def control_memory(op: ir.Operation, shapes: SymbolicShapes, regions: Mapping[str, Planned]) -> ControlMemory:
-    """The scratch of a `flow.if` or `flow.loop`, whose functions have these plans."""
+    """The scratch of a `flow.if` or `flow.loop` whose functions have these plans."""
     if op.name == "flow.if":
         return ControlMemory(max(regions[name].workspace_bytes for name in called_by(op)))
     (body,) = called_by(op)

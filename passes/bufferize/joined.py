@@ -18,13 +18,13 @@ from stepwell.passes.linalg.views import WHOLE_TENSOR_VIEWS
 def join(
     plan: Assignment, main: ir.OpView, kernels: Mapping[str, Any], shapes: SymbolicShapes, symbols: Sequence[str]
 ) -> tuple[Joined | None, set[str]]:  # fmt: skip
-    """Plan a second layout of the workspace, for runs in which a symbol (the number of images, say) is 1.
+    """Plan a second layout of the workspace, for runs in which a symbol (for example the number of images) is 1.
 
-    Channels of several images are concatenated by copying, because each image has the channels of all operands one after the other. With one image
-    the operands are contiguous in the result, so what makes them can write there directly. An operand is moved only if nothing writes to it after the
-    concatenation, and if nothing but the concatenation writes to the result. `symbols` are the sizes that are known when a run begins.
+    Channels of several images are concatenated by copying, because each image has the channels of all operands in sequence. With one image
+    the operands are contiguous in the result, so their producers can write there directly. An operand is moved only if nothing writes to it after the
+    concatenation, and if only the concatenation writes to the result. `symbols` are the sizes that are known when a run begins.
 
-    Returns the layout, of the same buffers as `plan.layout`, and the names of the kernels whose copies it saves; None if it saves none.
+    Returns the layout, for the same buffers as `plan.layout`, and the names of the kernels whose copies it saves; None if it saves none.
     """
     ops = [o.operation for o in main.regions[0].blocks[0].operations]
     calls = {op: found for op in ops if op.name == "func.call" and (found := KernelInfo(kernels[callee(op)]).concat) is not None}
@@ -38,7 +38,7 @@ def join(
 
 
 class _Joiner:
-    """Moves the operands of concatenations into the results. It works on copies of the buffers, which the usual layout keeps as they are."""
+    """Moves the operands of concatenations into the results. It works on copies of the buffers, which the usual layout keeps unchanged."""
 
     def __init__(self, plan: Assignment, ops: list[ir.Operation], one: str, shapes: SymbolicShapes) -> None:
         self.plan, self.one, self.shapes = plan, one, shapes
@@ -62,7 +62,7 @@ class _Joiner:
         return evaluated_if_known(size, {self.one: 1}) if isinstance(size, Size) else size
 
     def join(self, op: ir.Operation, concat: Concat) -> bool:
-        """Move the operands of a concatenation into its result, if all of them may be there."""
+        """Move the operands of a concatenation into its result, if all of them may be moved there."""
         launch, (result, _) = self.position[op], self.plan.values[op.results[0]].root()
         operands = [op.operands[number] for number in concat.arguments]
         parts = [self.plan.values[value].root() for value in operands]
@@ -79,7 +79,7 @@ class _Joiner:
         return True
 
     def layout(self) -> Joined:
-        """The layout with what was moved."""
+        """The layout after the moves."""
         whole = [number for number, buffer in enumerate(self.moved) if buffer.parent is None]
         buffers = [self.moved[number] for number in whole]
         lifetimes = [Lifetime(self.shapes.likely(b.size), b.first, b.last) for b in buffers]

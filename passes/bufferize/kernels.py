@@ -32,7 +32,7 @@ _BUFFERISE = (
 
 
 def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
-    """Convert every kernel of `module` (which has no callers of them) from tensors to memrefs, with scratch as its last argument."""
+    """Convert every kernel of `module`, which has no calls of them, from tensors to memrefs, with scratch as its last argument."""
     kernels = [f for f in functions(module) if KernelInfo(f).is_kernel]
     for kernel in kernels:
         _protect_inputs(kernel)
@@ -60,14 +60,14 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
 
 
 def _match(kernel: ir.OpView, few: Any, version: Version) -> None:
-    """Give two versions of a kernel the same arguments: scratch for either. What may share memory in both may do so."""
+    """Give two versions of a kernel the same arguments, with scratch large enough for either. Pairs share memory only if both versions allow it."""
     infos = KernelInfo(kernel), KernelInfo(few)
     needs = [info.scratch_bytes for info in infos]
     if needs[0] != needs[1]:
         usual, least = (0 if need is None else need for need in needs)
         size = version.size
         if isinstance(size, Size) and size.is_symbol and isinstance(least, Size) and least.symbols == size.symbols:
-            least = max(evaluated(least, {str(size): number}) for number in range(version.most + 1))  # it does not run for more
+            least = max(evaluated(least, {str(size): number}) for number in range(version.most + 1))  # it does not run for larger sizes
         largest = maximum(usual, least)
         for function, info, need in zip((kernel, few), infos, needs, strict=True):
             block = function.regions[0].blocks[0]
@@ -90,22 +90,22 @@ def _bytes_type(size: int | Size) -> ir.MemRefType:
 
 
 def _protect_inputs(kernel: ir.OpView) -> None:
-    """Only a kernel's destinations may be written: bufferisation copies rather than overwrite an input."""
+    """Mark all arguments but the destinations read-only: bufferisation then copies an input instead of overwriting it."""
     count, results = len(kernel.arguments), len(destinations(kernel.operation))
     flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i >= count - results)}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(flags)
 
 
 def _place_views(kernel: ir.OpView) -> None:
-    """Copy a result that is a view of an input (a slice, say), or the input that it is written over (by a scatter), which may be such a view, too,
-    straight to its destination.
+    """Copy a result directly to its destination if it is a view of an input (for example a slice), or overwrites an input (a scatter), which may
+    be such a view too.
 
-    Upstream would copy it to scratch first, and from there.
+    Upstream would copy it to scratch first, and from there to the destination.
     """
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     outs = destinations(kernel.operation)
-    for argument, number in KernelInfo(kernel).overwrites:  # one memory
+    for argument, number in KernelInfo(kernel).overwrites:  # they share memory
         block.arguments[argument].replace_all_uses_with(outs[number])
     for i, out in enumerate(outs):
         result = end.operands[i]
@@ -124,7 +124,7 @@ def _place_views(kernel: ir.OpView) -> None:
 
 
 def _drop_results(kernel: ir.OpView) -> None:
-    """Make the kernel return nothing: a result that is not its destination, or a view of it, is copied there."""
+    """Make the kernel return nothing: a result that is neither its destination nor a view of it is copied there."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     outs = destinations(kernel.operation)
@@ -143,7 +143,7 @@ def _copies_to_generics(kernel: ir.OpView, state: PassState) -> None:
     """rewrite: memref.copy -> linalg.generic (the runtime function of a strided copy is not in the bindings' libraries)."""
     for copy in ops_below(kernel.operation, "memref.copy"):
         source, target = copy.operands
-        if source == target:  # left over from an insert_slice whose source was computed in the slice
+        if source == target:  # remains of an insert_slice whose source was computed in the slice
             copy.erase()
             continue
         own = [value for value in (source, target) if (made := defining_op(value)) is not None and made.name == "memref.alloc"]
@@ -170,12 +170,12 @@ def copy_generic(source: ir.Value, target: ir.Value) -> ir.Operation:
 
 @dataclass(frozen=True)
 class _Scratch:
-    """What a kernel needs in place of one of its allocations."""
+    """The scratch that replaces one allocation of a kernel."""
 
     allocation: ir.Operation
     size: int | Size
     owner: ir.Operation | None
-    """The loop whose rounds run on threads, each with a copy of its own."""
+    """The loop whose iterations run on threads, each with its own copy."""
     kept: Slice | None
 
     @property
@@ -185,13 +185,13 @@ class _Scratch:
 
     @property
     def copies(self) -> int:
-        """How many there are, apart from those of a slice's chunks."""
+        """The number of copies, not counting the chunks of a slice."""
         return 1 if self.owner is None else rounds_of(self.owner)
 
 
 def _take_scratch(kernel: ir.OpView) -> None:
-    """Replace the kernel's allocations by views of one scratch argument: packed by lifetime, or one behind the other if sizes are known only
-    at run time."""
+    """Replace the kernel's allocations by views of one scratch argument: packed by lifetime, or consecutive if sizes are
+    dynamic."""
     stages = stages_on_memrefs(structured_ops(kernel.operation))
     sums = [(s, member.outputs[0].value) for s in stages if not sums_in_blocks(s.root) for member in s.members]
     in_registers = {buffer_of(value) for s, value in sums if s.is_inside(value)}
@@ -219,12 +219,12 @@ def _take_scratch(kernel: ir.OpView) -> None:
 def _needed(allocation: ir.Operation, loops: FusedLoops, size: int | Size) -> _Scratch:
     owner, kept = owner_of(allocation, _users_through_views(allocation.results[0])), loops.slice_of(allocation.results[0], size)
     if owner is not None and kept is not None and kept.chunks > 1:
-        kept = None  # threads inside a thread's round share its copy, which then is whole
+        kept = None  # threads inside a thread's iteration share its copy, which then is whole
     return _Scratch(allocation, size, owner, kept)
 
 
 def _packed(kernel: ir.OpView, needs: list[_Scratch], loops: FusedLoops) -> tuple[list[tuple[int, Slice | None]], int]:
-    """For each buffer its offset and slice, and the size of all, where all sizes are numbers."""
+    """The offset and slice of each buffer, and the total size, if all sizes are static."""
     block = kernel.regions[0].blocks[0]
     position, lifetimes = _top_level_positions(block), []
     for need in needs:
@@ -236,7 +236,7 @@ def _packed(kernel: ir.OpView, needs: list[_Scratch], loops: FusedLoops) -> tupl
 
 
 def _in_a_row(needs: list[_Scratch]) -> tuple[list[tuple[int | Size, Slice | None]], int | Size]:
-    """As `_packed`, one buffer behind the other with all of its copies: nothing is known of which is how large."""
+    """Like `_packed` for dynamic sizes: consecutive buffers, each with all of its copies."""
     places: list[tuple[int | Size, Slice | None]] = []
     start: int | Size = 0
     for need in needs:
@@ -246,7 +246,7 @@ def _in_a_row(needs: list[_Scratch]) -> tuple[list[tuple[int | Size, Slice | Non
 
 
 def _view_of(need: _Scratch, scratch: ir.Value, offset: int | Size, shapes: SymbolicShapes, top: ir.InsertionPoint | None) -> Any:
-    """The view of scratch that replaces an allocation; inside the loop that owns it, that of a round's own copy. Sizes are computed at `top`."""
+    """The view of scratch that replaces an allocation; inside the loop that owns it, the copy of the iteration. Sizes are computed at `top`."""
     allocation, owner = need.allocation, need.owner
     sizes = [size for size in shapes.shape(allocation.results[0]) if isinstance(size, Size)]
     with ir.InsertionPoint(allocation) if owner is None else ir.InsertionPoint.at_block_begin(owner.regions[0].blocks[0]), allocation.location:
@@ -257,7 +257,7 @@ def _view_of(need: _Scratch, scratch: ir.Value, offset: int | Size, shapes: Symb
 
 
 def _pack_chunks(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
-    """For each buffer its offset and slice, and the size of all.
+    """The offset and slice of each buffer, and the total size.
 
     Buffers of one parallel fused loop are packed together, and each chunk has its own copy of the pack: one chunk may be in the loop's first
     op while another is in its last.
@@ -287,7 +287,7 @@ def set_signature(function: ir.OpView) -> None:
 
 
 def _is_shape_only(value: ir.Value) -> bool:
-    """Whether a buffer is there for its shape alone (the window of a pooling): no body reads it."""
+    """Whether a buffer is only used for its shape (the window of a pooling): no body reads it."""
     for user in users(value):
         if user.name != "linalg.generic":
             return False
@@ -326,7 +326,7 @@ def as_memref(tensor_type: Any) -> ir.MemRefType:
 
 
 def memref_bytes(mlir_type: ir.Type) -> int:
-    """Bytes of a statically shaped, contiguous memref or tensor."""
+    """Bytes of a contiguous memref or tensor of static shape."""
     count = 1
     for size in mlir_type.shape:
         count *= size
@@ -334,7 +334,7 @@ def memref_bytes(mlir_type: ir.Type) -> int:
 
 
 def in_place_arguments(kernel: ir.OpView) -> list[tuple[int, int]]:
-    """The arguments that may share memory with a destination, each with its result: an element is read just before it is overwritten.
+    """The arguments that may share memory with a destination, each with its result: an element is read immediately before it is overwritten.
 
     That holds if only element-wise ops of one nest read the argument, with the destination's type and map, if that nest does not keep
     partial sums in the destination, and if nothing else uses the destination.

@@ -1,4 +1,4 @@
-"""Sizes that become known while a program runs: which buffers have to wait for them, and where these lie then."""
+"""Sizes that become known while a program runs: the buffers that wait for them, and the places of these buffers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,32 +19,32 @@ _LAUNCHES = ("func.call", "tensor.concat", "flow.if", "flow.loop", "flow.box")
 
 @dataclass(eq=False)
 class LateSizes:
-    """A place in a function where sizes become known, or where those that it knows already are asked for memory: its beginning.
+    """A point in a function where sizes become known, or its beginning, where buffers of sizes that are already known are allocated.
 
-    `ops` are those in a row that make them known, none at the beginning; `buffers` those whose own sizes are known from then on.
+    `ops` are consecutive ops that make them known, none at the beginning; `buffers` are those whose sizes are known from then on.
     """
 
     ops: list[ir.Operation]
     position: int
-    """Of the last of them in the function."""
+    """The position of the last of the ops in the function."""
     nodes: str
-    """The ONNX nodes that ask for them."""
+    """The ONNX nodes that need the sizes."""
     sizes: list[int | Size] = field(default_factory=list)
     buffers: list[Any] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
-    """How the buffers lie on top of each other."""
+    """The layout of the buffers."""
     number: int = 0
-    """Of its segment in the program."""
+    """The index of its segment in the program."""
     start: int = 0
-    """Where its numbers begin in the table."""
+    """The first entry of its numbers in the table."""
     results: Sequence[Sequence[Dim]] = ()
     """The shapes of the program's results."""
     grows: list[tuple[int, Any, int | Size]] = field(default_factory=list)
-    """Buffers, by their slots, that begin with all of what a box leads to: the box, a value, and the bytes of that."""
+    """Buffers, by their slots, that begin with the whole content of a box: the box, a value, and the bytes of the content."""
 
     @property
     def segment(self) -> Segment:
-        """What is said of it to the runtime."""
+        """The segment for the runtime."""
         places = [(slot, buffer.place) for slot, buffer in enumerate(self.buffers)]
         outputs = tuple((slot, place.index) for slot, place in places if isinstance(place, Output))
         boxes = tuple((slot, int(place.holds_boxes)) for slot, place in places if isinstance(place, BoxMemory))
@@ -54,14 +54,14 @@ class LateSizes:
 
 
 def number_all(late: Sequence[LateSizes], start: int, results: Sequence[Sequence[Dim]]) -> None:
-    """Give the places of a program numbers, and entries of the table from `start` on; `results` are the shapes of what @main returns."""
+    """Number the points of a program, and assign entries of the table from `start` on; `results` are the shapes of @main's results."""
     for number, place in enumerate(late):
         place.number, place.start, place.results = number, start, results
         start = place.segment.end
 
 
 def late_sizes(ops: Sequence[ir.Operation]) -> list[LateSizes]:
-    """The places in a function where sizes become known, in order; what stands between two launches is one place."""
+    """The points in a function where sizes become known, in order; everything between two launches is one point."""
     found: list[LateSizes] = []
     open_ = False
     for position, op in enumerate(ops):
@@ -79,8 +79,8 @@ def late_sizes(ops: Sequence[ir.Operation]) -> list[LateSizes]:
 
 
 def known_symbols(program: Sequence[Any], inputs: Sequence[str]) -> dict[str, list[str]]:
-    """The symbols that each function of a program knows when it begins, by its name: `inputs` are those of @main, and a function of a region knows
-    what its caller knows when it comes to it. Callers come before what they call."""
+    """The symbols that each function of a program knows when it begins, by its name. `inputs` are those of @main; a region function knows
+    those that its caller knows at the call. Callers come before their callees."""
     known: dict[str, list[str]] = {"main": list(inputs)}
     for function in program:
         here = dict.fromkeys(known[function.sym_name.value])
@@ -94,10 +94,10 @@ def known_symbols(program: Sequence[Any], inputs: Sequence[str]) -> dict[str, li
 
 
 class Waits:
-    """Says which sizes have to be waited for."""
+    """Determines the sizes that must be waited for."""
 
     def __init__(self, late: Sequence[LateSizes], known: Sequence[str], beginning: LateSizes | None = None) -> None:
-        """`known` are the symbols that are known from the start. Buffers of such sizes wait for the `beginning`, if there is one."""
+        """`known` are the symbols known from the start. Buffers of such sizes wait for the `beginning`, if there is one."""
         self.late, self.beginning = late, beginning
         self._number: dict[str, int] = {}
         for number, place in enumerate(late):
@@ -106,13 +106,13 @@ class Waits:
                     self._number.setdefault(str(size), number)
 
     def of(self, size: int | Size) -> LateSizes | None:
-        """The place where there is memory for a buffer of a size; None if that is known from the start."""
+        """The point at which a buffer of that size can be allocated; None if the size is known from the start."""
         if not isinstance(size, Size):
             return None
         numbers = [self._number[name] for name in size.symbols if name in self._number]
         return self.late[max(numbers)] if numbers else self.beginning
 
     def until(self, size: int | Size) -> int:
-        """The position from which on a size is known."""
+        """The first position at which a size is known."""
         late = self.of(size)
         return -1 if late is None else late.position

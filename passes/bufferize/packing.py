@@ -11,7 +11,7 @@ from stepwell.dialects.core.layout import Slot, aligned
 from stepwell.dialects.core.sizes import Size
 
 FEW = 6
-"""Buffers all of whose orders (720) are tried: that takes less than the effort allows."""
+"""The most buffers for which all orders (720) are tried: that takes fewer steps than the limit."""
 SEARCH_EFFORT = 400_000
 """Steps of the search for a layout: about 0.1 s, and the same layout on every machine."""
 
@@ -24,11 +24,11 @@ class Lifetime:
     first: int
     last: int
     pieces: tuple["Piece", ...] = ()
-    """Its pieces in order, if it is written piece by piece like the result of a concatenation. Others may lie where a piece is not written yet."""
+    """Its pieces in order, if it is written piece by piece like the result of a concatenation. Other buffers may use a piece before it is written."""
 
     @property
     def stretches(self) -> tuple["Piece", ...]:
-        """Its pieces, or all of it as one."""
+        """Its pieces, or the whole buffer as one."""
         return self.pieces or (Piece(0, aligned(self.size), self.first),)
 
 
@@ -42,13 +42,13 @@ class Piece:
 
 
 def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """An offset for each buffer such that none that live together overlap, and the total size in bytes.
+    """An offset for each buffer such that buffers with overlapping lifetimes do not overlap, and the total size, in bytes.
 
     This is dynamic storage allocation with known lifetimes, which is NP-hard (Garey and Johnson, problem SR2). Buffers are placed one
-    by one, each in the smallest gap that fits between those already placed that live at the same time, so the order decides. We try
+    by one, each in the smallest gap that fits between placed buffers with overlapping lifetimes, so the order decides. We try
     greedy by size and by breadth (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020) and both
-    directions of time; if the best of these is above the lower bound, a local search over orders continues from it. If so many live
-    together that a single order would take longer than that search, they are placed in order of time.
+    directions of time; if the best of these is above the lower bound, a local search over orders continues from it. If so many buffers
+    are live together that a single order would take longer than that search, they are placed in order of time.
     """
     if _meetings(buffers) > SEARCH_EFFORT:
         return _pack_in_time(buffers)
@@ -64,13 +64,13 @@ def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 def slots(sizes: Sequence[int | Size], buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[Slot]:
-    """The layout that has buffers lie in the order of these offsets, whatever their sizes are: each on top of those that it meets and lies above.
+    """A layout that stacks buffers in the order of these offsets, whatever their sizes: each above those that it meets and that lie lower.
 
-    What lies below something below it need not be said again if the two meet.
+    A slot need not list a buffer that is below another one in its list, if those two meet.
     """
     below: list[set[int]] = []
     for i, own in enumerate(buffers):
-        # Empty buffers may lie where others do: of two at one place, the first is the lower one.
+        # Empty buffers may share an offset with others: the first of two at one offset is the lower one.
         lower = [j for j, b in enumerate(buffers) if (offsets[j], j) < (offsets[i], i) and b.first <= own.last and own.first <= b.last]
         below.append(set(lower))
     found = []
@@ -81,19 +81,19 @@ def slots(sizes: Sequence[int | Size], buffers: Sequence[Lifetime], offsets: Seq
 
 
 def _meetings(buffers: Sequence[Lifetime]) -> int:
-    """How many pairs of buffers live at the same time."""
+    """The number of pairs of buffers with overlapping lifetimes."""
     begins, ends = sorted(b.first for b in buffers), sorted(b.last for b in buffers)
-    # The i-th to begin meets those before it, less those that have ended by then.
+    # The i-th buffer to begin meets those before it, except those that have ended by then.
     return sum(i - bisect_left(ends, first) for i, first in enumerate(begins))
 
 
 def _pack_in_time(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Like `pack`, in order of time: each in the smallest gap that fits between those that live when it begins, else behind them. Ignores pieces.
+    """Like `pack`, in order of time: each in the smallest gap that fits between live buffers, otherwise above them. Ignores pieces.
 
-    Best fit, as allocators do it (Knuth, "The Art of Computer Programming", volume 1, section 2.5).
+    Best fit, as in allocators (Knuth, "The Art of Computer Programming", volume 1, section 2.5).
     """
     offsets, total = [0] * len(buffers), 0
-    gaps: list[tuple[int, int]] = []  # from where to where, in order; behind the last one all is free
+    gaps: list[tuple[int, int]] = []  # begin and end, in order; everything above the last one is free
     end = 0
     alive: list[tuple[int, int]] = []  # last launch and index
     for index in sorted(range(len(buffers)), key=lambda i: (buffers[i].first, -buffers[i].size)):
@@ -115,7 +115,7 @@ def _pack_in_time(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 def _free(gaps: list[tuple[int, int]], low: int, high: int, end: int) -> int:
-    """Add a gap, joined with those beside it; returns from where on all is free."""
+    """Add a gap, merged with its neighbours; returns the offset above which everything is free."""
     if low == high:
         return end
     k = bisect_left(gaps, (low, high))
@@ -131,7 +131,7 @@ def _free(gaps: list[tuple[int, int]], low: int, high: int, end: int) -> int:
 
 
 def _orders(buffers: Sequence[Lifetime], load: dict[int, int]) -> list[list[int]]:
-    """By size, by the bytes that live at the busiest launch of a buffer's life, by its first launch, by its last launch."""
+    """The orders by size, by the live bytes at the busiest launch of a buffer's lifetime, by its first launch, by its last launch."""
     launches, amounts = list(load), list(load.values())
     breadth = [max(amounts[bisect_left(launches, b.first) : bisect_right(launches, b.last)]) for b in buffers]
     keys = [
@@ -144,12 +144,12 @@ def _orders(buffers: Sequence[Lifetime], load: dict[int, int]) -> list[list[int]
 
 
 def lower_bound(buffers: Sequence[Lifetime]) -> int:
-    """The bytes that live at the busiest launch: no placement can be smaller."""
+    """The live bytes at the busiest launch: no placement can be smaller."""
     return max(loads(buffers).values(), default=0)
 
 
 def loads(buffers: Sequence[Lifetime]) -> dict[int, int]:
-    """The bytes that live at each launch where a buffer or a piece begins: no more live until the next such launch."""
+    """The live bytes at each launch where a buffer or a piece begins; they do not grow until the next such launch."""
     changes: dict[int, int] = {}
     for b in buffers:
         for piece in b.stretches:
@@ -164,7 +164,7 @@ def loads(buffers: Sequence[Lifetime]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where buffers come to lie if they are placed in an order."""
+    """The offsets of buffers that are placed in some order."""
 
     order: list[int]
     offsets: list[int]
@@ -172,11 +172,11 @@ class _Layout:
 
 
 class _Placer:
-    """Places the buffers in any order; knows which live together."""
+    """Places the buffers in any order, given their conflicts."""
 
     def __init__(self, buffers: Sequence[Lifetime]) -> None:
         self.sizes = [aligned(b.size) for b in buffers]
-        # For each buffer the others that it meets, and the open interval, from the other's offset on, in which it must not begin.
+        # For each buffer the others that it meets, and the open interval, relative to the other's offset, in which it must not begin.
         self.neighbours: list[list[tuple[int, int, int]]] = [[] for _ in buffers]
         alive: list[int] = []
         for i in sorted(range(len(buffers)), key=lambda index: buffers[index].first):
@@ -189,7 +189,7 @@ class _Placer:
         self.effort = len(buffers) + sum(map(len, self.neighbours))
 
     def place(self, order: list[int]) -> _Layout:
-        """Each in the smallest gap that fits between its neighbours that are placed already, or on top of them."""
+        """Place each in the smallest gap that fits between its placed neighbours, or above them."""
         sizes, offsets, total = self.sizes, [-1] * len(order), 0
         for index in order:
             best, least, at = -1, 0, 0
@@ -203,12 +203,12 @@ class _Placer:
         return _Layout(order, offsets, total)
 
     def topmost(self, layout: _Layout) -> list[int]:
-        """The buffers that end where the layout does."""
+        """The buffers that end at the end of the layout."""
         return [i for i, size in enumerate(self.sizes) if layout.offsets[i] + size == layout.total]
 
 
 def _conflicts(a: Lifetime, b: Lifetime) -> list[tuple[int, int]]:
-    """The open intervals in which `a` must not begin, counted from where `b` does: some bytes of both would hold data at once."""
+    """The open intervals, relative to the offset of `b`, in which `a` must not begin: some bytes of both would hold data at once."""
     found = sorted(
         (q.offset - p.offset - p.size, q.offset + q.size - p.offset)
         for p in a.stretches
@@ -225,9 +225,9 @@ def _conflicts(a: Lifetime, b: Lifetime) -> list[tuple[int, int]]:
 
 
 def _search(placer: _Placer, start: _Layout, bound: int) -> _Layout:
-    """The best layout found by small changes of the order, each kept unless it is worse.
+    """The best layout found by small changes of the order; a change is kept unless it is worse.
 
-    Most changes place a buffer at the top earlier; the others move any buffer. The sequence of changes is always the same. It ends at the
+    Most changes place a topmost buffer earlier; the others move any buffer. The sequence of changes is deterministic. It ends at the
     bound, when the effort is spent, or when all orders of few buffers were tried.
     """
     chance, layout, tried = random.Random(0), start, {tuple(start.order)}

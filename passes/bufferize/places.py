@@ -1,4 +1,4 @@
-"""Where buffers lie: in memory of the program, of the caller, or in some that is asked for while the program runs."""
+"""The places of buffers: memory of the program, of the caller, or memory that is allocated while the program runs."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -6,31 +6,31 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Workspace:
-    """In the workspace, at an offset that the layout gives, or in memory that is asked for once its size is known."""
+    """The workspace, at an offset of the layout, or memory that is allocated once the size is known."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """In the arena of weights."""
+    """The arena of weights."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """In the memory of an input."""
+    """The memory of an input."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Output:
-    """In the memory of a result."""
+    """The memory of a result."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class BoxMemory:
-    """In memory of its own that a `flow.box` keeps."""
+    """Separate memory that a `flow.box` keeps."""
 
     holds_boxes: bool
     """Whether its elements may be boxes themselves."""
@@ -38,14 +38,14 @@ class BoxMemory:
 
 @dataclass(frozen=True)
 class Opened:
-    """Where the `flow.unbox` of this number finds it."""
+    """The memory that the `flow.unbox` with this number finds."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """So far from the workspace as an entry of the program's table says."""
+    """The memory at the distance from the workspace that is stored in an entry of the program's table."""
 
     entry: int
 

@@ -1,4 +1,4 @@
-"""Sizes computed by code, in 64 bits: what does not fit, and a division by 0, is noticed and does no harm."""
+"""Sizes computed by code, in 64 bits: overflow and division by 0 are detected and do no harm."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ _RELATIONS = {"==": _CMP.eq, "!=": _CMP.ne, "<": _CMP.slt, "<=": _CMP.sle, ">": 
 
 @dataclass(frozen=True)
 class Number:
-    """A size as a value of i64. Each flag is a value of i1; None where it cannot be."""
+    """A size as a value of i64. Each flag is a value of i1; None if it cannot be set."""
 
     value: ir.Value
     overflows: ir.Value | None = None
-    """Whether the size does not fit 64 bits: then the value is another."""
+    """Whether the size does not fit 64 bits: then the value is wrong."""
     divides_by_zero: ir.Value | None = None
 
 
 class SizeArithmetic:
-    """Builds sizes at the current insertion point, in one block: each expression, and each part of one, once."""
+    """Builds sizes at the current insertion point, in one block: each expression, and each part of one, only once."""
 
     def __init__(self, symbol: Callable[[str], ir.Value]) -> None:
-        """`symbol` gives the value of a symbol by its name."""
+        """`symbol` returns the value of a symbol by its name."""
         self._symbol = symbol
         self._numbers: dict[int | Size, Number] = {}
         self.overflows: list[ir.Value] = []
-        """Whether sizes that were built do not fit."""
+        """The overflow flags of sizes that were built."""
         self.divides_by_zero: list[ir.Value] = []
 
     def number(self, size: int | Size) -> Number:
@@ -42,14 +42,14 @@ class SizeArithmetic:
         return self._numbers[size]
 
     def value(self, size: int | Size) -> ir.Value:
-        """A size whose flags are added to those of all."""
+        """A size; its flags are added to `overflows`."""
         number = self.number(size)
         self.overflows += [] if number.overflows is None else [number.overflows]
         self.divides_by_zero += [] if number.divides_by_zero is None else [number.divides_by_zero]
         return number.value
 
     def is_broken(self, assumption: Assumption) -> ir.Value:
-        """Whether the sizes do not fulfil an assumption. A division by 0 fulfils nothing; what does not fit counts as an overflow only."""
+        """Whether the sizes violate an assumption. A division by 0 does; a size that does not fit only counts as an overflow."""
         left, right = self.number(assumption.left), self.number(assumption.right)
         holds = compare(_RELATIONS[assumption.relation], left.value, right.value)
         overflows = any_of(left.overflows, right.overflows)
@@ -62,23 +62,23 @@ class SizeArithmetic:
         return broken
 
     def placed(self, slots: Sequence[Slot], apart: Sequence[int] = ()) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
-        """The offset and the size of each slot in bytes, and the size of all but those that lie `apart`: at most `MOST_TOTAL`, which is too much."""
+        """The offset and the size of each slot in bytes, and the total without the slots `apart`, at most `MOST_TOTAL`, which counts as too much."""
         sizes = [self._aligned(slot.size) for slot in slots]
         offsets: list[ir.Value] = [constant(0)] * len(slots)
         ends: dict[int, ir.Value] = {}
-        shared: dict[tuple[int, ...], ir.Value] = {}  # what lies on top of the same slots begins at the same place
+        shared: dict[tuple[int, ...], ir.Value] = {}  # slots above the same slots have the same offset
         for number in lowest_first(slots):
             below = slots[number].below
             if below and below not in shared:
                 shared[below] = self._highest([ends[other] for other in below])
             offsets[number] = shared[below] if below else offsets[number]
             ends[number] = arith.AddIOp(offsets[number], sizes[number]).result
-        covered = {other for slot in slots for other in slot.below}  # what lies on top of them ends no lower
+        covered = {other for slot in slots for other in slot.below}  # a slot above them ends at least as high
         tops = [ends[number] for number in range(len(slots)) if number not in covered and number not in apart]
         return offsets, sizes, self._highest(tops) if tops else constant(0)
 
     def _highest(self, ends: Sequence[ir.Value]) -> ir.Value:
-        """The largest of some ends, read as unsigned: none is above 2**62 + 2**63, so that nothing is lost before it is cut."""
+        """The largest of several ends, read as unsigned: none is above 2**62 + 2**63, so that nothing is lost before it is clamped."""
         highest: ir.Value = reduce(lambda a, b: arith.MaxUIOp(a, b).result, ends)
         return arith.MinUIOp(highest, constant(MOST_TOTAL)).result
 
@@ -107,7 +107,7 @@ def _sum(a: Number, b: Number) -> Number:
 
 
 def _product(a: Number, b: Number) -> Number:
-    """A product. With a factor 0 it is 0, however large the other one is."""
+    """A product. If a factor is 0 it is 0, however large the other one is."""
     low, high = arith.MulSIExtendedOp(a.value, b.value).results
     wraps = compare(_CMP.ne, high, arith.ShRSIOp(low, constant(63)).result)
     too_large = [wraps]
@@ -119,7 +119,7 @@ def _product(a: Number, b: Number) -> Number:
 
 
 def _quotient(a: Number, b: Number) -> Number:
-    """A quotient, rounded down. Processors trap where the divisor is 0, and where the result does not fit: there it is divided by 1."""
+    """A quotient, rounded down. Processors trap if the divisor is 0 or the result does not fit: then the code divides by 1."""
     by_zero = compare(_CMP.eq, b.value, constant(0))
     wraps = arith.AndIOp(compare(_CMP.eq, b.value, constant(-1)), compare(_CMP.eq, a.value, constant(_LEAST))).result
     divisor = arith.SelectOp(arith.OrIOp(by_zero, wraps).result, constant(1), b.value).result
@@ -138,7 +138,7 @@ _OPS = {"+": _sum, "*": _product, "//": _quotient, "max": _extreme(arith.MaxSIOp
 
 
 def constant(number: int) -> ir.Value:
-    """A number of i64."""
+    """A constant of i64."""
     i64 = ir.IntegerType.get_signless(64)
     return arith.ConstantOp(i64, ir.IntegerAttr.get(i64, number)).result
 
@@ -149,13 +149,13 @@ def compare(predicate: arith.CmpIPredicate, left: ir.Value, right: ir.Value) -> 
 
 
 def any_of(*flags: ir.Value | None) -> ir.Value | None:
-    """Whether one of some flags is set; None if none can be."""
+    """Whether one of several flags is set; None if none can be."""
     found = [flag for flag in flags if flag is not None]
     return reduce(lambda a, b: arith.OrIOp(a, b).result, found) if found else None
 
 
 def negated(flag: ir.Value) -> ir.Value:
-    """Whether a flag is not set."""
+    """The negation of a flag."""
     return arith.XOrIOp(flag, _true()).result
 
 

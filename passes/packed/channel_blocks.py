@@ -19,19 +19,19 @@ from stepwell.passes.graph.matching import new_weight, producer, states, stored
 from stepwell.passes.packed.channel_layouts import FILLING, in_order, stretches, used_lanes
 
 MOST_STRETCHES = 64
-"""Pieces of a relayout: with more, its code is not worth it."""
+"""The most stretches of a relayout; more would make its code too slow."""
 
 
 @dataclass(frozen=True)
 class BlockedValue:
-    """A channel-blocked value, and the channel that each of its lanes holds (see channel_layouts)."""
+    """A channel-blocked value, and the channel in each of its lanes (see channel_layouts)."""
 
     value: ir.Value
     lanes: np.ndarray
 
     @property
     def held(self) -> np.ndarray | None:
-        """1 for each lane that holds a channel and 0 for the others, in a shape that broadcasts to the value's; None if all hold one."""
+        """1 for each lane with a channel and 0 for the others, in a shape that broadcasts to the value's; None if all have one."""
         if not np.any(self.lanes == FILLING):
             return None
         tensor = type_of(self.value)
@@ -59,11 +59,11 @@ class Layout(GraphBuilder):
         return self.blocked.get(value)
 
     def pack(self, value: ir.Value) -> BlockedValue:
-        """`value` (N, C, spatial…) in the blocked layout: as it is there already, or packed with its channels in order."""
+        """`value` (N, C, spatial…) in the blocked layout: an existing one, or packed with its channels in order."""
         return self.packed(value) or self._pack(value, in_order(channels_of(value), self.block, self.block))
 
     def pack_as(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue | NoMatch:
-        """`value` in the blocked layout with its channels in these lanes; NoMatch if that takes too many pieces."""
+        """`value` in the blocked layout with its channels in these lanes; NoMatch if that takes too many stretches."""
         blocked = self.packed(value)
         if blocked is None and used_lanes(lanes) is not None:
             return self._pack(value, lanes)
@@ -72,7 +72,7 @@ class Layout(GraphBuilder):
         return self.in_lanes([blocked or self.pack(value)], lanes)
 
     def in_lanes(self, sources: Sequence[BlockedValue], lanes: np.ndarray) -> BlockedValue | NoMatch:
-        """The channels of several blocked values, one after the other, in these lanes; NoMatch if that takes too many pieces."""
+        """The channels of several blocked values, concatenated, in these lanes; NoMatch if that takes too many stretches."""
         starts, sizes = stretches([source.lanes for source in sources], lanes)
         if len(starts) > MOST_STRETCHES:
             return NoMatch(f"its channels would have to change lanes in {len(starts)} pieces, more than {MOST_STRETCHES}")
@@ -95,7 +95,7 @@ class Layout(GraphBuilder):
         return BlockedValue(self._filled(self.transpose(value, perm=[0, 1, *range(3, len(shape) + 1), 2]), len(shape), width), lanes)
 
     def _filled(self, value: ir.Value, axis: int, size: int) -> ir.Value:
-        """`value` with zeros at the end of `axis`, whose size is a number."""
+        """`value` with zeros added at the end of `axis`, whose size is static."""
         shape = type_of(value).shape
         high = [0] * len(shape)
         high[axis] = size - static_sizes(shape[axis : axis + 1])[0]
@@ -117,7 +117,7 @@ class Layout(GraphBuilder):
         return plain
 
     def _first(self, value: ir.Value, axis: int, size: int) -> ir.Value:
-        """The first `size` elements of `value` along `axis`, whose size is a number."""
+        """The first `size` elements of `value` along `axis`, whose size is static."""
         shape = type_of(value).shape
         if shape[axis] == size:
             return value
@@ -126,17 +126,17 @@ class Layout(GraphBuilder):
         return first
 
     def weights_of(self, source: ir.Value, array: np.ndarray) -> ir.Value:
-        """A weight computed from the one that `source` names."""
+        """A weight computed from the weight that `source` names."""
         return new_weight(self, source, np.ascontiguousarray(array))
 
 
 def channels_of(value: ir.Value) -> int:
-    """How many channels an image (N, C, spatial…) has. Raises InferenceError where that is known only at run time."""
+    """The number of channels of an image (N, C, spatial…). Raises InferenceError if it is dynamic."""
     return static_sizes(type_of(value).shape[1:2])[0]
 
 
 def _only_around(*, low: Sequence[int], high: Sequence[int | Size], mode: str, value: float) -> bool:
-    """Whether a pad puts zeros around the places alone: then its image can be brought into blocks without them."""
+    """Whether a pad only adds zeros around the spatial positions: then its image can be blocked without them."""
     return mode == "constant" and value == 0 and all(n == 0 for n in (*low[:2], *high[:2]))
 
 
@@ -146,11 +146,11 @@ _BY_TRAIT: dict[type[Trait], Rule] = {}
 
 
 def layout_rule(*ops: Any) -> Callable[[Rule], Rule]:
-    """Register how a layout goes through ops of these classes: `rule(op, layout)` builds the op on blocked data and gives its blocked result.
+    """Register the layout rule of ops of these classes: `rule(op, layout)` builds the op on blocked data and returns its blocked result.
 
-    A rule of a trait is for all ops that state it and have no rule of their own.
+    A rule of a trait applies to all ops that state it and have no rule of their own.
 
-    Where that cannot be done or does not pay, the rule gives NoMatch before it builds anything, and the op works on plain data.
+    If it cannot or should not be applied, the rule returns NoMatch before it builds anything, and the op works on plain data.
     Element-wise ops and poolings need no rule (see `Elementwise`, `Pools`).
     """
 
@@ -167,6 +167,6 @@ def layout_rule(*ops: Any) -> Callable[[Rule], Rule]:
 
 
 def rule_of(op: Any) -> Rule | None:
-    """The rule that is registered for an op's class, or else for a trait that it states."""
+    """The rule that is registered for an op's class, otherwise for one of its traits."""
     own = _RULES.get(op.operation.name)
     return own or next((rule for trait, rule in _BY_TRAIT.items() if states(op.operation, trait)), None)

@@ -1,6 +1,6 @@
-"""Which channel lies in which lane of a channel-blocked image, and what grouped convolutions need of that.
+"""Layouts of channel-blocked images: the channel in each lane, and the requirements of grouped convolutions.
 
-A layout is an array of integers (blocks, width of a block): the channel that each lane holds, or FILLING.
+A layout is an array of integers (blocks, width of a block): the channel in each lane, or FILLING.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from stepwell.passes.framework.decisions import NoMatch
 
 FILLING = -1
 MOST_FILLING = 1.25
-"""How many times as large as the plain layout a blocked one may be."""
+"""The largest size of a blocked layout, relative to the plain one."""
 
 
 def in_order(channels: int, used: int, width: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def in_order(channels: int, used: int, width: int) -> np.ndarray:
 
 
 def used_lanes(lanes: np.ndarray) -> int | None:
-    """The `used` of `in_order` that gives this layout; None if none does."""
+    """The `used` with which `in_order` gives this layout; None if there is none."""
     used, channels = int(np.sum(lanes[0] >= 0)), int(np.sum(lanes >= 0))
     return used if used and np.array_equal(lanes, in_order(channels, used, lanes.shape[1])) else None
 
@@ -37,14 +37,14 @@ def natural(channels: int, group: int, block: int) -> np.ndarray:
 
 
 def _halves(width: int, block: int) -> int:
-    """`width` rounded up to a multiple of half a block: vectors of half the width take what is left over."""
+    """`width` rounded up to a multiple of half a block: vectors of half the width handle the remainder."""
     return width + -width % max(1, block // 2)
 
 
 def for_readers(channels: int, group: int, block: int, readers: np.ndarray) -> np.ndarray | NoMatch:
     """The layout for the result of a convolution in `group` groups whose channel i is read by group `readers[i]` of another one.
 
-    In the block of each group, the channels for one reader lie side by side, in stretches of equal length for all readers.
+    In the block of each group, the channels for one reader are contiguous, in stretches of equal length for all readers.
     NoMatch if there is no such layout, or if it wastes too much.
     """
     parts = readers.reshape(group, -1)
@@ -87,7 +87,7 @@ def groups_of(lanes: np.ndarray, group: int) -> np.ndarray | None:
 
 
 def stretches(sources: Sequence[np.ndarray], target: np.ndarray) -> tuple[list[int], list[int]]:
-    """`starts` and `sizes` of the `packed.relayout` that takes the layouts `sources`, their channels numbered one after the other, to `target`."""
+    """`starts` and `sizes` of the `packed.relayout` from the layouts `sources`, whose channels are numbered consecutively, to `target`."""
     offsets = np.cumsum([0, *(int(np.sum(s >= 0)) for s in sources)])
     held = np.concatenate([np.where(s >= 0, s + offset, FILLING).ravel() for s, offset in zip(sources, offsets, strict=False)])
     place = np.full(offsets[-1], FILLING)
@@ -99,7 +99,7 @@ def stretches(sources: Sequence[np.ndarray], target: np.ndarray) -> tuple[list[i
 
 
 def take(array: np.ndarray, axis: int, lanes: np.ndarray) -> np.ndarray:
-    """`array` with its channel axis `axis` replaced by (blocks, lanes) of channels; zeros where there is filling."""
+    """`array` with its channel axis `axis` replaced by (blocks, lanes) of channels, and zeros for filling."""
     taken = np.take(array, np.maximum(lanes, 0), axis=axis)
     kept = (lanes >= 0).reshape((1,) * axis + lanes.shape + (1,) * (array.ndim - axis - 1))
     return np.where(kept, taken, np.zeros((), array.dtype))

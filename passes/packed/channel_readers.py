@@ -1,4 +1,4 @@
-"""Which group of a later convolution reads each channel of a value; layouts are chosen by this."""
+"""The group of a later convolution that reads each channel of a value; layouts are chosen by it."""
 
 from collections.abc import Sequence
 from math import prod
@@ -15,7 +15,7 @@ from stepwell.passes.graph.matching import producer
 
 
 def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
-    """If the reshape `op` ends a permutation of channels: what is permuted, and the old place of each new channel.
+    """If the reshape `op` ends a permutation of channels: the permuted value, and the old position of each new channel.
 
     That is reshape(transpose(reshape(x))) in which channels are split, transposed and merged again.
     """
@@ -27,7 +27,7 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
     if plain.rank < 3 or not is_static(plain.shape[1:2]) or type_of(op.result) != plain:
         return NoMatch(f"what is reshaped, transposed and reshaped, {plain}, has no channels, or how many is unknown, or comes out in another shape")
     parts = type_of(split.result).shape
-    inner = len(parts) - plain.rank + 1  # dimensions that the channels were split into
+    inner = len(parts) - plain.rank + 1  # dimensions that split the channels
     around = [0, *range(1 + inner, len(parts))]
     if inner < 1 or [perm[i] for i in around] != around or [parts[i] for i in around] != [plain.shape[0], *plain.shape[2:]]:
         return NoMatch("the transposition moves more than channels")
@@ -39,8 +39,8 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
 def readers(ops: Sequence[ir.Operation]) -> list[np.ndarray | None]:
     """For the result of each op of a block: the group of a later convolution that reads each of its channels; None if none has groups.
 
-    Channels are followed through ops that keep them apart. Of several such convolutions, the one with the most groups for these channels
-    counts, and the first of these.
+    Channels are followed through ops that keep them separate. Of several such convolutions, the one with the most groups for these channels
+    counts, and among equals the first.
     """
     found: dict[ir.Value, np.ndarray] = {}
     out: list[np.ndarray | None] = [None] * len(ops)
@@ -54,7 +54,7 @@ def readers(ops: Sequence[ir.Operation]) -> list[np.ndarray | None]:
 
 
 def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value, np.ndarray]]:
-    """What `op`, whose result is read by groups `mine`, means for its operands."""
+    """The operands of `op` whose channels determine those of its result, with the reading group of each channel; `mine` are those of the result."""
     view: Any = op.opview
     groups = view.channel_groups()
     if groups > 1:

@@ -18,7 +18,7 @@ from stepwell.passes.packed.channel_layouts import FILLING
 from stepwell.passes.packed.channel_readers import readers
 
 PLAIN = "plain"
-"""What plans call the layout (N, C, spatial…)."""
+"""The name of the layout (N, C, spatial…) in plans."""
 
 
 @register_pass("convert-layout", level="graph", optional=True, switches={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
@@ -32,18 +32,18 @@ class ConvertLayout(Pass):
     rewrite: shuffle(unpack(x'))      -> unpack(x')            for a permutation of channels
 
     pack and unpack are a reshape and a transpose; where blocked values meet, neither is needed. Only this pass knows which channel lies in
-    which lane: it packs weights to match, so that a permutation of channels moves no data. Lanes that hold no channel have weights of
-    zero, so their content does not matter as long as it is finite. It is finite if the data are. But 0 times an infinity is NaN; a clip turns the
-    infinity into a finite number and leaves the NaN, and everything that reads the block then gets it. `mask` keeps these lanes at zero.
+    which lane: it packs weights to match, so that a permutation of channels moves no data. Lanes without a channel have zero
+    weights, so their content does not matter as long as it is finite. It is finite if the data are. But 0 times an infinity is NaN; a clip turns the
+    infinity into a finite number and keeps the NaN, which then reaches every reader of the block. `mask` keeps these lanes at zero.
 
-    rewrite: packed.conv(x, w)        -> packed.masked(packed.conv(x, w), 1 or 0 for each lane)      with `mask`, where lanes hold no channel
+    rewrite: packed.conv(x, w)        -> packed.masked(packed.conv(x, w), 1 or 0 for each lane)      with `mask`, if some lanes have no channel
 
-    The filters of a convolution whose result goes on to one in groups are put into such an order that each group finds its
-    channels in neighbouring lanes. Where one layout cannot serve two ops, `packed.relayout` moves channels between lanes.
+    The filters of a convolution whose result goes to a grouped convolution are ordered such that each group finds its
+    channels in neighbouring lanes. If one layout cannot serve two ops, `packed.relayout` moves channels between lanes.
     """
 
     block: int = 0  # channels in a block; 0 for the lanes of the target's vectors
-    mask: bool = False  # keep lanes that hold no channel at zero, whatever the data
+    mask: bool = False  # keep lanes without a channel at zero, whatever the data
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for function in program_functions(op):
@@ -52,7 +52,7 @@ class ConvertLayout(Pass):
     def _run_on(self, main: Any, state: PassState) -> None:
         operations = [o.operation for o in main.regions[0].blocks[0].operations]
         found: dict[ir.Value, BlockedValue] = {}
-        factors: dict[ir.Value, int] = {}  # of blocked values, how many vectors a block takes
+        factors: dict[ir.Value, int] = {}  # vectors in a block, for blocked values
         made: set[ir.Value] = set()
         for operation, read_by in zip(operations, readers(operations), strict=True):
             rule = rule_of(operation)
@@ -82,7 +82,7 @@ class ConvertLayout(Pass):
                 if not isinstance(blocked, BlockedValue):
                     raise PassError(f"the layout rule of '{operation.name}' must give a BlockedValue or NoMatch, got {type(blocked).__name__}")
                 state.did(self.name, operation, _told(blocked, moves_nothing=blocked.value in made))
-                if blocked.value in made:  # nothing is computed: what reads the plain value keeps reading the op that was there
+                if blocked.value in made:  # nothing is computed: readers of the plain value keep reading the old op
                     found[operation.results[0]] = blocked
                     factors[operation.results[0]] = factor or 1
                     continue
@@ -94,10 +94,10 @@ class ConvertLayout(Pass):
 
 
 def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) -> str:
-    """The channels in a block for an op with which a blocked part of the network begins, or `PLAIN`.
+    """The channels in a block for an op at which a blocked part of the network begins, or `PLAIN`.
 
-    Predicted is what differs: lanes that hold no channel, or columns in the plain layout, are computed too; and the plain layout must be left and
-    entered again around what needs it.
+    The predictions cover the differences: lanes without a channel, or columns in the plain layout, are computed too; and the plain layout needs
+    conversions around ops on blocks.
     """
 
     def candidates() -> list[Candidate]:
@@ -111,7 +111,7 @@ def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) 
 
 
 def _told(blocked: BlockedValue, *, moves_nothing: bool) -> str:
-    """What became of an op, for `--explain`."""
+    """The outcome for an op, for `--explain`."""
     blocks, width = blocked.lanes.shape
     filling = int((blocked.lanes == FILLING).sum())
     what = "moves no data: its channels are found in other lanes" if moves_nothing else f"computed on {blocks} blocks of {width} channels"

@@ -1,4 +1,4 @@
-"""Weights that are stored in few bits: the numbers, scales and zero points of a matrix that is dequantised, whatever moved them since."""
+"""Low-bit weights: the numbers, scales and zero points of a dequantised matrix, also through ops that move it."""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -16,15 +16,15 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.matching import derived_name, moves_by_place, producer, stored
 
 LEAST_BLOCK = 16
-"""The smallest scale block, in numbers, that is worth keeping in few bits; MatMulNBits has no smaller ones."""
+"""The smallest scale block, in numbers, that is stored in few bits; MatMulNBits has no smaller ones."""
 
 
 @dataclass(frozen=True)
 class FewBits:
-    """A matrix (K, N) that is `(numbers - zero) * scale`, with a scale and a zero point for each block of neighbours in a column."""
+    """A matrix (K, N) equal to `(numbers - zero) * scale`, with a scale and a zero point for each block of neighbours in a column."""
 
     numbers: np.ndarray
-    """(K, N), of i8 or ui8; of ui8 below 16 where `bits` is 4."""
+    """(K, N), of i8 or ui8; ui8 below 16 if `bits` is 4."""
     scale: np.ndarray
     """(K / block, N)."""
     zero: np.ndarray
@@ -35,20 +35,20 @@ class FewBits:
 
 @dataclass(frozen=True)
 class Stored:
-    """Where such a matrix comes from: known numbers that are dequantised, and moved. It holds nothing of the IR, which may change."""
+    """The origin of such a matrix: constant numbers that are dequantised and moved. It refers to no IR, which may change."""
 
     numbers: np.ndarray
     scale: np.ndarray
     zero_point: np.ndarray
     dtype: str
-    """Of the numbers, as the graph spells it."""
+    """The element type of the numbers, as spelled in the graph."""
     name: str
-    """For weights that are made of it."""
+    """The base of the names for weights made from it."""
     moves: tuple[tuple[Any, dict[str, Any]], ...]
-    """The ops behind the dequantize op that only move elements: class and attributes."""
+    """The ops after the dequantize op that only move elements: class and attributes."""
 
     def moved(self, array: np.ndarray) -> np.ndarray:
-        """An array of the shape of the numbers as the matrix has it."""
+        """An array with the shape of the numbers, moved like the matrix."""
         for cls, values in self.moves:
             array = cls.reference(array, **values)
         return np.ascontiguousarray(array)
@@ -63,7 +63,7 @@ class Stored:
 
 
 def stored_numbers(value: ir.Value, weights: WeightTable) -> Stored | None:
-    """The known numbers that `value` is dequantised from; None if it is something else."""
+    """The constant numbers that `value` is dequantised from; None if it is something else."""
     moves: list[tuple[Any, dict[str, Any]]] = []
     while (op := defining_op(value)) is not None and moves_by_place(op):
         moves.insert(0, (type(op.opview), op.opview.attribute_values()))
@@ -75,7 +75,7 @@ def stored_numbers(value: ir.Value, weights: WeightTable) -> Stored | None:
 
 
 def few_bits(source: Stored) -> FewBits | NoMatch:
-    """The matrix in few bits; or why it is not worth it."""
+    """The matrix in few bits, or the reason why it does not pay."""
     if source.dtype not in BYTES:
         return NoMatch(f"its numbers are of {source.dtype}, not bytes")
     known = (source.numbers, source.scale, source.zero_point)

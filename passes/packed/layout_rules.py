@@ -1,4 +1,4 @@
-"""Layout rules of our ops, and the one rule of all element-wise ops, plugins' included."""
+"""Layout rules of our ops, and the common rule of all element-wise ops, including those of plugins."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
@@ -30,9 +30,9 @@ from stepwell.passes.packed.channel_layouts import FILLING, for_readers, groups_
 from stepwell.passes.packed.channel_readers import channel_shuffle
 
 FEW_PLACES = 64
-"""Positions of an image up to which depthwise filters in bytes stay bytes and are widened where they are read."""
+"""The most positions of an image at which depthwise filters in bytes stay bytes and are widened on each read."""
 FEW_CHANNELS = 4
-"""Channels up to which a convolution reads an image in the plain layout."""
+"""The most channels of an image that a convolution reads in the plain layout."""
 PLAIN = NoMatch("what it reads is not channel-blocked")
 
 
@@ -76,9 +76,9 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
 
 
 def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray | NoMatch:
-    """The layout of a convolution's result; or why it is not worth one."""
+    """The layout of a convolution's result, or the reason why it does not pay."""
     group = op.attribute_values()["group"]
-    # If more than half of the lanes are filling, the layout wastes more than it gains; a single position is a matrix-vector product.
+    # If more than half of the lanes are filling, the layout costs more than it saves; a single position is a matrix-vector product.
     lanes = natural(filters, group, b.block)
     if lanes.size > 2 * filters:
         return NoMatch(f"{filters} filters in {group} groups would leave most of {lanes.size} lanes empty")
@@ -93,7 +93,7 @@ def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray | NoMatch:
 
 
 def _taps(op: ConvOp, by_lane: np.ndarray, b: Layout) -> ir.Value:
-    """The filters of a convolution by channel: in the type it is computed in, or, if they hold bytes and are read at few places, widened bytes."""
+    """The filters of a convolution by channel: in its compute type, or, if they are bytes and read at few positions, widened bytes."""
     places = type_of(op.operation.results[0]).shape[2:]
     few = is_static(places) and prod(static_sizes(places)) <= FEW_PLACES
     if not few or not np.array_equal(by_lane, np.rint(by_lane)) or not holds("i8", by_lane.min(), by_lane.max()):
@@ -102,7 +102,7 @@ def _taps(op: ConvOp, by_lane: np.ndarray, b: Layout) -> ir.Value:
 
 
 def _conv_of_narrow(op: Any, weights: np.ndarray, attributes: dict[str, Any], b: Layout) -> BlockedValue | NoMatch:
-    """A convolution of narrow integers (see `narrow-products`) or bf16, whose weights lie in the groups that a dot product of the target reads."""
+    """A convolution of narrow integers (see `narrow-products`) or bf16, whose weights are stored in groups for a dot product of the target."""
     there, cast_w, group = b.packed(op.x), widened(op.w), op.attribute_values()["group"]
     cast_x = widened(op.x if there is None else there.value)
     kinds = [kind_of(type_of(cast.x).dtype) for cast in (cast_x, cast_w) if cast is not None]
@@ -125,7 +125,7 @@ def _conv_of_narrow(op: Any, weights: np.ndarray, attributes: dict[str, Any], b:
     dealt = groups_of(image.lanes, group)
     assert dealt is not None
     members, depth = np.where(dealt == FILLING, FILLING, dealt % (channels // group)), chosen.depth
-    filled = -members.shape[2] % depth  # lanes beyond those of a group, which may be those of the next one
+    filled = -members.shape[2] % depth  # lanes beyond those of a group, which may belong to the next one
     if filled and group > 1:
         return NoMatch(f"its groups do not fill vectors of {depth} lanes")
     members = np.pad(members, ((0, 0), (0, 0), (0, filled)), constant_values=FILLING)
@@ -150,7 +150,7 @@ def _packed(weights: np.ndarray, lanes: np.ndarray, members: np.ndarray) -> Iter
 
 
 def _image_for_groups(value: ir.Value, channels: int, group: int, image: BlockedValue | None, b: Layout) -> BlockedValue | NoMatch:
-    """`value`, which may be there as the blocked `image`, in a layout in which each group of a convolution finds its channels."""
+    """`value`, or the blocked `image` of it, in a layout in which each group of a convolution finds its channels."""
     if image is not None and groups_of(image.lanes, group) is not None:
         return image
     lanes = natural(channels, group, b.block)
@@ -193,7 +193,7 @@ def _lrn(op: Any, b: Layout) -> BlockedValue | NoMatch:
         return PLAIN
     channels = channels_of(op.x)
     lanes = in_order(channels, b.block, b.block)
-    image = b.pack_as(op.x, lanes)  # neighbours must lie side by side
+    image = b.pack_as(op.x, lanes)  # neighbours must be contiguous
     return image if isinstance(image, NoMatch) else BlockedValue(b.build(PackedLrnOp, image.value, channels=channels, **op.attribute_values()), lanes)
 
 
@@ -227,7 +227,7 @@ def _concat(op: Any, b: Layout) -> BlockedValue | NoMatch:
         return NoMatch("nothing that it joins is channel-blocked")
     channels = channels_of(op.result)
     if b.read_by is not None:
-        # Use the layout of the reading convolution's result, since the two are often added.
+        # Use the layout of the reading convolution's result, because the two are often added.
         wanted = natural(channels, int(b.read_by.max()) + 1, b.block)
         joined = _joined([b.packed(v) for v in inputs])
         if isinstance(joined, NoMatch) or not np.array_equal(joined, wanted):
@@ -240,7 +240,7 @@ def _concat(op: Any, b: Layout) -> BlockedValue | NoMatch:
 
 
 def _joined(images: Sequence[BlockedValue | None]) -> np.ndarray | NoMatch:
-    """The layout of blocked values joined block after block; NoMatch if one is not blocked or their blocks differ in size."""
+    """The layout of blocked values that are joined block after block; NoMatch if one is not blocked or their blocks differ in size."""
     lanes = [image.lanes for image in images if image is not None]
     if len(lanes) < len(images):
         return NoMatch("an operand is not channel-blocked")
@@ -274,7 +274,7 @@ def elementwise(op: Any, b: Layout) -> BlockedValue | NoMatch:
 
 
 def _operand(value: ir.Value, shape: tuple[Dim, ...], lanes: np.ndarray, b: Layout) -> Callable[[], ir.Value | NoMatch] | NoMatch:
-    """How to make this operand fit an element-wise op on blocked data of plain `shape`; NoMatch if it cannot."""
+    """A function that makes this operand fit an element-wise op on blocked data of plain `shape`; NoMatch if it cannot."""
 
     def as_blocked() -> ir.Value | NoMatch:
         image = b.pack_as(value, lanes)

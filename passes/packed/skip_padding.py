@@ -1,4 +1,4 @@
-"""The pass that leaves out products with the zeros around images, where they are many."""
+"""The pass that omits products with the zeros around images if there are many."""
 
 from dataclasses import dataclass
 from math import prod
@@ -17,7 +17,7 @@ from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, 
 from stepwell.passes.graph.matching import producer, source_of
 
 WORTH = 0.75
-"""Loops are cut at the padding where at most this part of the products is left."""
+"""Loops are split at the padding if at most this fraction of the products remains."""
 
 
 @pattern(PackedConvOp)
@@ -70,11 +70,11 @@ def within_borders(op: MaxPoolOp, rw: Rewriter) -> ir.Value | NoMatch:
 @register_pass("skip-padding", level="graph", optional=True)
 @dataclass
 class SkipPadding(PatternPass):
-    """Cut convolutions into stretches of positions from which the same taps reach the image, and leave out all others.
+    """Split convolutions into stretches of positions at which the same taps reach the image, and omit all others.
 
-    These read the zeros around it. With 3x3 taps, 12 apart, on 33x33 positions they are 43 % of all products; with 128 taps on 49 positions,
-    62 %. Small borders stay as they are: loops of odd lengths fill registers less well. A pooling that finds maxima along one dimension after the
-    other needs no padded image, which would be a copy where nothing that the model computes could be written inside of the padding.
+    The others read the zeros around it. With 3x3 taps, 12 apart, on 33x33 positions they are 43 % of all products; with 128 taps on 49 positions,
+    62 %. Small borders stay: loops of odd lengths use registers less well. A pooling that finds maxima along one dimension after the
+    other needs no padded image, which would be a copy if no producer could write inside of the padding.
     """
 
     patterns = (without_zeros, within_borders)
