@@ -59,7 +59,7 @@ class Boxes:
     def grow(self, place: int, before: int, size: int, *, nested: bool) -> int:
         """Like `take`, for a tensor that begins with the `before` bytes at `place`: returns that address if the rest can be written behind them.
 
-        Otherwise it allocates twice the size, or less if that exceeds half of what the run may still allocate. So appending has constant amortised cost.
+        Otherwise it allocates twice the size, or less, at most half of what the run may still allocate. Appending thus has constant amortised cost.
         """
         if not self.grows(place, before, size):
             place = self.take(size + max(min(size, (self._most_bytes - self.bytes - size) // 2), 0), nested=nested)
