@@ -26,7 +26,7 @@ class Snapshots:
         translations = {name: partial(self._translation, name) for name in self.backend.translations()}
         return {**{level: partial(self._text, level) for level in self.levels}, **translations}
 
-    def _at(self, level: str) -> "Lowered":
+    def _lowered_to(self, level: str) -> "Lowered":
         from stepwell.driver.lowering import descend
 
         if self._lowered is None:
@@ -37,8 +37,8 @@ class Snapshots:
 
     def _text(self, level: str) -> str:
         with self._lock:
-            return str(self._at(level).snapshots[level].get_asm(enable_debug_info=True))
+            return str(self._lowered_to(level).snapshots[level].get_asm(enable_debug_info=True))
 
     def _translation(self, name: str) -> str:
         with self._lock:
-            return str(self.backend.translations()[name](self._at(self.backend.path.last)))
+            return str(self.backend.translations()[name](self._lowered_to(self.backend.path.last)))

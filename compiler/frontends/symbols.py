@@ -17,7 +17,7 @@ _OTHER = re.compile(r"\W+")
 
 
 class Symbols:
-    """Gives each dynamic dimension a symbol.
+    """The assignment of symbols to dynamic dimensions.
 
     Models name dimensions by arbitrary text: equal texts get one symbol, whose name is the text as a word; texts that differ in any letter, however
     alike they look, get separate symbols. Exporters also write expressions of other dimensions (`past + 1`); they are understood if all names in them

@@ -34,7 +34,7 @@ class Executable(Protocol):
 class NativeExecutable:
     """Native code. Its `main` takes an array of pointers: for each input and each output, then the weights and the workspace.
 
-    Code for all sizes takes one more, the `table` of sizes and offsets; what runs it for other sizes may share `workspaces`.
+    Shape-polymorphic code takes one more pointer, the `table` of sizes and offsets; executables of one program may share `workspaces`.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class NativeExecutable:
         self.threads = threads
         self.workspace_bytes = workspace_bytes
         self.weights = weights
-        """What `main` takes for them: the arena, or a table of where each lies."""
+        """The weights argument of `main`: the arena, or a table with the address of each weight."""
         self._weights_address = address(weights)
         self._openmp = openmp()
-        self._table = table  # as with the weights
+        self._table = table  # `main` gets it like the weights
         self._table_address = () if table is None else (address(table),)
         self._late, self._boxed = late, dict(boxed)
         self.workspaces: collections.deque[np.ndarray] | SizedWorkspaces = collections.deque() if workspaces is None else workspaces
@@ -107,15 +107,15 @@ class NativeExecutable:
     def _new_workspace(self) -> np.ndarray:
         try:
             return aligned_empty(self.workspace_bytes)
-        except OSError as error:  # from mapping memory
+        except OSError as error:  # raised when memory is mapped
             raise MemoryError(str(error)) from error
 
 
 class NativeSized:
-    """Native code for all sizes, with its workspaces: see `Sized`."""
+    """Native shape-polymorphic code, with its workspaces: see `Sized`."""
 
     def __init__(self, code: LoadedCode, executable: "Callable[..., NativeExecutable]") -> None:
-        """`executable` makes one of the code for a table, the bytes of a workspace and where it takes that from."""
+        """`executable` makes an Executable from the code, a table, the bytes of a workspace and a source of workspaces."""
         self._complete = code.status_function(SIZES_FUNCTION)
         self._executable, self._workspaces = executable, Workspaces()
 
@@ -125,5 +125,5 @@ class NativeSized:
 
     def executable(self, table: np.ndarray, workspace_bytes: int) -> Executable:
         """See `Sized`."""
-        workspaces = self._workspaces.of(workspace_bytes) if workspace_bytes > SMALL else None
+        workspaces = self._workspaces.sized(workspace_bytes) if workspace_bytes > SMALL else None
         return self._executable(table=table, workspace_bytes=workspace_bytes, workspaces=workspaces)

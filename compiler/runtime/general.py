@@ -1,4 +1,4 @@
-"""A program for all sizes: its code, and what it takes to run it for some."""
+"""A shape-polymorphic program: its code, and the data for running it with given sizes."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,48 +19,48 @@ from stepwell.signature import TensorInfo
 
 
 class Sized(Protocol):
-    """What a backend loads of such a program."""
+    """The loaded form of such a program in a backend."""
 
     def complete(self, table: np.ndarray) -> int:
-        """Complete a table that begins with the symbols, as `@sizes` does it; the code of a `Verdict`."""
+        """Complete a table that begins with the symbols, like `@sizes`; returns the code of a `Verdict`."""
 
     def executable(self, table: np.ndarray, workspace_bytes: int) -> Executable:
-        """What runs for the sizes of a table, of which it keeps the entries that `@main` reads."""
+        """The executable for the sizes in a table, of which it keeps the entries that `@main` reads."""
 
 
 @dataclass(frozen=True)
 class General:
-    """What code for all sizes is made for."""
+    """The interface of a shape-polymorphic program: its symbols, its table and its limits."""
 
     symbols: Sequence[str]
-    """The sizes that it takes, in the order of its table."""
+    """The symbols, in the order of the table."""
     places: Mapping[str, int]
-    """The entry of the table for each size that is asked for, by its text; symbols are among them."""
+    """The table entry of each requested size, by its text; symbols are among them."""
     workspace: int
-    """The entry for the bytes of the workspace. `@main` reads those before it."""
+    """The entry for the bytes of the workspace. `@main` reads the entries before it."""
     entries: int
-    """How many numbers the table holds."""
+    """The number of entries in the table."""
     elements: Sequence[Sequence[str | None]]
-    """Of each input, the symbols that its elements are; None for one that is none."""
+    """For each input, the symbols of its elements; None for an element that is no symbol."""
     most_bytes: int
-    """What the workspace may take (the limit `workspace_bytes`), for messages: the code compares."""
+    """The most bytes of the workspace (the limit `workspace_bytes`), for messages: the code compares."""
     most_value_bytes: int
-    """What an output, or a cache, may take (the limit `value_bytes`)."""
+    """The most bytes of an output or a cache (the limit `value_bytes`)."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A program for all sizes with the sizes of a run."""
+    """A shape-polymorphic program with the sizes of a run."""
 
     executable: Executable
     shapes: Sequence[tuple[int | str | None, ...]]
-    """Of the outputs."""
+    """The shapes of the outputs."""
     checks: Sequence[IndexCheck]
     workspace_bytes: int
 
 
 class GeneralProgram:
-    """Gives a model for any sizes that fulfil the program's assumptions, in microseconds: all of them share code, weights and workspaces."""
+    """Makes a model for any sizes that fulfil the program's assumptions, in microseconds: all of them share code, weights and workspaces."""
 
     def __init__(
         self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, checks: Sequence[IndexCheck], sized: Sized,
@@ -74,14 +74,14 @@ class GeneralProgram:
 
     @property
     def valued(self) -> dict[str, str]:
-        """For each input whose elements are sizes, which these are."""
+        """The symbols of the elements of each input that has some, as text."""
         return valued([info.name for info in self.inputs], self.general.elements)
 
     def model(self, shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> CompiledModel | None:
-        """The model for inputs of these shapes, which fit the program's, and these arrays for those that are `valued`; None if it assumes
-        something else of sizes.
+        """The model for inputs of these shapes, which fit the program's, and these arrays for the `valued` inputs; None if the sizes violate an
+        assumption.
 
-        Raises LimitError where they would take more memory than they may.
+        Raises LimitError if the sizes need more memory than the limits allow.
         """
         values = {
             size: number
@@ -101,7 +101,7 @@ class GeneralProgram:
         )
 
     def prepared(self, values: Mapping[str, int]) -> Prepared | None:
-        """What runs these sizes, the numbers of all symbols; None if it assumes something else of them. Raises as `model`."""
+        """The executable for these numbers of all symbols; None if they violate an assumption. Raises like `model`."""
         general = self.general
         table = np.zeros(general.entries, np.int64)
         table[: len(general.symbols)] = [values[name] for name in general.symbols]
@@ -118,7 +118,7 @@ class GeneralProgram:
         return Prepared(self._sized.executable(table, total), shapes, checks, total)
 
     def _too_large(self, verdict: Verdict, found: Mapping[str, int], total: int, shapes: Sequence[tuple[int | str | None, ...]]) -> LimitError:
-        """The error where sizes would take more memory than they may."""
+        """The error for sizes that need more memory than the limits allow."""
         general, number = self.general, verdict.number
         most = f"more than {general.most_value_bytes} (limit value_bytes)"
         if verdict.status is SizeStatus.DIMENSION:  # of values without elements, too, loops take their time
@@ -135,7 +135,7 @@ class GeneralProgram:
 
 
 _OTHERWISE = (SizeStatus.NEGATIVE, SizeStatus.ASSUMPTION, SizeStatus.DIVISION)
-"""What the sizes of a run may be that needs code of its own."""
+"""The verdicts for sizes that need a specialised version."""
 
 
 def _check_at(check: IndexCheck, found: Mapping[str, int]) -> IndexCheck:
@@ -149,6 +149,6 @@ def _number(size: int | Size, found: Mapping[str, int]) -> int | Size:
 
 
 def valued(names: Sequence[str], elements: Sequence[Sequence[object]]) -> dict[str, str]:
-    """For each input, by its name, whose `elements` are sizes, which these are; None stands for one that is none."""
+    """The symbols among the `elements` of each input, as text, by the input's name; None stands for an element that is no symbol."""
     found = {name: [str(symbol) for symbol in symbols if symbol is not None] for name, symbols in zip(names, elements, strict=False)}
     return {name: f"its elements are the sizes {', '.join(symbols)}" for name, symbols in found.items() if symbols}

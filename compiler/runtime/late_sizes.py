@@ -1,4 +1,4 @@
-"""The runtime's part in sizes that become known while a model runs: compiled code calls back, and gets memory for them.
+"""The runtime's part in data-dependent sizes: compiled code calls back when they become known, and gets memory for them.
 
 `main` writes the numbers that it has computed to its table, computes what they ask for, and calls `stepwell_enter`. That takes memory for the buffers
 and outputs that have waited for them, and writes to the table how far from the workspace they lie. Loops call `stepwell_poll` from time to
@@ -23,33 +23,33 @@ from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.callbacks import catching_all
 from stepwell.signature import TensorInfo
 
-_POLL_SECONDS = 0.05  # how long a loop may go on before it looks for an interrupt
+_POLL_SECONDS = 0.05  # the most seconds that a loop runs before it checks for an interrupt
 _POLL_ROUNDS = 1 << 20
 
 
 @dataclass(frozen=True)
 class LateSegment:
-    """What of a segment the runtime needs (`Segment`): the code has looked at the numbers, and tells what they ask for."""
+    """The runtime's part of a `Segment`: the code has checked the numbers, and reports the sizes that it needs."""
 
     nodes: str
     start: int
     sizes: Sequence[str]
-    """What the numbers are, for messages."""
+    """The sizes that the numbers stand for, for messages."""
     slots: int
     outputs: Sequence[tuple[int, int]]
     shapes: Sequence[Sequence[int | None]]
-    """Of each of the outputs; None for a size that the code tells."""
+    """The shape of each output; None for a size that the code reports."""
     boxes: Sequence[tuple[int, int]]
     grows: Sequence[int]
     assumptions: Sequence[str]
-    """What the code assumes of sizes that are known here."""
+    """The assumptions about sizes that are known at this point."""
     symbols: Sequence[str]
-    """The sizes that the bytes follow from, for messages."""
+    """The symbols that determine the bytes, for messages."""
 
 
 @dataclass(frozen=True)
 class LateSizes:
-    """What of a program waits for sizes that it computes: shared by its runs."""
+    """The parts of a program that wait for sizes that it computes: shared by its runs."""
 
     segments: Sequence[LateSegment]
     entries: int
@@ -57,30 +57,30 @@ class LateSizes:
     places: Mapping[str, int]
     """The entry of the table for each symbol."""
     most_bytes: int
-    """How many bytes a segment may take."""
+    """The most bytes of a segment."""
     most_rounds: int
-    """How many rounds a loop may do."""
+    """The most iterations of a loop."""
     outputs: Sequence[TensorInfo]
     """The results of the code, in order."""
 
 
 class Run:
-    """One run of such a program: its table, the memory that it took, and what went wrong."""
+    """One run of such a program: its table, its memory, and its error."""
 
     def __init__(self, late: LateSizes, table: np.ndarray, workspace: int, outputs: "list[Any]") -> None:
-        """`workspace` is an address; `outputs` holds None for each output that waits for a size, which the run replaces."""
+        """`workspace` is an address; `outputs` has None for each output that waits for a size, which the run replaces."""
         self.late, self.table, self.workspace, self.outputs = late, table, workspace, outputs
         table[-1] = 1
         self.error: BaseException | None = None
         self.blocks: dict[int, np.ndarray] = {}
-        """Of each segment what it took last; in a loop it is taken again."""
+        """The last block of each segment; in a loop it is allocated again."""
         self._asked = time.monotonic()
         self._round = 0
         self.boxes = Boxes(late.most_bytes)
 
     @property
     def values(self) -> dict[str, int]:
-        """The numbers of the symbols, as far as the run has told them."""
+        """The numbers of the symbols that the run knows so far."""
         return {name: int(self.table[place]) for name, place in self.late.places.items()}
 
     def raise_any(self) -> None:
@@ -114,7 +114,7 @@ class Run:
         return IndexRangeError(f"{asked}, where {f'{expected} is expected' if is_number else f'{size} is {expected}'}")
 
     def _given(self, names: Sequence[str]) -> str:
-        """The numbers of symbols, in a message."""
+        """The numbers of symbols, for a message."""
         values = self.values
         return ", ".join(f"{name} = {values[name]}" for name in names)
 
@@ -123,7 +123,7 @@ class Run:
         return LimitError(f"{segment.nodes}: results for {self._given(segment.symbols)} would take {needed} bytes of memory, {most}")
 
     def enter(self, number: int) -> None:
-        """Take the memory that a segment asks for, and write where it lies. Raises LimitError or MemoryError."""
+        """Allocate the memory of a segment, and write its addresses. Raises LimitError or MemoryError."""
         segment = self.late.segments[number]
         first = segment.start + len(segment.sizes)
         told = iter(self.table[first + segment.slots :].tolist())
@@ -151,9 +151,9 @@ class Run:
             self.table[first + slot] = alone.get(slot, begin + int(self.table[first + slot])) - self.workspace
 
     def poll(self, number: int) -> int:
-        """The round of a loop before which compiled code should ask again: about then when an interrupt has waited long enough.
+        """The iteration of a loop before which compiled code should call again: about when an interrupt has waited long enough.
 
-        Raises LimitError for too many rounds; Python raises an interrupt that came here.
+        Raises LimitError for too many iterations; Python raises a pending interrupt.
         """
         if number >= self.late.most_rounds:
             raise LimitError(f"a loop goes on after {number} rounds, more than it may ({how_to('loop_rounds')})")

@@ -52,7 +52,7 @@ class LoadedCode:
         It keeps this object alive.
         """
         function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(self.address(name))
-        function.keep = self  # type: ignore[attr-defined]  # kept alive by what needs it
+        function.keep = self  # type: ignore[attr-defined]  # the callable keeps this object alive
         return function
 
     def packed_function(self, name: str, arguments: int) -> Callable[..., None]:
@@ -63,7 +63,7 @@ class LoadedCode:
         def call(*addresses: int) -> None:
             function(pack(*addresses))
 
-        call.keep = self  # type: ignore[attr-defined]  # kept alive by what needs it
+        call.keep = self  # type: ignore[attr-defined]  # the callable keeps this object alive
         return call
 
     def status_function(self, name: str) -> Callable[[int], int]:
@@ -73,7 +73,7 @@ class LoadedCode:
         return function
 
     def close(self) -> None:
-        """Unload the code. Nothing may be running in it, and none of its addresses may be used afterwards."""
+        """Unload the code. It must not be running, and none of its addresses may be used afterwards."""
         self._unload()
 
 
@@ -87,7 +87,7 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
     if bad is not None:
         if sys.platform == "linux" or any(map(elf.is_elf, objects.values())):
             raise CodegenError(f"the object of @{bad} is not an ELF object")
-        from stepwell.runtime.jit import link  # here and below, because LLVM takes tens of megabytes, and most programs do not need it
+        from stepwell.runtime.jit import link  # imported here and below, because LLVM takes tens of megabytes, and most programs do not need it
 
         return LoadedCode(*link(objects, None, exports))
     files = {name: elf.read(data) for name, data in objects.items()}
@@ -98,7 +98,7 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
 
         objects = {**objects, "": compile_helpers(support.module(helpers))}
         files[""] = elf.read(objects[""])
-    family_of(platform.machine()).before_code()  # code from the cache was perhaps compiled by a process that has ended
+    family_of(platform.machine()).before_code()  # cached code may have been compiled by a process that has ended
     if runs(list(files.values()), platform.machine()):
         image = Image(files, imports)
         return LoadedCode({name: image.addresses[name] for name in exports}, image.close)
@@ -108,7 +108,7 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
 
 
 def _check_instructions(files: Iterable[elf.Object]) -> None:
-    """Raise UnsupportedError for objects that say that they need what this machine lacks."""
+    """Raise UnsupportedError for objects that declare features that this machine lacks."""
     needs = {name for file in files for symbol in file.defined if symbol.startswith(REQUIRES) for name in symbol.rpartition(":")[2].split(",")}
     missing = sorted(needs - host().features) if needs else ()
     if missing:

@@ -29,11 +29,11 @@ class Memory:
     """The memory of a model, in bytes."""
 
     weights_bytes: int
-    """Of all weights that it reads."""
+    """The bytes of all weights that it reads."""
     workspace_bytes: int
-    """Per concurrent call."""
+    """The bytes for each concurrent call."""
     own_weights_bytes: int
-    """Of the weights that no other program reads of those that were compiled of the model for other sizes."""
+    """The bytes of weights that no other program of the same model reads."""
 
 
 class CompiledModel:
@@ -56,16 +56,16 @@ class CompiledModel:
         groups: Sequence[OutputGroup] = (),
         otherwise: "Callable[[SizesDifferError], Any] | None" = None,
     ) -> None:
-        """`outputs` are the results of the code, and `groups` the outputs that consist of these, where some are no tensors.
+        """`outputs` are the results of the code; `groups` the outputs that consist of several results, if some are no tensors.
 
-        `otherwise` gives the model for a run whose sizes contradict what the code takes for granted.
+        `otherwise` returns the model for a run whose sizes violate an assumption of the code.
         """
         rest = iter(outputs)
         self.inputs = tuple(inputs)
         self.outputs = tuple(group.described(rest) for group in groups) if groups else tuple(outputs)
         self._groups = tuple(groups)
         self.about = about
-        """What it tells of its code."""
+        """The description of its code."""
         self.objects = dict(objects or {})
         """The object of each function, `main` and kernels, so that one can be linked and called alone."""
         self.workspace_bytes = workspace_bytes
@@ -75,7 +75,7 @@ class CompiledModel:
         self._ins = [(_BooleanBinding if info.dtype == np.bool_ else _Binding)(info, "input") for info in self.inputs]
         self._outs = [_Binding(info, "output") for info in outputs]
         self._makers: list[Callable[[], Any]] = [binding.unknown if binding.is_late else binding.empty for binding in self._outs]
-        # Counted here: a small model takes a few microseconds, of which each `zip` in a run would be a third of one.
+        # Counted here: a run of a small model takes a few microseconds, and each `zip` a third of one.
         self._fits = [(i, binding.fit) for i, binding in enumerate(self._ins)]
         self._numbered = [(i, info.name) for i, info in enumerate(self.outputs)]
         self._escaped = any("\\" in name for _, name in self._numbered)
@@ -89,7 +89,7 @@ class CompiledModel:
         self._execute = executable.run
 
     def __copy__(self) -> "CompiledModel":
-        """A model that shares code and weights, which nothing changes, and has a number of threads of its own."""
+        """A model that shares code and weights, which never change, and has its own number of threads."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made.executable = copy.copy(self.executable)
@@ -155,7 +155,7 @@ class CompiledModel:
 
     @property
     def memory(self) -> Memory:
-        """What it holds of memory."""
+        """The memory that it holds."""
         return Memory(self.weights.nbytes, self.workspace_bytes, self.weights.own_bytes)
 
     @property
@@ -180,8 +180,8 @@ class CompiledModel:
             else:
                 results = self._destinations(out)
                 spans = _spans(results)
-                self._check_apart(spans)
-                given = _apart(given, spans)
+                self._check_separate(spans)
+                given = _separate(given, spans)
             if not self._checked:
                 self._execute(given, results)
                 return results
@@ -205,7 +205,7 @@ class CompiledModel:
         makers = zip(self._outs, self._makers, strict=True)
         return [binding.check_destination(out[binding.info.name]) if binding.info.name in out else make() for binding, make in makers]
 
-    def _check_apart(self, spans: list[tuple[int, int, int]]) -> None:
+    def _check_separate(self, spans: list[tuple[int, int, int]]) -> None:
         """Raise InputError if two outputs share memory."""
         for (_, end, i), (start, _, j) in itertools.pairwise(spans):
             if start < end:
@@ -255,7 +255,7 @@ class _Binding:
 
     @property
     def is_late(self) -> bool:
-        """Whether only a run tells its sizes."""
+        """Whether its sizes are known only after a run."""
         return not all(isinstance(size, int) for size in self.shape)
 
     @property
@@ -266,11 +266,11 @@ class _Binding:
         return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]  # none is unknown unless it is late
 
     def unknown(self) -> None:
-        """What stands for the array until the run has made it."""
+        """The placeholder for the array until the run has made it."""
 
     def fit(self, array: Any) -> np.ndarray:
         """The array itself if the code can read it in place, else a copy. Raises InputError if its type or shape is wrong."""
-        if type(array) is np.ndarray and array.dtype is self.dtype and array.shape == self.shape:  # the common case, at a third of the time
+        if type(array) is np.ndarray and array.dtype is self.dtype and array.shape == self.shape:  # the common case, in a third of the time
             flags = array.flags
             if flags.c_contiguous and flags.aligned:
                 return array
@@ -325,13 +325,13 @@ def _spans(arrays: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
     return sorted([(begin := address(array), begin + array.nbytes, i) for i, array in enumerate(arrays) if array is not None and array.nbytes])
 
 
-def _apart(arrays: Sequence[np.ndarray], spans: Sequence[tuple[int, int, int]]) -> list[np.ndarray]:
-    """`arrays`, copied where they overlap one of the results' spans, since these are written during the run. All are contiguous."""
+def _separate(arrays: Sequence[np.ndarray], spans: Sequence[tuple[int, int, int]]) -> list[np.ndarray]:
+    """`arrays`, copied if they overlap one of the results' spans, because these are written during the run. All are contiguous."""
     starts, ends = [span[0] for span in spans], [span[1] for span in spans]
 
     def is_shared(array: np.ndarray) -> bool:
         begin = address(array)
-        next_one = bisect.bisect_right(ends, begin)  # the first that ends after the array begins
+        next_one = bisect.bisect_right(ends, begin)  # the first that ends after the beginning of the array
         return next_one < len(starts) and starts[next_one] < begin + array.nbytes
 
     return [array.copy() if is_shared(array) else array for array in arrays]

@@ -14,7 +14,7 @@ KEPT = 8
 IDLE_CALLS = 64
 """A free workspace is freed after this many consecutive calls that needed less than half of it."""
 IDLE_SECONDS = 30.0
-"""It is also freed when a call ends this many seconds after the last one that needed that much."""
+"""A free workspace is also freed when a call ends this many seconds after the last one that needed that much."""
 
 
 SMALL = 1 << 16
@@ -61,7 +61,7 @@ class Workspaces:
         """The workspaces in use, by the ids of their arrays."""
         self._lock = Lock()
 
-    def of(self, size: int) -> "SizedWorkspaces":
+    def sized(self, size: int) -> "SizedWorkspaces":
         """The source of workspaces for an executable that needs `size` bytes."""
         return SizedWorkspaces(self, size)
 

@@ -84,7 +84,7 @@ def _group_accessor(name: str, group: Any) -> property:
 
 
 class _TypeRuns:
-    """Gives IRDL's verifier the lengths of the type runs while it verifies an op, and removes them afterwards, so that nothing else sees them.
+    """The lengths of the type runs, which an op has only while IRDL's verifier checks it.
 
     Used for ops whose last field of operands or results is variadic and the only one of unknown length.
     """

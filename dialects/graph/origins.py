@@ -39,7 +39,7 @@ class OriginFinder:
         """`of_symbol` returns the origins of a symbol; None if the symbol does not come from arguments alone."""
         self.known = known
         self.block: ir.Block | None = None
-        """That whose arguments are the inputs."""
+        """The block whose arguments are the inputs."""
         self._of_symbol = of_symbol
         self._found: dict[ir.Value, Origins | None] = {}
 

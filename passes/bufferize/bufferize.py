@@ -67,7 +67,7 @@ class Bufferize(Pass):
         joined, joining = join(plan, found["main"], kernels, shapes["main"], info.symbols)
         for name in set(kernels) - joining:
             KernelInfo(kernels[name]).concat = None
-        late = [place for own in reversed(plans.values()) for place in own.late]  # @main's first
+        late = [place for own in reversed(plans.values()) for place in own.late]  # those of @main come first
         returned = list(found["main"].regions[0].blocks[0].operations)[-1].operation.operands
         number_all(late, len(info.symbols) + len(plan.layout), [shapes["main"].shape(value) for value in returned])
         program = Program(op, kernels, plans, [place.segment for place in late], state)
@@ -95,7 +95,7 @@ class Bufferize(Pass):
 
 
 def _check_workspace(plan: Assignment, limits: Limits) -> None:
-    """Raise LimitError, naming the node of the largest buffer, if a run would take more memory than it may, as far as that is known."""
+    """Raise LimitError, naming the node of the largest buffer, if a run would exceed the limit of memory, as far as that is known."""
     if plan.layout or plan.workspace_bytes <= limits.workspace_bytes:
         return
     largest, where = 0, ""
@@ -109,7 +109,7 @@ def _check_workspace(plan: Assignment, limits: Limits) -> None:
 
 
 def _promise_no_alias(kernel: ir.OpView) -> None:
-    """No call of this kernel shares memory between its destinations, or between one of them and what it reads."""
+    """Declare that in every call of this kernel its destinations share memory neither with each other nor with its inputs."""
     count = len(kernel.arguments)
     first = KernelInfo(kernel).first_destination(count)
     attributes = [ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()} if i >= first else {}) for i in range(count)]

@@ -328,7 +328,7 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
     found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values(), *copied])
     used = [root for root in found if root.last >= 0]
     for buffer in used:
-        late = waits.of(buffer.size)
+        late = waits.for_size(buffer.size)
         if late is None and isinstance(buffer.place, BoxMemory):
             late = beginning
         # Inputs, and outputs of region functions, are provided by the caller.

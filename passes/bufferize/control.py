@@ -1,7 +1,7 @@
 """Conditionals and loops on memory: branches between blocks that call the functions of their regions.
 
-A loop keeps addresses from round to round. Each carried value has two places, that of the result and a spare one: a round reads one of
-them, the initial value at first, and writes the other. What the last round has written elsewhere is copied to the result in the end.
+A loop carries addresses. Each carried value has two places, that of the result and a spare one: an iteration reads one of
+them (at first the initial value) and writes the other. A final value in the wrong place is copied to the result at the end.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from stepwell.passes.bufferize.program import ProgramBuilder, address_of, emits
 
 @emits(*CONTROL)
 def emit(b: ProgramBuilder, op: ir.Operation) -> None:
-    """Build a `flow.if` or a `flow.loop`; what comes behind it goes on in a new block."""
+    """Build a `flow.if` or a `flow.loop`; the builder continues in a new block."""
     scratch = control_memory(op, b.shapes, b.program.plans)
     if op.name == "flow.if":
         _if(b, op, scratch)
@@ -37,7 +37,7 @@ def _call(b: ProgramBuilder, name: str, operands: Sequence[ir.Value], inner: ir.
 
 
 def _inner(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory, name: str) -> ir.Value:
-    """The workspace of a function that is called, in the scratch of the op."""
+    """The workspace of a callee, in the scratch of the op."""
     _, kind, _ = b.program.region_memory(name)
     if op not in b.plan.scratch or not b.program.plans[name].workspace_bytes:
         return first_bytes(b.base, kind)
@@ -45,7 +45,7 @@ def _inner(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory, name: st
 
 
 def first_bytes(value: ir.Value, kind: ir.MemRefType) -> ir.Value:
-    """The beginning of a memref of bytes, as one of another size."""
+    """The beginning of a memref of bytes, as a memref of another size."""
     return memref.ReinterpretCastOp(kind, value, [], [], [], [0], list(kind.shape), [1]).result
 
 
@@ -61,7 +61,7 @@ def _number(value: int) -> ir.Value:
 def _if(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     view: Any = op.opview
     names = called_by(op)
-    operands = [b.operand(v) for v in (*passed_on(view), *destinations_of(view))]  # before the blocks part
+    operands = [b.operand(v) for v in (*passed_on(view), *destinations_of(view))]  # before the branch
     inner = [_inner(b, op, scratch, name) for name in names]
     condition = memref.LoadOp(b.operand(view.condition), []).result
     failed, rest = b.failed(), b.new_block()
@@ -78,13 +78,13 @@ def _if(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
 
 
 class _Loop:
-    """A `flow.loop` as blocks: `head` decides whether there is another round, `ask` asks the runtime, `work` does the round.
+    """A `flow.loop` as blocks: `head` decides whether there is another iteration, `ask` calls the runtime, `work` executes the iteration.
 
-    Constructing it builds what must stand before the blocks part: views of the scratch, addresses, and sizes.
+    The constructor builds everything that precedes the blocks: views of the scratch, addresses, and sizes.
     """
 
     def __init__(self, b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
-        view: Any = op.opview  # a LoopOp of `flow`, whose accessors are made at run time
+        view: Any = op.opview  # a LoopOp of `flow`, whose accessors are created at run time
         (self.name,) = called_by(op)
         self.b, self.scratch, self.index = b, scratch, ir.IndexType.get()
         self.i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
@@ -112,9 +112,9 @@ class _Loop:
         self.kept = None if scratch.kept is None else b.view(own, scratch.kept, record, list(record.shape))
 
     def build(self) -> None:
-        """Build the blocks; what comes behind the loop goes on in the last one."""
+        """Build the blocks; the builder continues in the last one."""
         b, carried, cmp = self.b, self.carried, arith.CmpIPredicate
-        # The round, when to ask the runtime, whether to go on; where values are, where the round puts them, and the place that is free.
+        # The iteration, when to call the runtime, whether to continue; where values are, where the iteration writes them, and the free place.
         state = [self.index, self.index, self.i1, *[self.index] * (3 * carried)]
         head, ask, work, after, failed = b.new_block(*state), b.new_block(), b.new_block(self.index), b.new_block(), b.failed()
         starting = [self.zero, self.one, self.first, *self.begin, *self.home, *self.spare]
@@ -148,17 +148,17 @@ class _Loop:
         self._bring_home(now)
 
     def _round(self, at: ir.Value, goes: ir.Value, now: Sequence[ir.Value], next_: Sequence[ir.Value]) -> ir.Value:
-        """Call the function of the region: it reads carried values `now`, and writes the `next_` ones and its part of what is collected."""
+        """Call the region function: it reads carried values `now`, and writes the `next_` ones and its part of the collected results."""
         b = self.b
         memref.StoreOp(as_i64(at), self.number, [])
         memref.StoreOp(goes, self.condition, [])
-        reads = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(now, self.inputs, strict=False)]
-        writes = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(next_, self.places, strict=False)]
+        reads = [b.memref_at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(now, self.inputs, strict=False)]
+        writes = [b.memref_at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(next_, self.places, strict=False)]
         parts = []
         for start, size, v in zip(self.whole, self.part_bytes, self.places[self.carried : -1], strict=True):
             kind = as_memref(v.type)
             part = ir.MemRefType.get(list(kind.shape)[1:], kind.element_type)
-            parts.append(b.at(arith.AddIOp(start, arith.MulIOp(at, size).result).result, part, b.shapes.shape(v)[1:]))
+            parts.append(b.memref_at(arith.AddIOp(start, arith.MulIOp(at, size).result).result, part, b.shapes.shape(v)[1:]))
         return _call(b, self.name, [self.number, self.condition, *reads, *self.captured, self.going_on, *writes, *parts], self.inner)
 
     def _go_on(
@@ -179,7 +179,7 @@ class _Loop:
             runtime.keep(b.module, b.table, as_i64(address_of(self.kept)), head, coming, failed)
 
     def _bring_home(self, now: Sequence[ir.Value]) -> None:
-        """Copy carried values to the results, where the last round has not written them there."""
+        """Copy carried values to the results if the last iteration has not written them there."""
         b = self.b
         for address, target, value in zip(now, self.home, self.places[: self.carried], strict=True):
             with ir.InsertionPoint(b.block):
@@ -188,16 +188,16 @@ class _Loop:
             with ir.InsertionPoint(copy):
                 flat, length = b.flat(value)
                 kernel = b.program.copy_kernel(flat, b.function.location)
-                func.CallOp([], kernel, [b.at(address, flat, [length]), b.at(target, flat, [length])])
+                func.CallOp([], kernel, [b.memref_at(address, flat, [length]), b.memref_at(target, flat, [length])])
                 cf.BranchOp([], rest)
             b.block = rest
 
 
 def _record_type(scratch: ControlMemory) -> ir.MemRefType:
-    """The type of what the runtime is told of boxes."""
+    """The type of the record of boxes for the runtime."""
     return ir.MemRefType.get([(KEEP_HEAD + KEEP_ENTRY * len(scratch.holders)) // 8], ir.IntegerType.get_signless(64))
 
 
 def _part_bytes(b: ProgramBuilder, value: ir.Value) -> Dim:
-    """The bytes of what a round collects."""
+    """The bytes that an iteration adds to a collected result."""
     return product([element_bits(value.type.element_type) // 8, *b.shapes.shape(value)[1:]])

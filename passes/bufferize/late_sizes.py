@@ -105,7 +105,7 @@ class Waits:
                 if isinstance(size, Size) and size.is_symbol and str(size) not in known:
                     self._number.setdefault(str(size), number)
 
-    def of(self, size: int | Size) -> LateSizes | None:
+    def for_size(self, size: int | Size) -> LateSizes | None:
         """The point at which a buffer of that size can be allocated; None if the size is known from the start."""
         if not isinstance(size, Size):
             return None
@@ -114,5 +114,5 @@ class Waits:
 
     def until(self, size: int | Size) -> int:
         """The first position at which a size is known."""
-        late = self.of(size)
+        late = self.for_size(size)
         return -1 if late is None else late.position

@@ -1,4 +1,4 @@
-"""Builds the functions of a program on memory: @main and those of regions as calls of kernels on views of workspaces."""
+"""Builds the functions of a program on memory: @main and region functions, as calls of kernels on views of workspaces."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -25,9 +25,9 @@ from stepwell.passes.schedule.schedulers import choose
 
 Emitter: TypeAlias = "Callable[[ProgramBuilder, ir.Operation], None]"
 _EMITTERS: dict[str, Emitter] = {}
-COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
+COPY = "copy_"  # prefix of the names of kernels that only copy: a result that is an input, or returned twice
 def emits(*names: str) -> Callable[[Emitter], Emitter]:
-    """Register a function as what builds ops of these names on memory; it may leave the builder in another block."""
+    """Register a function that builds ops with these names on memory; it may leave the builder in another block."""
 
     def register(function: Emitter) -> Emitter:
         _EMITTERS.update(dict.fromkeys(names, function))
@@ -37,7 +37,7 @@ def emits(*names: str) -> Callable[[Emitter], Emitter]:
 
 
 class Program:
-    """What the functions of a program have in common: its kernels, and its table of sizes and of where buffers lie."""
+    """The common parts of a program's functions: its kernels, and its table of sizes and of offsets of buffers."""
 
     def __init__(
         self, module: ir.Operation, kernels: dict[str, Any], plans: dict[str, Assignment], segments: Sequence[Segment], state: PassState
@@ -45,21 +45,21 @@ class Program:
         self.module, self.kernels, self.plans, self.segments, self.state = module, kernels, plans, segments, state
         self.symbols = ModuleInfo(module).symbols
         self.places = symbol_places(segments, self.symbols)
-        """The entry of the table for each symbol."""
+        """The table entry of each symbol."""
         self.assumptions = decided_assumptions(segments, self.symbols, ModuleInfo(module).assumptions)
-        """What is assumed of sizes that are known with each segment."""
+        """The assumptions that become decidable with each segment."""
         self.calls_back = bool(segments) or len(plans) > 1
         """Whether code may call the runtime, which then knows a run by its table."""
         sizes = [len(self.symbols) + len(plans["main"].layout), *(segment.end for segment in segments)]
         self.entries = max(sizes) + int(self.calls_back)  # the last one is for the answers of the runtime
 
     def segment_function(self, segment: int, location: ir.Location) -> str:
-        """The name of the function that looks at the numbers of a segment."""
+        """The name of the function that checks the numbers of a segment."""
         assumptions = self.assumptions[segment]
         return add_segment_function(self.module, self.entries, self.segments[segment], segment, self.places, assumptions, location)
 
     def region_memory(self, name: str) -> list[ir.MemRefType]:
-        """The types of the weights, of its own workspace and of that of @main that a function of a region takes."""
+        """The types of the last operands of a region function: weights, its own workspace, and that of @main."""
         sizes = (ModuleInfo(self.module).weights_bytes, self.plans[name].workspace_bytes, 1)
         return [ir.MemRefType.get([max(size, 1)], ir.IntegerType.get_signless(8)) for size in sizes]
 
@@ -83,7 +83,7 @@ class Program:
 
 
 class ProgramBuilder:
-    """Builds a function on memory beside the old one on tensors."""
+    """Builds a function on memory beside the original one on tensors."""
 
     def __init__(self, program: Program, function: Any, shapes: SymbolicShapes) -> None:
         self.program, self.function, self.shapes = program, function, shapes
@@ -95,7 +95,7 @@ class ProgramBuilder:
         self.block: ir.Block  # that is being built
         self.end: ir.Block | None = None  # where a run ends that the runtime does not let go on
         self.opened: dict[int, ir.Value] = {}  # how far from the workspace of @main lies what each `flow.unbox` finds
-        self.parted: dict[ir.Value, ir.Value] = {}  # as bytes, of outputs that are written in parts
+        self.parted: dict[ir.Value, ir.Value] = {}  # bytes of outputs that are written in parts
         self.inputs = [a for a in function.arguments if isinstance(a.type, ir.RankedTensorType)]
         self.returned = list(list(function.regions[0].blocks[0].operations)[-1].operation.operands)
 
@@ -120,13 +120,13 @@ class ProgramBuilder:
                 self._emit(op.operation)
 
     def _memory(self) -> list[Any]:
-        """The types of weights and workspace; a function of a region takes that of @main as well, from which the table counts."""
+        """The types of weights and workspace; a region function also takes that of @main, to which the table is relative."""
         if not self.is_region:
             return [ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))] * 2
         return self.program.region_memory(self.name)
 
     def _describe(self, new: Any) -> None:
-        """Of @main inputs and outputs by their names, then weights and workspace with their sizes; of others the sizes of arguments."""
+        """Describe arguments: of @main inputs and outputs by name, weights and workspace with their sizes; of other functions the sizes."""
         if self.is_region:
             KernelInfo(new).is_region = True
             shapes = [self.shapes.shape(value) for value in (*self.inputs, *self.returned)]
@@ -141,7 +141,7 @@ class ProgramBuilder:
 
     @property
     def table(self) -> ir.Value:
-        """The table of sizes and of where buffers lie."""
+        """The table of sizes and of offsets of buffers."""
         return self.arguments[-1]
 
     @property
@@ -156,7 +156,7 @@ class ProgramBuilder:
 
     @property
     def base(self) -> ir.Value:
-        """The workspace of @main, from which the table counts."""
+        """The workspace of @main, to which the table is relative."""
         return self.arguments[len(self.inputs) + len(self.returned) + (2 if self.is_region else 1)]
 
     def _emit(self, op: ir.Operation) -> None:
@@ -186,7 +186,7 @@ class ProgramBuilder:
         func.ReturnOp([arith.ConstantOp(i64, ir.IntegerAttr.get(i64, status)).result] if self.is_region else [])
 
     def new_block(self, *types: ir.Type) -> ir.Block:
-        """A block behind the one that is being built."""
+        """A block after the current one."""
         return self.block.create_after(*types, arg_locs=[self.function.location] * len(types))
 
     def failed(self) -> ir.Block:
@@ -212,7 +212,7 @@ class ProgramBuilder:
         self.block = rest
 
     def _bind(self, op: ir.Operation) -> None:
-        """Write the numbers to the table; behind the last of some ops in a row, enter their segment."""
+        """Write the numbers to the table; after the last of several consecutive ops, enter their segment."""
         late = next(late for late in self.plan.late if op in late.ops)
         place = late.start + sum(len(before.results) for before in late.ops[: late.ops.index(op)])
         values = self.operand(op.operands[0])
@@ -222,13 +222,13 @@ class ProgramBuilder:
             self.enter(late.number)
 
     def operand(self, value: ir.Value) -> ir.Value:
-        """What a kernel is called with for a tensor, or for a size."""
+        """The operand of a kernel call for a tensor or a size."""
         if isinstance(value.type, ir.IndexType):
             return self.size(self.shapes.index(value))
         return self.view(self.plan.values[value], 0, as_memref(value.type), self.shapes.shape(value))
 
     def _copy(self, value: ir.Value, buffer: Buffer, offset: int | Size, lies: ir.Value | None = None) -> None:
-        """A call of a kernel that copies a contiguous stretch of elements, unless it `lies` (from the workspace of @main on) where it is to be."""
+        """Call a kernel that copies a contiguous run, unless it is in place already; `lies` is its distance from the workspace of @main."""
         flat, count = self.flat(value)
         source, target = self.view(self.plan.values[value], 0, flat, [count]), self.view(buffer, offset, flat, [count])
         kernel = self.program.copy_kernel(flat, self.function.location)
@@ -243,7 +243,7 @@ class ProgramBuilder:
         self.block = rest
 
     def flat(self, value: ir.Value) -> tuple[ir.MemRefType, Dim]:
-        """The type of a value's elements in one row, and how many there are."""
+        """The type of a value's elements in one row, and their number."""
         count = product(self.shapes.shape(value))
         return ir.MemRefType.get([count if isinstance(count, int) else ir.ShapedType.get_dynamic_size()], value.type.element_type), count
 
@@ -258,7 +258,7 @@ class ProgramBuilder:
         return self.views[key]
 
     def _free(self, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> list[ir.Value]:
-        """The sizes that a memref's type does not say, of which some may be numbers: what has a symbol may be of something whose size is known."""
+        """The sizes that a memref's type leaves dynamic; some may be numbers, because a buffer with a symbol may have a known size."""
         return [self.size(size) for size, known in zip(shape, memref_type.shape, strict=True) if known < 0]
 
     def _new_view(self, place: Place | TableEntry, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
@@ -276,16 +276,16 @@ class ProgramBuilder:
         if self.program.entries and not argument.type.has_static_shape:
             if argument.type == memref_type and offset == 0:
                 kind, sizes = argument.type, iter(free)
-                return reshaped_pointer(argument, kind, [next(sizes) if size < 0 else None for size in kind.shape])  # which says its sizes
+                return reshaped_pointer(argument, kind, [next(sizes) if size < 0 else None for size in kind.shape])  # its type has the sizes
             return memref.ViewOp(memref_type, self._bytes(argument), self.size(offset), free).result
-        if offset != 0 or free or memref_bytes(argument.type) != memref_bytes(memref_type):  # a part of it, which another kernel writes
+        if offset != 0 or free or memref_bytes(argument.type) != memref_bytes(memref_type):  # a part of it that another kernel writes
             if argument not in self.parted:
                 self.parted[argument] = as_bytes(argument)
             return memref.ViewOp(memref_type, self.parted[argument], self.size(offset), free).result
         return argument if argument.type == memref_type else reshaped(argument, memref_type)
 
     def argument(self, place: Place) -> ir.Value:
-        """The argument that an input or an output is."""
+        """The argument of an input or an output."""
         assert isinstance(place, (Input, Output)), place  # a buffer of a box has an entry of the table
         return self.arguments[place.index if isinstance(place, Input) else len(self.inputs) + place.index]
 
@@ -309,26 +309,26 @@ class ProgramBuilder:
         offset = inner + extra
         return start if offset == 0 else arith.AddIOp(start, self.size(offset)).result
 
-    def at(self, address: ir.Value, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> ir.Value:
-        """A memref of that type and shape that begins at an address; the caller sees to it that it is used where it was made."""
+    def memref_at(self, address: ir.Value, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> ir.Value:
+        """A memref of that type and shape that begins at an address; the caller must use it in the block where it was made."""
         free = self._free(memref_type, shape)
         return memref.ViewOp(memref_type, self.base, arith.SubIOp(address, address_of(self.base)).result, free).result
 
     def lies(self, root: Buffer) -> ir.Value:
-        """How far from the workspace of @main a root lies of which only the run knows that."""
+        """The distance of a root with dynamic placement from the workspace of @main."""
         if root.slot is not None:
             return self._number(self._entry(root))
         assert isinstance(root.place, Opened), root.place
         return self.opened[root.place.number]
 
     def _entry(self, root: Buffer) -> int:
-        """The entry of the table that says where a buffer lies."""
+        """The table entry with the address of a buffer."""
         assert root.slot is not None
         return root.slot + (len(self.program.symbols) if root.late is None else root.late.start + len(root.late.sizes))
 
     def size(self, size: Dim) -> ir.Value:
         """A size as a value of type index."""
-        assert size is not None  # or it would have no buffer
+        assert size is not None  # otherwise it would have no buffer
         if isinstance(size, int):
             return constant(size)
 
@@ -351,7 +351,7 @@ def address_of(value: ir.Value) -> ir.Value:
 
 
 def reshaped(value: ir.Value, memref_type: ir.MemRefType) -> ir.Value:
-    """A contiguous memref seen in another shape of as many elements."""
+    """A contiguous memref in another shape with the same number of elements."""
     shape = list(memref_type.shape)
     strides = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):

@@ -1,4 +1,4 @@
-"""Builds the functions that complete the table of sizes: @sizes before a run, others where a run has computed sizes."""
+"""Builds the functions that complete the table of sizes: @sizes before a run, others when a run has computed sizes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,10 +20,10 @@ _CMP = arith.CmpIPredicate
 def add_sizes_function(
     info: ModuleInfo, layout: Sequence[Slot], joined: Joined | None, workspace_bytes: int, entries: int, limits: Limits, location: ir.Location
 ) -> SizeTable:
-    """Build `@sizes(%table: memref<…xi64>) -> i64` behind the functions of a module; returns the form of its table.
+    """Build `@sizes(%table: memref<…xi64>) -> i64` after the functions of a module; returns the form of its table.
 
-    It reads the symbols at the front of the table, and writes where the buffers of the `layout` lie (or of `joined`, where that holds), the bytes
-    of the workspace and the sizes of results. `entries` are those that `@main` reads, `workspace_bytes` what it takes without a layout. The
+    It reads the symbols at the beginning of the table, and writes the offsets of buffers in the `layout` (or in `joined`, if that applies), the bytes
+    of the workspace and the sizes of results. `@main` reads `entries`; `workspace_bytes` is the size without a layout. The
     result is a `Verdict`; it has no branches.
     """
     symbols = info.symbols
@@ -128,7 +128,7 @@ def _first(verdicts: Sequence[tuple[Verdict, ir.Value | None]], otherwise: ir.Va
 
 
 def _is_of_one(sizes: SizeArithmetic, assumption: Assumption, broken: ir.Value) -> ir.Value | None:
-    """Whether an assumption is broken by two sizes that were to be equal and of which one is 1; None where it is no such."""
+    """Whether an assumption is broken by two sizes that should be equal and one of which is 1; None for other assumptions."""
     if assumption.relation != "==":
         return None
     ones = any_of(*(compare(_CMP.eq, sizes.number(size).value, constant(1)) for size in (assumption.left, assumption.right)))
@@ -144,7 +144,7 @@ def derived_sizes(info: ModuleInfo) -> tuple[Size, ...]:
 
 
 def _where_joined(sizes: SizeArithmetic, joined: Joined, offsets: Sequence[ir.Value], total: ir.Value) -> tuple[list[ir.Value], ir.Value]:
-    """The offsets and the size of all that hold where a size is 1, and else those given."""
+    """The offsets and the total size of the second layout if its size is 1, otherwise the given ones."""
     is_one = compare(_CMP.eq, sizes.value(joined.one), constant(1))
     own = SizeArithmetic(lambda name: sizes.value(symbol(name)))
     places, _, whole = own.placed([slot if slot.inside is None else Slot(0, ()) for slot in joined.slots])
@@ -159,7 +159,7 @@ def _where_joined(sizes: SizeArithmetic, joined: Joined, offsets: Sequence[ir.Va
 
 
 def _is_large(sizes: SizeArithmetic, kind: TensorType, symbols: Sequence[str], limits: Limits) -> ir.Value | None:
-    """Whether a result takes more bytes than a value may, as far as its sizes are known before a run; None where they are numbers."""
+    """Whether a result exceeds the limit of a value's bytes, as far as its sizes are known before a run; None if they are static."""
     early = (size for size in kind.shape if isinstance(size, int) or (size is not None and set(symbols).issuperset(size.symbols)))
     size = product([*early, to_numpy(kind.dtype).itemsize])
     if not isinstance(size, Size):

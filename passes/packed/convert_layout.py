@@ -81,7 +81,7 @@ class ConvertLayout(Pass):
                     continue
                 if not isinstance(blocked, BlockedValue):
                     raise PassError(f"the layout rule of '{operation.name}' must give a BlockedValue or NoMatch, got {type(blocked).__name__}")
-                state.did(self.name, operation, _told(blocked, moves_nothing=blocked.value in made))
+                state.did(self.name, operation, _outcome(blocked, moves_nothing=blocked.value in made))
                 if blocked.value in made:  # nothing is computed: readers of the plain value keep reading the old op
                     found[operation.results[0]] = blocked
                     factors[operation.results[0]] = factor or 1
@@ -110,7 +110,7 @@ def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) 
     return state.choose("layout", op, candidates, str(lanes))
 
 
-def _told(blocked: BlockedValue, *, moves_nothing: bool) -> str:
+def _outcome(blocked: BlockedValue, *, moves_nothing: bool) -> str:
     """The outcome for an op, for `--explain`."""
     blocks, width = blocked.lanes.shape
     filling = int((blocked.lanes == FILLING).sum())

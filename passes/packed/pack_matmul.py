@@ -31,7 +31,7 @@ from stepwell.passes.packed.few_bits import Stored, few_bits, stored_numbers
 REGISTERS_OF_A_STEP = 8
 """Vector registers that a panel of a recurrent layer's weights spans where a step has one row."""
 HALVING_COST = 0.05
-"""What halving the width of a panel costs, as a part of the product's time."""
+"""The cost of halving the width of a panel, as a fraction of the product's time."""
 ROWS_THAT_PAY = 16
 """Rows of a product from which on it pays to pack a large matrix at run time."""
 REGISTERS_OF_BITS = 4
@@ -54,21 +54,21 @@ class PackMatmul(Pass):
     rewrite: f(reshape(packed.matmul), …) -> reshape(f(packed.matmul, …))    for element-wise ops, so that they still fuse
     rewrite: matmul(x, w)                 -> reshape(packed.matmul(pad(x), w packed now, with rows of zeros))
                                              if the rows of x that are read together fall on too few sets of the first cache
-    rewrite: matmul(x, dequantize(w))     -> reshape(packed.low_bit_matmul(x, w packed now))   if w is known, and few rows meet it
+    rewrite: matmul(x, dequantize(w))     -> reshape(packed.low_bit_matmul(x, w packed now))   if w is constant, with few rows of x
     rewrite: lstm(x, r, …)                -> lstm(x, r packed now, …)        and so for the other recurrent layers
 
-    So with any op that states that rows of its first operand meet one matrix, whichever way that lies.
+    The same holds for any op whose traits say that rows of its first operand are multiplied by one matrix, whichever way that is stored.
 
-    Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
+    Columns that fill up the last panel are zeros in the weights, and are cut off after the element-wise ops. A large matrix that is not
     a constant is packed at run time if enough rows are multiplied by it: unpacked, each row of a strip of its columns lies in another page,
-    and all of them in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). So do rows of the
-    left-hand side whose length is a multiple of a page, 1024 floats, say. They are not packed but padded, which costs nothing where another
-    product, or what follows it, leaves them: it writes to the padded place. Numbers of 4 bits lie in groups of bytes where slices of rows are
+    and all of them map to a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). So do rows of the
+    left-hand side whose length is a multiple of a page, for example 1024 floats. They are padded instead of packed, which costs nothing if their
+    producer is another product or its epilogue: it writes to the padded place. Numbers of 4 bits are stored in groups of bytes if slices of rows are
     multiplied by them (docs/quantization.md).
     """
 
     width: int = 0  # columns of a panel; 0 to choose it by the target's registers and the number of columns
-    slices: bool = True  # multiply few rows by weights of 4 bits in slices of a byte, which rounds them to 22 bits of the largest in a block
+    slices: bool = True  # multiply few rows by 4-bit weights in slices of a byte, which rounds them to 22 bits of the largest in a block
     integers: ClassVar[bool] = False
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -129,7 +129,7 @@ class PackIntegerProducts(PackMatmul):
     rewrite: quantized_lstm(x, r, …)      -> quantized_lstm(x, r packed now, …)
     rewrite: f(reshape(packed.matmul), …) -> reshape(f(packed.matmul, …))    for element-wise ops, so that they still fuse
 
-    It runs after `narrow-products`, which decides on the types, and otherwise does as `pack-matmul`.
+    It runs after `narrow-products`, which decides on the types, and is otherwise like `pack-matmul`.
     """
 
     integers: ClassVar[bool] = True
@@ -144,7 +144,7 @@ class _PackedMatmuls(GraphBuilder):
         self.width, self.integers, self.slices, self.target = width, integers, slices, state.target
         self.costs = state.machine.costs
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
-        self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without
+        self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without padding
 
     def known(self, value: ir.Value) -> np.ndarray | None:
         """The array of a constant or weight; None for other values."""
@@ -198,23 +198,23 @@ class _PackedMatmuls(GraphBuilder):
         return self.plain(self.build(PackedMatmulOp, lhs, panels), columns)
 
     def by_rows(self, rhs: ir.Value, axis: int) -> Callable[[], np.ndarray] | None:
-        """How to get the known matrix `rhs`, whose columns lie along `axis`, as (depth, columns); None if it is not known."""
+        """A function that returns the constant matrix `rhs`, whose columns lie along `axis`, as (depth, columns); None if it is not constant."""
         found = source_of(rhs, self.weights)
         return found if found is None or axis == 1 else lambda: found().T
 
     def rows_apart(self, x: ir.Value, rows: int) -> ir.Value:
-        """`x` (…, K), padded to (…, K + filling) if the first cache holds fewer lines K elements apart than a product reads side by side.
+        """`x` (…, K), padded to (…, K + filling) if the first cache holds fewer lines K elements apart than a product reads together.
 
-        Those are one of each row, of `rows` or of as many as a tile of registers has. Each serves several rounds, and would come from the second
-        cache for every one of them: products of 128 rows took a sixth longer where K was a multiple of 1024, with AVX-512.
+        A product reads one line of each row of a register tile, or of `rows` if these are fewer. Each line serves several iterations, and would
+        otherwise come from the second cache for each of them: products of 128 rows took a sixth longer if K was a multiple of 1024, with AVX-512.
         """
         if x in self.padded:
             return self.padded[x]
         kind, target = type_of(x), self.target or GENERIC
-        size, [columns] = max(4, to_numpy(kind.dtype).itemsize), static_sizes(kind.shape[-1:])  # halves are widened before the product
+        size, [columns] = max(4, to_numpy(kind.dtype).itemsize), static_sizes(kind.shape[-1:])  # narrow floats are widened before the product
         inner = self.packed.get(x)
         if inner is not None and prod(static_sizes(type_of(inner).shape[-2:])) != columns:
-            inner = None  # columns are cut off behind it
+            inner = None  # columns are cut off after it
         filling = LINE // size if inner is None else static_sizes(type_of(inner).shape[-1:])[0]
         kept, then = (target.caches.lines_kept(n * size) for n in (columns, columns + filling))
         if min(rows, int(llvm_habits.ROOM * target.vector_registers) // target.costs.panel_registers) <= kept or then <= kept:
@@ -222,7 +222,7 @@ class _PackedMatmuls(GraphBuilder):
         if inner is None:
             result = self.pad_end(x, [0] * (kind.rank - 1) + [filling])
         else:
-            with inner.location:  # of what writes it, to the padded place
+            with inner.location:  # the location of its producer, which writes to the padded place
                 result = self.pad_end(inner, [0] * (kind.rank - 1) + [1, 0])
                 result = self.reshape(result, shape=[*kind.shape[:-1], columns + filling])
         self.padded[x] = result
@@ -234,14 +234,14 @@ class _PackedMatmuls(GraphBuilder):
         return value
 
     def make_floats(self, op: Any) -> None:
-        """Give a product floats in the place of known numbers that would be dequantised for it in each run."""
+        """Convert constant numbers that a product would dequantise in each run to floats."""
         source = stored_numbers(op.operation.operands[1], self.weights)
         if source is not None:
             with ir.InsertionPoint(op.operation), op.location:
                 op.operation.operands[1] = self.weight(source.name, source.floats())
 
     def of_few_bits(self, op: Any, source: Stored, lanes: int) -> ir.Value | None:
-        """The result of the product with weights that stay in few bits, as a plain value; None if they are better made floats now."""
+        """The result of the product with low-bit weights, as a plain value; None if converting them to floats now is better."""
         found = few_bits(source)
         if isinstance(found, NoMatch) or type_of(op.operation.operands[1]).dtype != "f32":
             return None
@@ -254,7 +254,7 @@ class _PackedMatmuls(GraphBuilder):
         return self.plain(self.build(LowBitMatmulOp, op.operation.operands[0], w, scale, zero, bits=found.bits), columns)
 
     def sliced(self, op: Any, block: int) -> bool:
-        """Whether rows are multiplied in slices of a byte each, by numbers of 4 bits: few rows, with dot products of bytes."""
+        """Whether rows are multiplied by 4-bit numbers in slices of a byte: only few rows, with dot products of bytes."""
         chosen = fastest("s8", "u4", self.target, "i32")
         few = is_static(type_of(op.operation.operands[0]).shape) and rows_of(op) <= self.costs.conversion_rows
         return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP
@@ -379,13 +379,13 @@ class _PackedMatmuls(GraphBuilder):
 
 
 def rows_of(op: Any) -> int:
-    """How many rows a product's left-hand side has, or is taken to have where that is known only at run time."""
+    """The number of rows of a product's left-hand side; the typical number if it is dynamic."""
     x = type_of(op.operation.operands[0])
     return likely_elements(x.shape[:-1], hints_around(op.operation)) if 0 not in x.shape else 0
 
 
 def is_sliced(op: ir.Operation) -> bool:
-    """Whether an op multiplies rows in slices of a byte: its numbers of 4 bits lie in groups of bytes."""
+    """Whether an op multiplies rows in slices of a byte: its 4-bit numbers are stored in groups of bytes."""
     return isinstance(op.opview, LowBitMatmulOp) and type_of(op.operands[1]).rank == 5
 
 

@@ -1,4 +1,4 @@
-"""The pass that computes 3x3 convolutions of narrow integers by Winograd's minimal filtering, to the bit, if that costs less."""
+"""The pass that computes 3x3 convolutions of narrow integers by Winograd's minimal filtering, bit for bit, if that costs less."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,29 +40,29 @@ from stepwell.passes.graph.ranges import range_of
 from stepwell.passes.packed.winograd_cost import Arithmetic, Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
 from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 
-HELD = "i16"  # transformed data and filters
+HELD = "i16"  # the type of transformed data and filters
 
 
 @register_pass("use-integer-winograd", level="graph", optional=True)
 @dataclass
 class UseIntegerWinograd(IntegerProductPass):
-    """Replace blocked 3x3 convolutions of narrow integers with stride 1 by Winograd ones, where these cost less and give the same bits.
+    """Replace blocked 3x3 convolutions of narrow integers with stride 1 by Winograd ones if these cost less and give the same bits.
 
     rewrite: packed.conv(cast(x), cast(w))  ->  slice(packed.integer_winograd_conv(pad(x), w))
     rewrite: packed.conv(cast(x), cast(w))  ->  slice(packed.integer_winograd_conv(pad(x), G w G^T computed now))
-                                                where w would be transformed too often
+                                                if w would be transformed too often
 
-    F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16. All matrices are of whole
-    numbers, and nothing is rounded or saturated. Transformed numbers have 16 bits: where an instruction of the target multiplies twice as many bytes,
-    half of what is saved is lost (see `use-winograd` for how costs are reckoned, `flops_per_byte`, `slack` and `most_bytes`).
+    F(2, 3) along both axes needs 16 products instead of 36 for four results, F(4, 3) needs 36 instead of 144 for 16. All matrices consist of whole
+    numbers, and nothing is rounded or saturated. Transformed numbers have 16 bits: if an instruction of the target multiplies twice as many bytes,
+    half of the saving is lost (see `use-winograd` for the cost model, `flops_per_byte`, `slack` and `most_bytes`).
 
     The candidates are the direct method and the tiles for which all transformed data fit 16 bits, which follows from the range of the image, and
-    all results times 2**shift fit 32, which follows from that and the filters.
+    all results times 2**shift fit 32, which follows from that range and the filters.
     """
 
     flops_per_byte: float = -1.0  # -1 for the target's
     slack: float = 0.25
-    gain: float = 1.4  # at least so many times less than the direct method must a tile cost
+    gain: float = 1.4  # a tile must cost at least this factor less than the direct method
     most_bytes: int = 0  # 0 for the target's `resident_bytes`
     tile: int = 0  # 2 or 4; 0 for the best one
     done: ClassVar[str] = "computed by Winograd's method in integers, exactly"
@@ -76,12 +76,12 @@ class UseIntegerWinograd(IntegerProductPass):
 
 @dataclass
 class _Replacing(ProductRewriting):
-    """One run on a function."""
+    """The replacement of convolutions in one function."""
 
     options: UseIntegerWinograd = field(kw_only=True)
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Replace a convolution; None if done, else why not."""
+        """Replace a convolution; returns None, or the reason why not."""
         conv, values = op.opview, op.opview.attribute_values()
         x, w = type_of(conv.x), type_of(conv.w)
         if x.rank != 5 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
@@ -103,9 +103,9 @@ class _Replacing(ProductRewriting):
         fastest_product, before = fastest(kind_of(HELD), kind_of(HELD), target), rate(kind_of(type_of(x).dtype), kind_of(type_of(w).dtype), target)
         if fastest_product is None or not before or lanes * depth % fastest_product.depth:
             return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
-        flops = 2.0 * (target or GENERIC).lanes(SUMS)  # in one instruction
+        flops = 2.0 * (target or GENERIC).lanes(SUMS)  # those of one instruction
         stored, kept = to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize
-        numbers = Arithmetic(flops / before, flops / speed(fastest_product), stored, kept, result=stored)  # requantised before it is cut
+        numbers = Arithmetic(flops / before, flops / speed(fastest_product), stored, kept, result=stored)  # requantised before it is cropped
         likely = likely_sizes(op, channels * lanes * depth, blocks * block, op.opview.attribute_values()["group"])
         variants = [self.variants(sizes, type_of(w).elements, numbers) for sizes in likely]
         data, refused = range_of(x, self.known), []
@@ -113,7 +113,7 @@ class _Replacing(ProductRewriting):
             refused.append(f"F({usual.tile}, {TAPS})")
             variants = [[one for one in same if one.tile != usual.tile] for same in variants]
         legal = [usual]
-        if self.state.asked("integer-winograd"):  # to look at the filters for each takes its time
+        if self.state.asked("integer-winograd"):  # checking the filters of each candidate takes time
             legal = [one for one in variants[-1] if one.tile in (0, usual.tile) or is_exact(one.tile, data, filters())]
         variant = chosen("integer-winograd", op, legal, usual, self.state)
         if variant.tile:
@@ -124,9 +124,9 @@ class _Replacing(ProductRewriting):
         return NoMatch(not_worth_it(likely[-1]))
 
     def variants(self, sizes: Sizes, elements: int, numbers: Arithmetic) -> list[Variant]:
-        """Those whose filters are small enough, and the direct method, whose filters have so many elements; `stored` is in bytes.
+        """The variants with small enough filters, and the direct method, whose filters have `elements` elements; `stored` is in bytes.
 
-        Filters that are transformed each time are in vectors of twice as many lanes as data. In groups they are transformed at compile time, as
+        Filters that are transformed in each run are in vectors of twice as many lanes as data. In groups they are transformed at compile time, like
         those of floats.
         """
         options, out = self.options, []
@@ -142,7 +142,7 @@ class _Replacing(ProductRewriting):
         return [*out, Variant(numbers.stored * elements, direct / options.gain, 0, False)]
 
     def replace(self, op: ir.Operation, x: ir.Value, w: ir.Value, variant: Variant, depth: int, filters: Callable[[], np.ndarray]) -> None:
-        """Put a variant in the place of the direct convolution; its filters have `depth` neighbours side by side."""
+        """Replace the direct convolution by a variant; its filters have `depth` contiguous neighbours."""
         whole, (blocks, channels, _, _, lanes, block, before), tile = type_of(op.results[0]).shape, type_of(w).static_shape, variant.tile
         with ir.InsertionPoint(op), op.location:
             b, size = GraphBuilder(self.state.weights), tile + TAPS - 1
@@ -163,7 +163,7 @@ class _Replacing(ProductRewriting):
 
 
 def is_exact(tile: int, data: Range, w: np.ndarray) -> bool:
-    """Whether F(tile, 3) of data of this range by filters (M / b, K, 3, 3, a / d, b, d) is the convolution to the bit."""
+    """Whether F(tile, 3) for data in this range and filters (M / b, K, 3, 3, a / d, b, d) equals the convolution bit for bit."""
     low, high = min(data[0], 0), max(data[1], 0)  # images are padded with 0
     if not np.isfinite([low, high]).all() or not holds(HELD, *transformed_range(tile, (low, high))):
         return False

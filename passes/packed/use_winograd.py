@@ -20,27 +20,27 @@ from stepwell.passes.packed.winograd_cost import Sizes, Variant, best, chosen, d
 from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 
 ERRORS = {tile: error_bound(tile) for tile in POINTS}
-"""For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
+"""For each tile, the largest f32 rounding error relative to the result's scale; test_winograd.py checks these bounds."""
 
 
 AT_RUN_TIME = 4
-"""The largest Winograd tile for filters that are transformed at run time: a block of those of F(6, 3) would not stay in a core's own cache."""
+"""The largest Winograd tile for filters that are transformed at run time: a block of those of F(6, 3) would exceed a core's own cache."""
 
 
 @register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
 @dataclass
 class UseWinograd(Pass):
-    """Replace blocked 3x3 convolutions with stride 1 by Winograd ones, where these cost less.
+    """Replace blocked 3x3 convolutions with stride 1 by Winograd ones if these cost less.
 
     rewrite: packed.conv(x, w)  ->  slice(packed.winograd_conv(pad(x), G w G^T computed now))
     rewrite: packed.conv(x, w)  ->  slice(packed.winograd_conv(pad(x), w))      where G w G^T would be large
     rewrite: packed.conv(x, w)  ->  slice(packed.versioned_winograd_conv(pad(x), G w G^T, G' w G'^T))  where few images want a smaller tile
 
-    F(2, 3) along both axes takes 16 products instead of 36 for four results, F(4, 3) takes 36 instead of 144 for 16, F(6, 3) takes 64 instead of
-    324 for 36. The relative cost of the transforms falls with the number of channels, and a smaller tile fills up an image less: one of 56x56
-    positions becomes 60x60 in tiles of 6, so that F(6, 3) takes a tenth less products than F(4, 3), and not a fifth; and it must be cut back to
-    56x56, which costs more than that. Transformed filters take 1.78, 4 and 7.1 times the memory of plain ones. Where they would take more than
-    `most_bytes`, they may also be transformed at run time, a block at a time, and F(6, 3), which reads the most, is not a candidate.
+    F(2, 3) along both axes needs 16 products instead of 36 for four results, F(4, 3) needs 36 instead of 144 for 16, F(6, 3) needs 64 instead of
+    324 for 36. The relative cost of the transforms falls with the number of channels, and a larger tile pads an image more: one of 56x56
+    positions becomes 60x60 in tiles of 6, so that F(6, 3) needs a tenth fewer products than F(4, 3), not a fifth; and it must be cropped to
+    56x56, which costs more than that. Transformed filters take 1.78, 4 and 7.1 times the memory of plain ones. If they would take more than
+    `most_bytes`, they may also be transformed at run time, a block at a time; F(6, 3), which reads the most, is then no candidate.
 
     The candidates are the direct method and the tiles whose error (`error_bound`) is at most `error` of the result's scale (the direct method's
     is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters. Where only a run tells the
@@ -48,9 +48,9 @@ class UseWinograd(Pass):
     costs over `slack` more than a smaller tile for a few, whose filters take at most `most_bytes`, few images get that one as well: F(4, 3) reads
     36 numbers for each filter of a channel where F(2, 3) reads 16, and one image of 7x7 positions has little else to do.
 
-    `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a convolution.
+    `flops_per_byte` is the arithmetic of one core in the time of reading one byte of filters from memory once.
 
-    An infinity or NaN in what a tile reads makes all of its results NaN, even those whose own windows are finite.
+    An infinity or NaN in the input of a tile makes all of its results NaN, even those whose own windows are finite.
     """
 
     error: float = 2e-5
@@ -67,14 +67,14 @@ class UseWinograd(Pass):
             if isinstance(result, NoMatch):
                 state.decline(self.name, inner, result)
                 continue
-            state.did(self.name, inner, _told(result))
+            state.did(self.name, inner, _outcome(result))
             [result] = replace_results(inner, [result], GraphBuilder(state.weights))
             inner.erase()
             sink(result, GraphBuilder(state.weights))
             state.count(self.name)
 
     def _rewrite(self, conv: Any, b: GraphBuilder, state: PassState) -> "ir.Value | NoMatch":
-        """The replacement, or why there is none."""
+        """The replacement, or the reason why there is none."""
         values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
         if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
             return NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
@@ -137,7 +137,7 @@ class UseWinograd(Pass):
         return None
 
     def variants(self, sizes: Sizes, elements: int) -> "list[Variant]":
-        """Winograd's variants whose error is small enough, and the direct method, whose filters have so many elements.
+        """Winograd's variants with a small enough error, and the direct method, whose filters have `elements` elements.
 
         Filters of groups are transformed at compile time: at run time their loop over filters could not be fused with what follows.
         """
@@ -155,8 +155,8 @@ class UseWinograd(Pass):
         return [*out, Variant(elements, direct_cost(sizes, self.flops_per_byte), 0, False)]
 
 
-def _told(result: ir.Value) -> str:
-    """What became of a convolution, for `--explain`."""
+def _outcome(result: ir.Value) -> str:
+    """The outcome for a convolution, for `--explain`."""
     cut = producer(result, "slice")
     made = producer(result if cut is None else cut.x, "packed.winograd_conv", "packed.versioned_winograd_conv")
     values = made.attribute_values()

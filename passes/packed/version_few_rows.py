@@ -1,4 +1,4 @@
-"""The pass that gives few rows a kernel of their own where a product takes weights in few bits."""
+"""The pass that makes a separate kernel for few rows if a product has low-bit weights."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What convolutions cost by Winograd's minimal filtering and directly, in one measure."""
+"""The costs of convolutions by Winograd's minimal filtering and by the direct method, in one unit."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -21,21 +21,21 @@ would be computed directly, which takes a fifth longer than F(4, 3) with its cut
 
 
 DIRECT = "direct"
-"""What plans call the direct method."""
+"""The name of the direct method in plans."""
 
 
 @dataclass(frozen=True, order=True)
 class Variant:
-    """A way to compute a convolution; those that store less come first in order."""
+    """A method for computing a convolution; variants that store less are ordered first."""
 
-    stored: int  # numbers that its filters take
+    stored: int  # number of stored filter elements
     cost: float  # in floating-point operations
     tile: int  # 0 for the direct method
-    transformed: bool  # its filters, now
+    transformed: bool  # whether its filters are transformed at compile time
 
     @property
     def name(self) -> str:
-        """What plans call it."""
+        """The name in plans."""
         if self.tile == 0:
             return DIRECT
         return f"F({self.tile}, {TAPS})" + ("" if self.transformed else ", filters transformed in each run")
@@ -43,23 +43,23 @@ class Variant:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What the numbers of a convolution cost, in floating-point operations of f32."""
+    """The costs of a convolution's elements, in floating-point operations of f32."""
 
     product: float = 2.0
-    """A product with its addition, directly."""
+    """A product with its addition, in the direct method."""
     transformed: float = 2.0
-    """The same of transformed numbers."""
+    """A product with its addition, of transformed numbers."""
     stored: int = 4
-    """Bytes of a filter's number."""
+    """Bytes of a filter's element."""
     kept: int = 4
-    """Bytes of a transformed one."""
+    """Bytes of a transformed element."""
     result: int = 4
-    """Bytes of a number of the result, as what follows reads it."""
+    """Bytes of an element of the result, as its consumer reads it."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A blocked 3x3 convolution with stride 1, each of whose filters reads `channels`."""
+    """A blocked 3x3 convolution with stride 1; each of its filters reads `channels` channels."""
 
     images: int
     rows: int
@@ -70,7 +70,7 @@ class Sizes:
 
 
 class Options(Protocol):
-    """The fields of a pass that weighs these costs."""
+    """The fields of a pass that compares these costs."""
 
     flops_per_byte: float
     most_bytes: int
@@ -80,7 +80,7 @@ T = TypeVar("T", bound=Options)
 
 
 def for_target(options: T, costs: Costs) -> T:
-    """A pass's options, with the target's costs for those that are not given."""
+    """A pass's options, with the target's costs for those that are not set."""
     made = copy(options)
     if options.flops_per_byte < 0:
         made.flops_per_byte = costs.flops_per_byte
@@ -91,8 +91,8 @@ def for_target(options: T, costs: Costs) -> T:
 def winograd_cost(tile: int, of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:
     """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
 
-    A transform of n x n numbers by two matrices, half of them zeros, would be n^3 multiply-adds for each number of channels or filters, and
-    counts twice: rows share sums, but a transform waits for what it loads and stores.
+    A transform of n x n numbers by two matrices, half of whose elements are zeros, would be n^3 multiply-adds for each channel or filter, and
+    counts twice: rows share sums, but a transform waits for its loads and stores.
 
     A result that does not fill its tiles is cut, which is a kernel of its own; and what follows, a pooling or the borders of the next convolution, is
     no longer a part of this one's.
@@ -106,12 +106,12 @@ def winograd_cost(tile: int, of: Sizes, flops_per_byte: float, numbers: Arithmet
 
 
 def direct_cost(of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:
-    """The direct convolution in the same measure."""
+    """The cost of the direct convolution in the same unit."""
     return TAPS**2 * of.channels * of.filters * (numbers.product * of.images * of.rows * of.columns + flops_per_byte * numbers.stored)
 
 
 def chosen(kind: str, op: Any, variants: Sequence[Variant], default: Variant, state: PassState) -> Variant:
-    """The variant that is chosen for a convolution (`PassState.choose`)."""
+    """The variant chosen for a convolution (`PassState.choose`)."""
     named = {variant.name: variant for variant in variants}
 
     def candidates() -> list[Candidate]:
@@ -122,8 +122,8 @@ def chosen(kind: str, op: Any, variants: Sequence[Variant], default: Variant, st
 
 
 def best(found: Sequence[Sequence[Variant]], slack: float) -> Variant:
-    """The variant to take, of the same ones for each of several numbers of images: of those that at worst cost, against the best one, at most `slack`
-    more than the one that does least, the one that stores least."""
+    """The best variant for several numbers of images; `found` has the same variants for each. Its worst cost, relative to the best for a number, is
+    at most `slack` more than the least possible; of several such variants it is the one with the smallest filters."""
     least = [min(variant.cost for variant in variants) for variants in found]
     worst = [max(variant.cost / best for variant, best in zip(same, least, strict=True)) for same in zip(*found, strict=True)]
     return min(variant for variant, cost in zip(found[-1], worst, strict=True) if cost <= (1 + slack) * min(worst))

@@ -1,4 +1,4 @@
-"""What both passes of Winograd's method do with images: ask for how many, fill them up to whole tiles, and cut the results back."""
+"""Common parts of both passes of Winograd's method: likely numbers of images, padding of images to whole tiles, and cropping of results."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +15,8 @@ from stepwell.passes.packed.winograd_cost import Sizes
 
 
 def likely_sizes(conv: ir.Operation, channels: int, filters: int, group: int) -> list[Sizes]:
-    """What a blocked convolution computes, each filter of `channels`: for a few of the images that are likely, if only a run tells how many, and
-    for all of them. The sizes of its result are known or free."""
+    """The sizes of a blocked convolution, each of whose filters reads `channels`: for a few of the likely images, if their number is dynamic, and
+    for all of them. The sizes of its result may be dynamic."""
     whole, hints = type_of(conv.results[0]).shape, hints_around(conv)
     images, rows, columns = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
     usual = Sizes(images, rows, columns, channels, filters, group)
@@ -24,12 +24,12 @@ def likely_sizes(conv: ir.Operation, channels: int, filters: int, group: int) ->
 
 
 def not_worth_it(of: Sizes) -> str:
-    """Why a convolution is computed directly, for `--explain`."""
+    """The reason for computing a convolution directly, for `--explain`."""
     return f"{of.filters} filters of {of.channels} channels on {of.rows}x{of.columns} positions do not pay for the transforms"
 
 
 def filled_up(x: ir.Value, whole: Sequence[Dim], tile: int, b: GraphBuilder) -> ir.Value:
-    """A blocked image with zeros behind it, so that a result of shape `whole` has whole tiles; the image itself if it has."""
+    """A blocked image with zeros added at the end, so that a result of shape `whole` has whole tiles; the image itself if it has."""
     filling = [-n % tile for n in whole[2:4] if n is not None]
     if all(n == 0 for n in filling):
         return x
@@ -46,7 +46,7 @@ def cut_back(result: ir.Value, whole: Sequence[Dim], b: GraphBuilder) -> ir.Valu
 
 
 def sink(cut: ir.Value, b: GraphBuilder) -> None:
-    """Move a slice behind the element-wise ops that follow it, so that these still fuse with what comes before.
+    """Move a slice after the element-wise ops that follow it, so that these still fuse with the op before it.
 
     rewrite: f(slice(x), c, …) -> slice(f(x, c, …))  where the slice has no other user, and every c is 1 along what the slice cuts
 

@@ -101,7 +101,7 @@ def from_file(file: Plan, function: ir.Operation, ops: Sequence[Structured], tar
     for place in entry.ops:
         if place >= len(ops):
             raise ScheduleError(f"{where}: there is no op {place}, it has {len(ops)} structured ops, counted from 0")
-    return {place: _legal(entry, ops[place], target, f"{where}, op {place}{_of(ops[place])}") for place, entry in entry.ops.items()}
+    return {place: _legal(entry, ops[place], target, f"{where}, op {place}{_nodes_text(ops[place])}") for place, entry in entry.ops.items()}
 
 
 def _check_kernels(file: Plan, kernels: Sequence[ir.Operation]) -> None:
@@ -121,7 +121,7 @@ def _name(function: ir.Operation) -> str:
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 
-def _of(op: Structured) -> str:
+def _nodes_text(op: Structured) -> str:
     nodes = node_names(op.operation.location)
     return f" of {' and '.join(nodes)}" if nodes else ""
 

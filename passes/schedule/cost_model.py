@@ -178,7 +178,7 @@ class CostModel:
         tiled = nest.intrinsic in self.uses and self.uses[nest.intrinsic].intrinsic.tile is not None  # the intrinsic has accumulators of its own
         if not tiled and self.reductions and nest.vector >= 0:
             kept, use = self.vectors(nest.width, self.bytes), self.uses.get(nest.intrinsic)
-            if accumulators > room(self.op, nest.vector, self.target.vector_registers, use, kept):
+            if accumulators > register_budget(self.op, nest.vector, self.target.vector_registers, use, kept):
                 total *= habits.CROWDED_COST
         return total
 
@@ -349,7 +349,7 @@ def bytes_read_by_tile(op: Structured, nest: Nest) -> float:
     return sum(_Reach(a, len(op.sizes)).footprint(reached) for a in op.inputs if a.used and a.is_shaped)
 
 
-def room(op: Structured, vector: int, registers: int, use: Use | None = None, vectors: int = 1) -> int:
+def register_budget(op: Structured, vector: int, registers: int, use: Use | None = None, vectors: int = 1) -> int:
     """The number of registers that a tile's accumulators may use before LLVM spills or moves values.
 
     There are fewer if a short innermost loop goes over overlapping windows: LLVM unrolls it, loads the overlap once, and keeps it in registers for

@@ -12,7 +12,7 @@ from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import FEW_NUMBERS
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.cost_model import bytes_read_by_tile, room
+from stepwell.passes.schedule.cost_model import bytes_read_by_tile, register_budget
 from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded
@@ -239,7 +239,7 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     dim = max(reused, key=lambda d: (op.sizes[d], d))
     intrinsic = in_groups(op, target, vector, width)
     use = available(op, target).get(intrinsic)
-    accumulators = room(op, vector, (target or GENERIC).vector_registers, use, vectors)
+    accumulators = register_budget(op, vector, (target or GENERIC).vector_registers, use, vectors)
     limit, panel = accumulators // vectors, panels(op, target, vector, dim)
     if dim in op.open and limit >= COMMON_FACTOR and op.sizes[dim] > limit:
         unroll[dim] = limit - limit % COMMON_FACTOR

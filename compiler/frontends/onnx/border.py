@@ -171,7 +171,7 @@ class _Parting:
         self._early = {*self._kinds, *weights, ""}
         """The values that are known, or could be, before compiled code runs."""
         self._late: set[str] = set()
-        """Those that nodes behind it make."""
+        """The values that are computed after compiled code."""
         self._foreign = {name for name, kind in self._kinds.items() if kind.is_foreign} | self._texts.keys()
         self._spare: dict[str, NodeProto] = {}
         """Compiled nodes that could run before as well, by the values that they make."""

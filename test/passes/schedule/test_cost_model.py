@@ -15,7 +15,7 @@ from stepwell.dialects.target.description import Caches
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule import schedulers
-from stepwell.passes.schedule.cost_model import CostModel, room, widths
+from stepwell.passes.schedule.cost_model import CostModel, register_budget, widths
 from stepwell.passes.schedule.defaults import contraction
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import choose
@@ -119,7 +119,7 @@ def test_a_tile_that_spills_is_refused() -> None:
 def test_windows_that_overlap_some_rounds_later_take_room(stride: int, taps: int, crowded: bool) -> None:
     maps = [f"(m, x, f, c, k) -> (c, x * {stride} + k)", "(m, x, f, c, k) -> (m, c, k, f)", "(m, x, f, c, k) -> (m, x, f)"]
     with structured(maps, "ppprr", [f"3x{stride * 111 + taps}", f"4x3x{taps}x16", "4x112x16"]) as op:
-        assert room(op, 2, V4.vector_registers) == (16 if crowded else 20)
+        assert register_budget(op, 2, V4.vector_registers) == (16 if crowded else 20)
         chosen, smaller = (Nest((0, 1, 2), 0, (2, t, 1, 1, 1), 2, 16) for t in (9, 8))
         model = CostModel(op, V4)
         assert (model.compute(chosen) > 1.1 * model.compute(smaller)) == crowded

@@ -75,14 +75,14 @@ def run(body: str, a: np.ndarray, b: np.ndarray, kinds: tuple[str, str], shape: 
 
 
 @pytest.fixture
-def _here(chosen: dot_products.Intrinsic) -> None:
+def _supported(chosen: dot_products.Intrinsic) -> None:
     if missing := chosen.features - host().features:
         pytest.skip(f"this machine has no {', '.join(sorted(missing))}")
 
 
 def of_each_intrinsic(test: Callable[..., None], among: tuple[dot_products.Intrinsic, ...] = OF_VECTORS) -> Any:
     """Run a test with each intrinsic that this machine has; it is skipped with the others, so that all machines have the same tests."""
-    return pytest.mark.usefixtures("_here")(pytest.mark.parametrize("chosen", among, ids=[i.name for i in among])(test))
+    return pytest.mark.usefixtures("_supported")(pytest.mark.parametrize("chosen", among, ids=[i.name for i in among])(test))
 
 
 def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transposed: bool, sched: str = "") -> None:
