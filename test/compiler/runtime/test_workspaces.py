@@ -16,9 +16,9 @@ from stepwell.runtime.workspaces import IDLE_CALLS, IDLE_SECONDS, KEPT, RESERVED
 def used(pool: Workspaces, size: int, times: int = 1) -> np.ndarray:
     """Take and give back so many times; the last one taken."""
     for _ in range(times):
-        taken = pool.of(size).pop()
+        taken = pool.sized(size).pop()
         assert taken.nbytes >= size
-        pool.of(size).append(taken)
+        pool.sized(size).append(taken)
     return taken
 
 
@@ -59,7 +59,7 @@ def test_without_room_to_grow_there_is_what_is_asked_for(monkeypatch: pytest.Mon
     assert used(pool, RESERVED).nbytes == RESERVED
     assert used(pool, 3 * RESERVED).nbytes == 3 * RESERVED
     with pytest.raises(MemoryError, match="no more than that"):
-        pool.of(4 * RESERVED).pop()
+        pool.sized(4 * RESERVED).pop()
     assert len(pool.sizes) == 2
 
 
@@ -99,11 +99,11 @@ def test_an_idle_one_goes_after_some_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_bounded_number_is_kept() -> None:
     pool = Workspaces()
-    taken = [pool.of(5000).pop() for _ in range(3 * KEPT)]
+    taken = [pool.sized(5000).pop() for _ in range(3 * KEPT)]
     assert len({id(memory) for memory in taken}) == 3 * KEPT
     for memory in taken:
-        pool.of(5000).append(memory)
-    assert len(pool.of(5000)) == KEPT
+        pool.sized(5000).append(memory)
+    assert len(pool.sized(5000)) == KEPT
 
 
 def test_from_several_threads_no_two_have_the_same() -> None:
@@ -112,10 +112,10 @@ def test_from_several_threads_no_two_have_the_same() -> None:
     def work(number: int) -> None:
         for turn in range(200):
             size = 1000 * (1 + (number + turn) % 7)
-            taken = pool.of(size).pop()
+            taken = pool.sized(size).pop()
             taken[:size] = number
             assert (taken[:size] == number).all()
-            pool.of(size).append(taken)
+            pool.sized(size).append(taken)
 
     together(*(partial(work, i) for i in range(4)))
     assert len(pool.sizes) <= KEPT
@@ -124,7 +124,7 @@ def test_from_several_threads_no_two_have_the_same() -> None:
 def test_one_that_is_never_given_back_is_let_go() -> None:
     """As what the handler of a signal raises may leave it."""
     pool = Workspaces()
-    gone = pool.of(RESERVED).pop()
+    gone = pool.sized(RESERVED).pop()
     memory = weakref.ref(pool._out[id(gone)]._room)
     del gone
     used(pool, 100)
