@@ -165,5 +165,6 @@ if TYPE_CHECKING:
     from stepwell.pipelines.pipeline import Pipeline as Pipeline
     from stepwell.plugin_files import depends_on as depends_on
     from stepwell.runtime.executable import Executable as Executable
+    from stepwell.runtime.index_checks import IndexChecks as IndexChecks
 else:
     __getattr__, __dir__, __all__ = names_on_use(__name__)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 else:
     R = TypeVar("R")
 
-FORMAT = 1
-"""The version of the encoding of fields as JSON; the fields themselves are part of each record's schema."""
+FORMAT = 2
+"""The version of the encoding of fields as JSON, and of what code demands of its caller; the fields are part of each record's schema."""
 APART: Mapping[str, Any] = {"record": False}
 """The metadata of a field that is stored elsewhere: in a record that was read, it has its default."""
 _KINDS = {type(None): "null", bool: "boolean", int: "integer", float: "float", str: "text", list: "list", dict: "object"}

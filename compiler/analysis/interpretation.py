@@ -23,7 +23,7 @@ from stepwell.passes.framework.levels import IMPORTED, find_level
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.pipelines.lowered import Lowered
 from stepwell.runtime.buffers import pack_arena
-from stepwell.runtime.model import IndexChecks
+from stepwell.runtime.index_checks import IndexChecks
 
 Arrays = Mapping[str, np.ndarray]
 NATIVE = "native code"
@@ -68,9 +68,8 @@ def interpret_module(
         arena = pack_arena(lowered.weights, info.arena, info.weights_bytes)
         sizes = _symbol_values([kind for _, kind in taken], arrays)
         results = run_module(module, [*map(signless, arrays), arena], observe, sizes)
-        checks = IndexChecks([check.with_sizes(sizes) for check in info.checks])
-    if checks.checks:
-        checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
+        checks = IndexChecks(info.checks)
+    checks.raise_any(results[len(given) :], sizes)
     return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}
 
 

@@ -56,7 +56,7 @@ class Replay:
         want = model.run(inputs)
         given = [np.require(inputs[info.name], requirements=("C", "A")) for info in model.inputs]
         # It has its own outputs and workspace, so that the replay cannot find results there that it fails to compute.
-        outputs = [*map(np.zeros_like, want.values()), *model.checks.parts(model.checks.buffer())]
+        outputs = [*map(np.zeros_like, want.values()), *model.executable.checks.parts()]
         return Replay(
             launches_of(model.ir("affine")), model.objects, inputs=given, outputs=outputs, weights=model.weights.arena(),
             workspace_bytes=model.workspace_bytes, threads=threads or model.threads, located=model.executable.weights,
@@ -122,7 +122,7 @@ class Replay:
         function, addresses = self._code.packed_function("main", len(arrays)), [address(array) for array in arrays]
 
         def run() -> None:
-            function(*addresses)
+            function(addresses)
 
         run.keep = arrays  # type: ignore[attr-defined]  # kept alive by what reads them
         return run

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Compile a model down to a level and write the result. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
-DEFAULT_EMITS = (*CPU_PATH, "llvm-ir", "asm", "obj")
+DEFAULT_EMITS = (*CPU_PATH, "llvm-ir", "header", "asm", "obj", "weights")
 """The possible outputs with the default backend, equal to `emits`: asking the backend takes much longer than showing help."""
-DEFAULT_FILES = ("obj",)
+DEFAULT_FILES = ("obj", "weights")
 """The outputs that are not text."""
 
 

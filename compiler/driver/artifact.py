@@ -73,7 +73,7 @@ def assemble_general(
         return None
     about = _about(artifact, snapshots, timings, time.perf_counter() - begin)
     return GeneralProgram(
-        artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, _maker(artifact, weights, about, otherwise), about, weights
+        artifact.inputs, artifact.outputs, artifact.general, sized, _maker(artifact, weights, about, otherwise), about, weights
     )  # fmt: skip
 
 
@@ -92,9 +92,7 @@ def _taken(artifact: Artifact, weights: Weights) -> np.ndarray:
 
 def _maker(artifact: Artifact, weights: Weights, about: About, otherwise: Otherwise | None) -> Callable[..., CompiledModel]:
     """A function that makes a CompiledModel from its inputs, outputs, executable and workspace."""
-    return partial(
-        CompiledModel, weights=weights, about=about, objects=artifact.objects, checks=artifact.checks, groups=artifact.groups, otherwise=otherwise
-    )
+    return partial(CompiledModel, weights=weights, about=about, objects=artifact.objects, groups=artifact.groups, otherwise=otherwise)
 
 
 def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float], loading: float) -> About:

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, evaluated, parse
+from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.dialects.support.processes import Turn
-from stepwell.driver.pairs import check_sizes
+from stepwell.driver.pairs import Sizes, check_sizes
 from stepwell.runtime.general import GeneralProgram
-from stepwell.runtime.model import Arrays, IndexChecks, as_array, as_dtype, names_error, unpicklable
+from stepwell.runtime.model import Arrays, as_array, as_dtype, names_error, unpicklable
 from stepwell.runtime.results import Results
 from stepwell.signature import TensorInfo
 
@@ -30,6 +30,10 @@ class Model(Protocol):
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
         """Outputs by name, from inputs by name."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """Computes sizes of inputs and outputs, by their texts, from values of symbols."""
 
     def check(self, shapes: Sequence[tuple[int, ...]]) -> None:
         """Raise InputError if shapes, of all inputs, do not fit the model's, or give one symbol two sizes."""
@@ -104,7 +108,7 @@ class BoundModel:
         known = [] if program is None else list(program.general.symbols)
         self._lengths = dict(self._growing.values())  # maps the length symbol to the capacity symbol
         symbols = [name for name in known if name not in self._lengths.values()]
-        self._after = {i: parse(str(model.outputs[giver].shape[self._axis(i)])) for i, giver in self._pairs if i in self._growing}
+        self._after = {i: str(model.outputs[giver].shape[self._axis(i)]) for i, giver in self._pairs if i in self._growing}
         self._symbols = symbols
         shown = [parse(size) for i in self._open for size in model.inputs[i].shape if isinstance(size, str)]
         self._follows = any(isinstance(size, Size) and not self._lengths.keys().isdisjoint(size.symbols) for size in shown)
@@ -166,7 +170,7 @@ class BoundModel:
             raise names_error(state, list(self.pairs), "state")
         infos = [self._model.inputs[taker] for taker, _ in self._pairs]
         fitting = [_fit(info, state[info.name], "state") for info in infos]
-        check_sizes(infos, [array.shape for array in fitting], "state")
+        check_sizes(infos, [array.shape for array in fitting], self._model.sizes, "state")
         self._state = self._taken({taker: array for (taker, _), array in zip(self._pairs, fitting, strict=True)}, before.spare)
 
     def _copied(self) -> "BoundModel":
@@ -248,7 +252,8 @@ class BoundModel:
             shapes[cache.taker] = tuple(length if i == cache.axis else n for i, n in enumerate(cache.memory.shape))
         fixed = tuple(shapes[i] for i in range(len(shapes)) if i not in self._growing)
         values = self._values(shapes, fits=fixed == state.fitting and not self._follows)  # else only caches have grown, all in step
-        ends = tuple([evaluated(self._after[cache.taker], values) for cache in state.caches])
+        sizes = self._model.sizes(values)
+        ends = tuple([sizes[self._after[cache.taker]] for cache in state.caches])
         caches = self._grown(state, ends)
         if caches is not state.caches and self._state is state:
             self._state = state = state._replace(caches=caches)  # the same state with more capacity, even if the call fails
@@ -267,15 +272,11 @@ class BoundModel:
             shared[i] if i in shared else None if late(shape) else self._results.empty(cast(tuple[int, ...], shape), info.dtype)
             for i, (info, shape) in enumerate(zip(program.outputs, prepared.shapes, strict=True))
         ]
-        checks = IndexChecks(prepared.checks)
-        hidden = checks.buffer()
-        every = [*results, *checks.parts(hidden)]
-        told = prepared.executable.run([*given, lengths], every)
-        checks.raise_any(hidden, told)
+        prepared.executable.run([*given, lengths], results)
         in_step = all(end == spans[self._growing[cache.taker]] for cache, end in zip(caches, ends, strict=True))
-        handed = {taker: every[giver] for taker, giver in self._pairs if taker in state.arrays}
+        handed = {taker: results[giver] for taker, giver in self._pairs if taker in state.arrays}
         self._state = _State(True, handed, caches, ends, (), fixed if in_step else None)
-        return [every[i] for i in self._given]
+        return [results[i] for i in self._given]
 
     def _values(self, shapes: Mapping[int, tuple[int, ...]], *, fits: bool) -> dict[str, int]:
         """The values of the symbols, from the shapes of all inputs. Raises InputError if these do not fit, unless `fits` says that they do."""

@@ -206,7 +206,7 @@ class Compilation:
         in_background = self.options.specialise == "auto" and not self.watch.needs_passes
         return common(
             values=program.valued, program=program.model, about=program.about, background=self.job if in_background else None,
-            compile_bound=self.bound_program, weights=program.weights,
+            compile_bound=self.bound_program, weights=program.weights, sizes=program.sizes,
         )  # fmt: skip
 
     @property

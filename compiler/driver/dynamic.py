@@ -5,6 +5,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from stepwell.dialects.support.names import printable_keys
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.background import Job, submit
 from stepwell.driver.bound import BoundModel
-from stepwell.driver.pairs import ContradictionError, check_pairs, check_sizes, usual_pairs
+from stepwell.driver.pairs import ContradictionError, Sizes, check_pairs, check_sizes, sizes_without_code, usual_pairs
 from stepwell.runtime.about import About
 from stepwell.runtime.general import GeneralProgram
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error, unpicklable
@@ -88,14 +89,14 @@ class DynamicModel:
         values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
         about: About | None = None, background: InBackground | None = None, why_not_general: str = "",
         compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None, compile_apart: Callable[[], Made] | None = None,
-        capacity_bytes: int | None = None, pool: WeightPool | None = None, weights: Weights | None = None,
+        capacity_bytes: int | None = None, pool: WeightPool | None = None, weights: Weights | None = None, sizes: Sizes | None = None,
     ) -> None:  # fmt: skip
         """`values` gives, for each input whose values code is specialised for, the reason. Unless `by_shape`, shapes of other inputs do not matter.
 
         Without a `program`, `why_not_general` may give the reason. `compile_bound` makes the program for `bind`. `about` is the description of the
-        program. `compile_apart` makes the model for sizes that contradict the names of dimensions. `pool` has the weights of all programs, `weights`
-        those of the shape-polymorphic program; `capacity_bytes` defaults to the size of these, at least `LEAST_BYTES`, and is unbounded without such
-        a program.
+        program, and `sizes` computes by its code. `compile_apart` makes the model for sizes that contradict the names of dimensions. `pool` has the
+        weights of all programs, `weights` those of the shape-polymorphic program; `capacity_bytes` defaults to the size of these, at least
+        `LEAST_BYTES`, and is unbounded without such a program.
         """
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
@@ -113,6 +114,8 @@ class DynamicModel:
         self.why_not_general = why_not_general
         self._compile = compile_shapes
         self._program = program
+        self.sizes = partial(sizes_without_code, self.inputs) if sizes is None else sizes
+        """Computes sizes of inputs and outputs from values of symbols."""
         self._about = about
         self._background = background
         self._compile_bound = compile_bound
@@ -218,7 +221,7 @@ class DynamicModel:
             inputs=self.inputs, outputs=self.outputs, compile_shapes=self._compile, capacity=self.capacity, values=self.values,
             by_shape=self.by_shape, program=self._program, about=self._about, background=self._background,
             why_not_general=self.why_not_general, compile_bound=self._compile_bound, compile_apart=self._compile_apart,
-            pool=self._pool, weights=self._weights,
+            pool=self._pool, weights=self._weights, sizes=self.sizes,
         )  # fmt: skip
         made.capacity_bytes = self.capacity_bytes
         made._apart, made._warned = self._apart, self._warned
@@ -486,7 +489,7 @@ class DynamicModel:
 
     def check(self, shapes: Sequence[Shape]) -> None:
         """Raise InputError if shapes, of all inputs, do not fit the model's, or give one symbol two sizes."""
-        check_sizes(self.inputs, shapes)
+        check_sizes(self.inputs, shapes, self.sizes)
 
 
 def _specialisation(key: _Key, entry: _Entry, apart: "Made | None") -> Specialisation:

@@ -1,9 +1,9 @@
 """Pairs of an input and the output that feeds it in the next call, and checks of their sizes."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from stepwell.dialects.core.sizes import evaluated, parse
+from stepwell.dialects.core.sizes import Size, evaluated, parse
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.signature import TensorInfo
 
@@ -54,8 +54,24 @@ class ContradictionError(InputError):
     """Sizes that contradict the names, or the expressions, that the model gives its dimensions."""
 
 
-def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = "input") -> None:
-    """Raise InputError if shapes do not fit those of some inputs of a model, which the message calls `kind`.
+Sizes: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, int]]
+"""Computes the sizes of a model's inputs and outputs, by their texts, from values of symbols; others than those that follow mean nothing."""
+
+
+def sizes_without_code(infos: Sequence[TensorInfo], values: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of some inputs that follow from values of symbols: for a model without a program that computes them (`Sizes`)."""
+    texts = {size for info in infos for size in info.shape if isinstance(size, str) and not info.is_unranked}
+    return {text: evaluated(size, values) for text in texts if values.keys() >= set((size := _expression(text)).symbols)}
+
+
+def _expression(text: str) -> Size:
+    size = parse(text)
+    assert isinstance(size, Size)  # its text was no number
+    return size
+
+
+def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], sizes: Sizes, kind: str = "input") -> None:
+    """Raise InputError if shapes do not fit those of some inputs of a model, which the message calls `kind`; `sizes` computes those that follow.
 
     Raises ContradictionError if they give one symbol two sizes. Shapes of sequences and optionals are not checked. A size that is computed from
     others may depend on inputs that are not among these: then it must be the same wherever it occurs.
@@ -75,11 +91,9 @@ def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], kind: str = 
                     raise ContradictionError(f"{kind} '{info.name}': expected {size} = {first}, as in {kind} '{where}', got {came}")
                 if not size.isidentifier():
                     computed.append((info, size, came))
+    found = sizes({name: number for name, (number, _) in bound.items()}) if computed else {}
     for info, size, came in computed:
-        names = parse(size).symbols  # type: ignore[union-attr]  # its text was no number
-        if not bound.keys() >= set(names):
-            continue
-        expected = evaluated(parse(size), {name: bound[name][0] for name in names})
-        if came != expected:
+        names = _expression(size).symbols
+        if bound.keys() >= set(names) and came != (expected := found[size]):
             of = " and ".join(dict.fromkeys(f"'{bound[name][1]}'" for name in names))
             raise ContradictionError(f"{kind} '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")

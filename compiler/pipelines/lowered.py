@@ -65,7 +65,8 @@ def check_main(lowered: Lowered) -> None:
     sides[1] += [f"{n} elements of i64" for n in hidden]
     level = find_level(lowered.level)
     weights = [_ARENA] * (level.arena + level.buffers)  # and the workspace
-    expected = ([*sides[0], *sides[1], *weights], []) if level.buffers else ([*sides[0], *weights], sides[1])
+    status = ["i64"] * bool(hidden or info.table_entries)
+    expected = ([*sides[0], *sides[1], *weights], status) if level.buffers else ([*sides[0], *weights], sides[1])
     for verb, want, types in zip(("take", "return"), expected, (kind.inputs, kind.results), strict=True):
         got = [_as(description, t) for description, t in zip(want, types, strict=False)]
         if len(types) != len(want) or got != want:

@@ -7,13 +7,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stepwell.dialects.core.size_table import SIZES_FUNCTION
+from stepwell.dialects.core.size_table import SIZES_FUNCTION, Status, Verdict
 from stepwell.dialects.support.buffers import address, aligned_empty
+from stepwell.dialects.support.errors import IndexRangeError
 from stepwell.runtime.boxes import contents
+from stepwell.runtime.index_checks import IndexChecks
 from stepwell.runtime.late_sizes import LateSizes, Run, running
 from stepwell.runtime.loader import LoadedCode
 from stepwell.runtime.openmp import openmp
 from stepwell.runtime.workspaces import SMALL, SizedWorkspaces, Workspaces
+
+NO_CHECKS = IndexChecks(())
 
 
 class Executable(Protocol):
@@ -22,12 +26,11 @@ class Executable(Protocol):
     threads: int
     """The maximal number of cores for a run; can be set between runs."""
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> Mapping[str, int] | None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> None:
         """Compute `outputs`, which are arrays to write to, from `inputs`; both are contiguous, aligned, and of the types the model declares.
 
-        An output whose size only the run tells is None, and replaced by an array of the right one. After the model's outputs come hidden
-        results that say how far indices reach, if there are any (`IndexCheck`). May raise MemoryError, IndexRangeError for data that ask
-        for sizes that do not fit, LimitError for some that are too large. Gives the sizes that only the run has told, if there are any.
+        An output whose size only the run tells is None, and replaced by an array of the right one. May raise MemoryError, IndexRangeError for
+        an index that is out of range (`IndexChecks`) or data that ask for sizes that do not fit, LimitError for some that are too large.
         """
 
 
@@ -40,12 +43,17 @@ class NativeExecutable:
     def __init__(
         self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int, table: np.ndarray | None = None,
         workspaces: "collections.deque[np.ndarray] | SizedWorkspaces | None" = None, late: LateSizes | None = None,
-        boxed: Mapping[int, tuple[np.dtype, int]] = MappingProxyType({}),
+        boxed: Mapping[int, tuple[np.dtype, int]] = MappingProxyType({}), checks: IndexChecks = NO_CHECKS, symbols: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`boxed` are the outputs that are rows of boxes, by their numbers, as `boxed_results` gives them: a run gives lists of arrays for them."""
+        """`boxed` are the outputs that are rows of boxes, by their numbers, as `boxed_results` gives them: a run gives lists of arrays for them.
+
+        `symbols` are the first entries of the table.
+        """
         if late is not None:  # each run has a table of its own, for what becomes known
             table = np.concatenate([np.empty(0, np.int64) if table is None else table, np.zeros(late.entries, np.int64)])[: late.entries]
-        self.main = code.packed_function("main", arguments + 2 + (table is not None))
+        self._plain = late is None and not checks.hidden
+        """Whether nothing can be wrong with a run."""
+        self.main = code.packed_function("main", arguments + 2 + (table is not None), status=not self._plain)
         self.threads = threads
         self.workspace_bytes = workspace_bytes
         self.weights = weights
@@ -54,11 +62,13 @@ class NativeExecutable:
         self._openmp = openmp()
         self._table = table  # `main` gets it like the weights
         self._table_address = () if table is None else (address(table),)
-        self._late, self._boxed = late, dict(boxed)
+        self._late, self._boxed, self._symbols = late, dict(boxed), tuple(symbols)
+        self.checks = checks
+        """The checks of indices, whose hidden results come behind the outputs."""
         self.workspaces: collections.deque[np.ndarray] | SizedWorkspaces = collections.deque() if workspaces is None else workspaces
         """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> Mapping[str, int] | None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> None:
         """See `Executable`."""
         try:
             workspace = self.workspaces.pop()
@@ -67,14 +77,29 @@ class NativeExecutable:
         if workspace.nbytes < self.workspace_bytes:  # made for other sizes
             workspace = self._new_workspace()
         try:
+            if self._plain:
+                self._call([*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace), *self._table_address])
+                return
+            hidden = self.checks.parts()
             if self._late is not None:
-                return self._run_late(self._late, inputs, outputs, workspace)
-            self._call([*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace), *self._table_address])
-            return None
+                self._run_late(self._late, inputs, outputs, hidden, workspace)
+                return
+            results = outputs + hidden
+            code = self._call([*map(address, inputs), *map(address, results), self._weights_address, address(workspace), *self._table_address])
+            if code:
+                raise self._out_of_range(code, hidden, self._table)
         finally:
             self.workspaces.append(workspace)
 
-    def _run_late(self, late: LateSizes, inputs: Sequence[np.ndarray], outputs: list[Any], workspace: np.ndarray) -> Mapping[str, int]:
+    def _out_of_range(self, code: int, hidden: Sequence[np.ndarray], table: np.ndarray | None) -> IndexRangeError:
+        """The error for the check whose status code gives; `table` has the sizes of the run."""
+        places = {name: place for place, name in enumerate(self._symbols)} | (dict(self._late.places) if self._late is not None else {})
+        values = {} if table is None else {name: int(table[place]) for name, place in places.items()}
+        return self.checks.error(Verdict.decoded(code).number, hidden, values)
+
+    def _run_late(
+        self, late: LateSizes, inputs: Sequence[np.ndarray], outputs: list[Any], hidden: Sequence[np.ndarray], workspace: np.ndarray
+    ) -> None:
         """A run in which sizes become known."""
         assert self._table is not None
         begin = address(workspace)
@@ -82,24 +107,24 @@ class NativeExecutable:
         key = address(run.table)
         try:
             running[key] = run
-            places = [0 if output is None else address(output) for output in outputs]
-            self._call([*map(address, inputs), *places, self._weights_address, begin, key])
+            places = [0 if output is None else address(output) for output in (*outputs, *hidden)]
+            code = self._call([*map(address, inputs), *places, self._weights_address, begin, key])
         finally:
             if key in running:  # no call of a function, after which what the handler of a signal raises could keep this from being done
                 del running[key]
-        run.raise_any()
+        if code:
+            raise self._out_of_range(code, hidden, run.table) if Verdict.decoded(code).status is Status.INDEX else run.error_for(code)
         for place, (dtype, rank) in self._boxed.items():
             outputs[place] = contents(outputs[place], begin, dtype, rank)
-        return run.values
 
-    def _call(self, addresses: Sequence[int]) -> None:
+    def _call(self, addresses: Sequence[int]) -> int | None:
+        """Run `main`; returns its status, if that may be another than 0."""
         if self._openmp is None:
-            self.main(*addresses)
-            return
+            return self.main(addresses)
         before = self._openmp.get_threads()
         try:
             self._openmp.set_threads(self.threads, before)
-            self.main(*addresses)
+            return self.main(addresses)
         finally:
             if before != self.threads:
                 self._openmp.set_threads(before)

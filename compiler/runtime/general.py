@@ -7,9 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stepwell.dialects.core.index_checks import IndexCheck
-from stepwell.dialects.core.size_table import MOST_TOTAL, SizeStatus, Verdict
-from stepwell.dialects.core.sizes import Size, is_static
+from stepwell.dialects.core.size_table import MOST_TOTAL, Status, Verdict
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.about import About
 from stepwell.runtime.executable import Executable
@@ -55,7 +53,6 @@ class Prepared:
     executable: Executable
     shapes: Sequence[tuple[int | str | None, ...]]
     """The shapes of the outputs."""
-    checks: Sequence[IndexCheck]
     workspace_bytes: int
 
 
@@ -63,14 +60,13 @@ class GeneralProgram:
     """Makes a model for any sizes that fulfil the program's assumptions, in microseconds: all of them share code, weights and workspaces."""
 
     def __init__(
-        self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, checks: Sequence[IndexCheck], sized: Sized,
+        self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, sized: Sized,
         make: Callable[..., CompiledModel], about: About, weights: Weights,
     ) -> None:  # fmt: skip
-        """`checks` are for any sizes. `make` makes a CompiledModel of infos, checks, an executable and the bytes of its workspace."""
-        self.inputs, self.outputs, self.general, self.checks, self.about = inputs, outputs, general, checks, about
+        """`make` makes a CompiledModel of infos, an executable and the bytes of its workspace."""
+        self.inputs, self.outputs, self.general, self.about = inputs, outputs, general, about
         self.weights = weights
         self._sized, self._make = sized, make
-        self._symbolic = [not (check.compared or is_static([*check.sizes, check.count])) for check in checks]
 
     @property
     def valued(self) -> dict[str, str]:
@@ -96,56 +92,54 @@ class GeneralProgram:
             return None
         inputs = [TensorInfo(info.name, tuple(shapes[info.name]), info.dtype) for info in self.inputs]
         outputs = [TensorInfo(info.name, shape, info.dtype) for info, shape in zip(self.outputs, prepared.shapes, strict=True)]
-        return self._make(
-            inputs=inputs, outputs=outputs, checks=prepared.checks, executable=prepared.executable, workspace_bytes=prepared.workspace_bytes
-        )
+        return self._make(inputs=inputs, outputs=outputs, executable=prepared.executable, workspace_bytes=prepared.workspace_bytes)
 
     def prepared(self, values: Mapping[str, int]) -> Prepared | None:
         """The executable for these numbers of all symbols; None if they violate an assumption. Raises like `model`."""
         general = self.general
-        table = np.zeros(general.entries, np.int64)
-        table[: len(general.symbols)] = [values[name] for name in general.symbols]
-        verdict = Verdict.decoded(self._sized.complete(table))
+        verdict, table = self._completed([values[name] for name in general.symbols])
         if verdict.status in _OTHERWISE:
             return None
-        numbers = table.tolist()
-        found = {name: numbers[entry] for name, entry in general.places.items()}
+        found = self._found(table)
         shapes = [tuple(found.get(size, size) if isinstance(size, str) else size for size in info.shape) for info in self.outputs]
-        if verdict.status is not SizeStatus.OK:
-            raise self._too_large(verdict, found, numbers[general.workspace], shapes)
-        total = numbers[general.workspace]
-        checks = [_check_at(check, found) if symbolic else check for check, symbolic in zip(self.checks, self._symbolic, strict=True)]
-        return Prepared(self._sized.executable(table, total), shapes, checks, total)
+        if verdict.status is not Status.OK:
+            raise self._too_large(verdict, found, int(table[general.workspace]), shapes)
+        total = int(table[general.workspace])
+        return Prepared(self._sized.executable(table, total), shapes, total)
+
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
+        """The sizes of inputs and outputs by their texts, as the code computes them from the values of symbols; one that is not given counts as 0."""
+        return self._found(self._completed([values.get(name, 0) for name in self.general.symbols])[1])
+
+    def _completed(self, symbols: Sequence[int]) -> tuple[Verdict, np.ndarray]:
+        """The table for these values of the symbols, and what the code finds wrong with them."""
+        table = np.zeros(self.general.entries, np.int64)
+        table[: len(symbols)] = symbols
+        return Verdict.decoded(self._sized.complete(table)), table
+
+    def _found(self, table: np.ndarray) -> dict[str, int]:
+        numbers = table.tolist()
+        return {name: numbers[entry] for name, entry in self.general.places.items()}
 
     def _too_large(self, verdict: Verdict, found: Mapping[str, int], total: int, shapes: Sequence[tuple[int | str | None, ...]]) -> LimitError:
         """The error for sizes that need more memory than the limits allow."""
         general, number = self.general, verdict.number
         most = f"more than {general.most_value_bytes} (limit value_bytes)"
-        if verdict.status is SizeStatus.DIMENSION:  # of values without elements, too, loops take their time
+        if verdict.status is Status.DIMENSION:  # of values without elements, too, loops take their time
             longest = general.symbols[number]
             return LimitError(f"a dimension of size {longest} = {found[longest]} is {most}")
-        if verdict.status is SizeStatus.OUTPUT:
+        if verdict.status is Status.OUTPUT:
             info = replace(self.outputs[number], shape=shapes[number])
             size = math.prod(size for size in shapes[number] if isinstance(size, int)) * info.dtype.itemsize
             return LimitError(f"output '{info.name}' {info} would take {size} bytes, {most}")
         sizes = ", ".join(f"{name} = {found[name]}" for name in general.symbols)
-        needed = f"at least {MOST_TOTAL}" if verdict.status is SizeStatus.OVERFLOW else total
+        needed = f"at least {MOST_TOTAL}" if verdict.status is Status.OVERFLOW else total
         most = f"more than {general.most_bytes} (limit workspace_bytes)"
         return LimitError(f"intermediate results for {sizes} would take {needed} bytes of memory, {most}")
 
 
-_OTHERWISE = (SizeStatus.NEGATIVE, SizeStatus.ASSUMPTION, SizeStatus.DIVISION)
+_OTHERWISE = (Status.NEGATIVE, Status.ASSUMPTION, Status.DIVISION)
 """The verdicts for sizes that need a specialised version."""
-
-
-def _check_at(check: IndexCheck, found: Mapping[str, int]) -> IndexCheck:
-    """A check with numbers for the sizes that are known before the run."""
-    sizes = tuple(_number(size, found) for size in check.sizes)
-    return replace(check, sizes=sizes, count=_number(check.count, found))
-
-
-def _number(size: int | Size, found: Mapping[str, int]) -> int | Size:
-    return found.get(str(size), size) if isinstance(size, Size) else size
 
 
 def valued(names: Sequence[str], elements: Sequence[Sequence[object]]) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """The runtime's part in data-dependent sizes: compiled code calls back when they become known, and gets memory for them.
 
-`main` writes the numbers that it has computed to its table, computes what they ask for, and calls `stepwell_enter`. That takes memory for the buffers
-and outputs that have waited for them, and writes to the table how far from the workspace they lie. Loops call `stepwell_poll` from time to
-time. The answer is the last entry of the table; what the code finds wrong is there as a negative number (`Verdict`). An error is kept, and raised
-when `main` has returned. docs/sizes.md has all of it as an interface in C.
+`main` writes the numbers that it has computed to its table, computes what they ask for, and calls `enter` of the runtime, to which the table leads.
+That takes memory for the buffers and outputs that have waited for them, and writes to the table how far from the workspace they lie. Loops call
+`poll` from time to time. The answer is the last entry of the table. An error is kept, and raised when `main` has returned its status (`Verdict`).
+docs/sizes.md has all of it as an interface in C.
 """
 
 import ctypes
@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.size_table import MOST_TOTAL, SizeStatus, Verdict
+from stepwell.dialects.core.runtime_interface import ANSWER, FUNCTIONS, RUNTIME, VERSION
+from stepwell.dialects.core.size_table import MOST_TOTAL, Status, Verdict
 from stepwell.dialects.support.buffers import address, aligned_empty
-from stepwell.dialects.support.errors import IndexRangeError, LimitError, SizesDifferError
+from stepwell.dialects.support.errors import CodegenError, IndexRangeError, LimitError, SizesDifferError
 from stepwell.dialects.support.limits import how_to
 from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.callbacks import catching_all
@@ -70,7 +71,7 @@ class Run:
     def __init__(self, late: LateSizes, table: np.ndarray, workspace: int, outputs: "list[Any]") -> None:
         """`workspace` is an address; `outputs` has None for each output that waits for a size, which the run replaces."""
         self.late, self.table, self.workspace, self.outputs = late, table, workspace, outputs
-        table[-1] = 1
+        table[RUNTIME] = RUNTIME_ADDRESS
         self.error: BaseException | None = None
         self.blocks: dict[int, np.ndarray] = {}
         """The last block of each segment; in a loop it is allocated again."""
@@ -83,31 +84,31 @@ class Run:
         """The numbers of the symbols that the run knows so far."""
         return {name: int(self.table[place]) for name, place in self.late.places.items()}
 
-    def raise_any(self) -> None:
-        """Raise what ended the run early, if it did. Without an answer, an interrupt came before there could be one."""
+    def error_for(self, code: int) -> BaseException:
+        """The error that ended the run early, with the status of that `code`."""
         if self.error is not None:
-            raise self.error
-        answer = int(self.table[-1])
-        if answer < 0:
-            raise self._refused(Verdict.decoded(-answer))
-        if not answer:
-            raise KeyboardInterrupt
+            return self.error
+        verdict = Verdict.decoded(code)
+        return KeyboardInterrupt() if verdict.status is Status.STOPPED else self._refused(verdict)  # it came before there could be an answer
 
     def _refused(self, verdict: Verdict) -> Exception:
         """The error for what the code has found wrong with sizes."""
-        segment, status = self.late.segments[verdict.segment], verdict.status
-        if status is SizeStatus.OVERFLOW:
+        status = verdict.status
+        if status is Status.INTERFACE:
+            return CodegenError(f"the code is for another version of the runtime than {VERSION}")
+        segment = self.late.segments[verdict.segment]
+        if status is Status.OVERFLOW:
             return self._too_large(segment, f"at least {MOST_TOTAL}")
-        if status is SizeStatus.DIVISION:
+        if status is Status.DIVISION:
             return IndexRangeError(f"{segment.nodes}: the data ask for a size that divides by 0")
-        if status in (SizeStatus.ASSUMPTION, SizeStatus.BROADCAST):
+        if status in (Status.ASSUMPTION, Status.BROADCAST):
             assumption = segment.assumptions[verdict.number]
             names = sorted(set(re.findall(r"[^\W\d]\w*", assumption)) & self.late.places.keys())
-            kind = SizesDifferError if status is SizeStatus.BROADCAST else IndexRangeError
+            kind = SizesDifferError if status is Status.BROADCAST else IndexRangeError
             return kind(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {self._given(names)}")
         size, number = segment.sizes[verdict.number], int(self.table[segment.start + verdict.number])
         asked = f"{segment.nodes}: the data ask for the size {number}"
-        if status is SizeStatus.NEGATIVE:
+        if status is Status.NEGATIVE:
             return IndexRangeError(f"{asked}; expected a number from 0{f' for {size}' if size.isidentifier() else ''}")
         expected = int(self.table[segment.start + len(segment.sizes) + segment.slots])
         is_number = size.lstrip("-").isdigit()
@@ -170,32 +171,40 @@ running: dict[int, Run] = {}
 
 
 @catching_all
-def _enter(table: int, segment: int) -> None:
+def _enter(_runtime: int, table: int, segment: int) -> None:
     try:
         running[table].enter(segment)
-        running[table].table[-1] = 1
+        running[table].table[ANSWER] = 1
     except BaseException as error:  # Python cannot raise it through compiled code; what handlers of signals raise is among them
         running[table].error = error
 
 
 @catching_all
-def _poll(table: int, number: int) -> None:
+def _poll(_runtime: int, table: int, number: int) -> None:
     try:
-        running[table].table[-1] = running[table].poll(number)
+        running[table].table[ANSWER] = running[table].poll(number)
     except BaseException as error:  # as above
         running[table].error = error
 
 
 @catching_all
-def _keep(table: int, record: int) -> None:
+def _keep(_runtime: int, table: int, record: int) -> None:
     try:
         running[table].boxes.keep(record, running[table].workspace)
-        running[table].table[-1] = 1
+        running[table].table[ANSWER] = 1
     except BaseException as error:  # as above
         running[table].error = error
 
 
-_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-_FUNCTIONS = {"stepwell_enter": _TYPE(_enter), "stepwell_poll": _TYPE(_poll), "stepwell_keep": _TYPE(_keep)}
-CALLBACKS: Mapping[str, int] = {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in _FUNCTIONS.items()}
-"""The addresses of what compiled code calls."""
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+class _Runtime(ctypes.Structure):
+    """See `dialects/core/runtime_interface.py`."""
+
+    _fields_ = [("version", ctypes.c_int64), *((name, _FUNCTION) for name in FUNCTIONS)]  # as ctypes has it
+
+
+_runtime = _Runtime(VERSION, *map(_FUNCTION, (_enter, _poll, _keep)))
+RUNTIME_ADDRESS = ctypes.addressof(_runtime)
+"""The address of the functions that compiled code calls, for the table of a run."""

@@ -14,7 +14,6 @@ from stepwell.dialects.target.families import family_of
 from stepwell.dialects.target.host import host
 from stepwell.runtime import elf, support
 from stepwell.runtime.image import Image, runs
-from stepwell.runtime.late_sizes import CALLBACKS
 from stepwell.runtime.openmp import OpenMP, address_in, openmp
 
 _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1"), "darwin": ("libSystem.dylib",)}
@@ -55,13 +54,16 @@ class LoadedCode:
         function.keep = self  # type: ignore[attr-defined]  # the callable keeps this object alive
         return function
 
-    def packed_function(self, name: str, arguments: int) -> Callable[..., None]:
-        """Like `function`, for a function that takes one pointer to an array of `arguments` pointers."""
-        function = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self.address(name))
+    def packed_function(self, name: str, arguments: int, *, status: bool = True) -> Callable[[Sequence[int]], int | None]:
+        """Like `function`, for a function that takes one pointer to an array of `arguments` pointers, and returns a status (`Verdict`).
+
+        Without `status` it is one that always returns 0, which is not read: that takes a hundredth of a call of a small model.
+        """
+        function = ctypes.CFUNCTYPE(ctypes.c_int64 if status else None, ctypes.c_char_p)(self.address(name))
         pack = struct.Struct(f"{arguments}Q").pack
 
-        def call(*addresses: int) -> None:
-            function(pack(*addresses))
+        def call(addresses: Sequence[int]) -> int | None:
+            return function(pack(*addresses))
 
         call.keep = self  # type: ignore[attr-defined]  # the callable keeps this object alive
         return call
@@ -143,8 +145,6 @@ def _resolve(files: Mapping[str, elf.Object], exports: Sequence[str]) -> tuple[d
 
 
 def _address(symbol: str) -> int | None:
-    if symbol in CALLBACKS:
-        return CALLBACKS[symbol]
     if symbol.startswith(("__kmpc_", "omp_")):
         runtime: OpenMP | None = openmp()
         return None if runtime is None else runtime.symbol(symbol)

@@ -4,7 +4,6 @@ import bisect
 import copy
 import itertools
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,9 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from stepwell.dialects.core.dtypes import plain_booleans
-from stepwell.dialects.core.index_checks import IndexCheck, widths
 from stepwell.dialects.support.buffers import address
-from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, SizesDifferError
+from stepwell.dialects.support.errors import InputError, ResourceError, SizesDifferError
 from stepwell.dialects.support.names import ByName, printable_keys
 from stepwell.runtime.about import About
 from stepwell.runtime.executable import Executable
@@ -52,7 +50,6 @@ class CompiledModel:
         workspace_bytes: int,
         about: About,
         objects: Mapping[str, bytes] | None = None,
-        checks: Sequence[IndexCheck] = (),
         groups: Sequence[OutputGroup] = (),
         otherwise: "Callable[[SizesDifferError], Any] | None" = None,
     ) -> None:
@@ -81,9 +78,6 @@ class CompiledModel:
         self._escaped = any("\\" in name for _, name in self._numbered)
         self.weights = weights
         """Its weights, and where they lie."""
-        self.checks = IndexChecks(checks)
-        """The checks after each run."""
-        self._checked = bool(checks)
         self._otherwise = otherwise
         self.executable = executable
         self._execute = executable.run
@@ -182,17 +176,10 @@ class CompiledModel:
                 spans = _spans(results)
                 self._check_separate(spans)
                 given = _separate(given, spans)
-            if not self._checked:
-                self._execute(given, results)
-                return results
-            hidden = self.checks.buffer()
-            every = [*results, *self.checks.parts(hidden)]
-            told = self._execute(given, every)
-            results = every[: len(results)]
+            self._execute(given, results)
         except MemoryError as error:
             sizes = f"{sum(binding.nbytes for binding in self._outs)} bytes of outputs and {self.workspace_bytes} of workspace"
             raise ResourceError(f"the run: out of memory, for {sizes}") from error
-        self.checks.raise_any(hidden, told)
         return results
 
     def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -211,37 +198,6 @@ class CompiledModel:
             if start < end:
                 one, other = (self._results[k].name for k in (max(i, j), min(i, j)))
                 raise InputError(f"output '{one}': expected memory of its own, got memory shared with output '{other}'")
-
-
-class IndexChecks:
-    """The checks of a model after each run: how far its indices reached."""
-
-    def __init__(self, checks: Sequence[IndexCheck]) -> None:
-        self.checks = tuple(checks)
-        self.widths = widths(checks)
-        """The number of 64-bit integers in each hidden result of the native code."""
-        self._starts = list(itertools.accumulate(self.widths, initial=0))
-        self._is_late = any(check.is_late for check in checks)
-        shared = [[check.limits for check in checks if check.result == result] for result in range(0 if self._is_late else len(self.widths))]
-        self._limits = [min(limits) for group in shared for limits in zip(*group, strict=True)]
-
-    def buffer(self) -> np.ndarray:
-        """Allocate the hidden results of a run."""
-        return np.empty(self._starts[-1], np.uint64)
-
-    def parts(self, buffer: np.ndarray) -> list[np.ndarray]:
-        """The memory of each hidden result."""
-        return [buffer[start:end] for start, end in itertools.pairwise(self._starts)]
-
-    def raise_any(self, buffer: np.ndarray, sizes: Mapping[str, int] | None = None) -> None:
-        """Raise IndexRangeError, for the first node that has one, if an index was out of range; `sizes` are those that only the run has told."""
-        if self._is_late:
-            IndexChecks([check.with_sizes(sizes or {}) for check in self.checks]).raise_any(buffer)
-            return
-        codes = buffer.tolist()
-        if any(map(operator.ge, codes, self._limits)):
-            problems = (c.problem(codes[self._starts[c.result] : self._starts[c.result + 1]]) for c in self.checks)
-            raise IndexRangeError(next(problem for problem in problems if problem is not None))
 
 
 class _Binding:

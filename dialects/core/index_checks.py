@@ -5,7 +5,8 @@ column of index vectors. The code of an index i is 2i, of a negative one -2i - 1
 whose codes are below 2n. If indices count from the start only, the code is the index in two's complement, read as unsigned, and codes
 below n are valid. If the model declares the sizes of a result and the data demand others, the result is the zigzag code of the
 difference, and 0 is valid. Sizes that may change in each iteration of a loop are compared there: then the result is 0, or 1 plus the zigzag
-code of an index that is out of range. A module lists its checks in `ModuleInfo.checks`.
+code of an index that is out of range. A module lists its checks in `ModuleInfo.checks`. From the level affine on @main
+compares, and returns the number of the first check that fails in its status.
 
 In a shape-polymorphic program the limits are expressions of symbols: `IndexCheck.with_sizes` gives the check for the sizes of a run.
 """

@@ -39,6 +39,24 @@ def load(kind: ir.Type, address: ir.Value) -> ir.Value:
     return _created("llvm.load", kind, [address], {})
 
 
+def integer(value: int) -> ir.Value:
+    """`llvm.mlir.constant` of type i64."""
+    i64 = ir.IntegerType.get_signless(64)
+    return _created("llvm.mlir.constant", i64, [], {"value": ir.IntegerAttr.get(i64, value)})
+
+
+def pointer(address: ir.Value) -> ir.Value:
+    """`llvm.inttoptr`: the pointer to an address."""
+    return _created("llvm.inttoptr", ir.Type.parse("!llvm.ptr"), [address], {})
+
+
+def call_address(function: ir.Value, operands: Sequence[ir.Value]) -> None:
+    """`llvm.call` of the function, without results, at a pointer."""
+    sizes: dict[str, ir.Attribute] = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(operands), 0])}
+    sizes["op_bundle_sizes"] = ir.DenseI32ArrayAttr.get([])
+    ir.Operation.create("llvm.call", operands=[function, *operands], attributes=sizes)
+
+
 def _created(name: str, kind: ir.Type, operands: Sequence[ir.Value], attributes: Mapping[str, ir.Attribute]) -> ir.Value:
     result: ir.Value = ir.Operation.create(name, results=[kind], operands=list(operands), attributes=dict(attributes)).results[0]
     return result

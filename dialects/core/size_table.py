@@ -14,6 +14,8 @@ from stepwell.dialects.core.sizes import Size
 
 SIZES_FUNCTION = "sizes"
 """The name of the function; functions of segments have a number appended."""
+CHECKS_FUNCTION = "checks"
+"""The name of the function that compares hidden results (`dialects/core/index_checks.py`)."""
 MOST_TOTAL = 1 << 62
 """The bytes from which a workspace counts as too large for 64 bits."""
 
@@ -38,8 +40,8 @@ class SizeTable:
         return {name: entry for entry, name in enumerate(symbols)} | {str(size): entry for entry, size in sizes}
 
 
-class SizeStatus(IntEnum):
-    """The first problem that `@sizes` finds, in this order. A segment checks the computed numbers first, then assumptions."""
+class Status(IntEnum):
+    """The first problem of a run, as code returns it: `@sizes` in this order. A segment checks the computed numbers first, then assumptions."""
 
     OK = 0
     NEGATIVE = 1
@@ -60,6 +62,12 @@ class SizeStatus(IntEnum):
     """In a segment: the computed number differs from the size that it must equal."""
     BROADCAST = 9
     """In a segment: like `ASSUMPTION`, for two sizes that should be equal and one of which is 1."""
+    STOPPED = 10
+    """A function of the runtime has ended the run (`dialects/core/runtime_interface.py`)."""
+    INTERFACE = 11
+    """The table holds no runtime, or one of another version."""
+    INDEX = 12
+    """An index is out of range: the check with that number finds it (`ModuleInfo.checks`)."""
 
 
 def segment_function(segment: int) -> str:
@@ -67,15 +75,15 @@ def segment_function(segment: int) -> str:
     return f"{SIZES_FUNCTION}_{segment}"
 
 
-def completes_table(name: str) -> bool:
-    """Whether a function with this name completes the table of sizes: before a run, or for a segment."""
-    return re.fullmatch(rf"{SIZES_FUNCTION}(_\d+)?", name) is not None
+def gives_status(name: str) -> bool:
+    """Whether a function with this name computes a status from numbers alone: it completes the table of sizes, or compares hidden results."""
+    return re.fullmatch(rf"{CHECKS_FUNCTION}|{SIZES_FUNCTION}(_\d+)?", name) is not None
 
 
 class Verdict(NamedTuple):
-    """The status that `@sizes` returns: the kind in the low byte, the number above it; a segment stores its number above 32 bits."""
+    """The status that code returns: the kind in the low byte, the number above it; a segment stores its number above 32 bits."""
 
-    status: SizeStatus
+    status: Status
     number: int = 0
     segment: int = 0
 
@@ -87,4 +95,4 @@ class Verdict(NamedTuple):
     @classmethod
     def decoded(cls, code: int) -> "Verdict":
         """The verdict that a number encodes."""
-        return cls(SizeStatus(code & 0xFF), code >> 8 & 0xFFFFFF, code >> 32)
+        return cls(Status(code & 0xFF), code >> 8 & 0xFFFFFF, code >> 32)

@@ -18,6 +18,7 @@ from stepwell.plugin import (
     Cache,
     Code,
     Executable,
+    IndexChecks,
     Interpreter,
     LevelPath,
     Lowered,
@@ -49,23 +50,24 @@ class NumpyBackend(Backend):
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """The model, parsed once."""
-        return Program(artifact.objects["main"].decode(), weights, threads)
+        return Program(artifact.objects["main"].decode(), weights, threads, IndexChecks(artifact.checks))
 
 
 class Program:
     """A model in memory. Each run has its own interpreter, so that runs may overlap."""
 
-    def __init__(self, text: str, weights: np.ndarray, threads: int) -> None:
+    def __init__(self, text: str, weights: np.ndarray, threads: int, checks: IndexChecks) -> None:
         self.threads = threads  # numpy ignores it
         self.module = parse_module(text, make_context(), "model")
         self.functions: dict[str, func.FuncOp] = {f.sym_name.value: f for f in functions(self.module.operation)}
-        self.weights = weights
+        self.weights, self.checks = weights, checks
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
-        """See `Executable`: `@main` takes the inputs and the arena of weights, and returns the outputs."""
+        """See `Executable`: `@main` takes the inputs and the arena of weights, and returns the outputs, then how far indices reach."""
         with self.module.context:
             results = Interpreter({name: f.operation for name, f in self.functions.items()}).call("main", [*map(signless, inputs), self.weights])
-        for result, out in zip(results, outputs, strict=True):
+        self.checks.raise_any(results[len(outputs) :])
+        for result, out in zip(results, outputs, strict=False):
             out[...] = np.ascontiguousarray(result).view(out.dtype).reshape(out.shape)
 
 

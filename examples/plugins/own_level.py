@@ -22,6 +22,7 @@ from stepwell.plugin import (
     Dialect,
     Executable,
     GraphOp,
+    IndexChecks,
     InferredTypes,
     Interpreter,
     Level,
@@ -125,22 +126,24 @@ class EinsumBackend(Backend):
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """The model, parsed once."""
-        return Program(artifact.objects["main"].decode(), weights, threads)
+        return Program(artifact.objects["main"].decode(), weights, threads, IndexChecks(artifact.checks))
 
 
 class Program:
     """A model in memory. Each run has its own interpreter, so that runs may overlap."""
 
-    def __init__(self, text: str, weights: np.ndarray, threads: int) -> None:
-        self.weights, self.threads = weights, threads  # numpy chooses its threads itself
+    def __init__(self, text: str, weights: np.ndarray, threads: int, checks: IndexChecks) -> None:
+        self.weights, self.checks, self.threads = weights, checks, threads  # numpy chooses its threads itself
         self.module = parse_module(text, make_context(), "model")
         self.functions = {function.sym_name.value: function.operation for function in functions(self.module.operation)}
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
-        """See `Executable`. `@main` takes the inputs and the arena of weights, and returns the outputs."""
+        """See `Executable`. `@main` takes the inputs and the arena of weights, and returns the outputs, then how far indices
+        reach."""
         with self.module.context:
             results = Interpreter(self.functions).call("main", [*map(signless, inputs), self.weights])
-        for result, out in zip(results, outputs, strict=True):
+        self.checks.raise_any(results[len(outputs) :])
+        for result, out in zip(results, outputs, strict=False):
             out[...] = np.ascontiguousarray(result).view(out.dtype).reshape(out.shape)
 
 

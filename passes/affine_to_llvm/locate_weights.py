@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects.core.kernel_info import REGION_MEMORY, KernelInfo
 from stepwell.dialects.core.mlir import arith, ir, known_index, memref
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.size_table import completes_table
+from stepwell.dialects.core.size_table import gives_status
 from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -35,7 +35,7 @@ class LocateWeights(Pass):
         if not starts or info.located:
             return
         for function in program_functions(op):
-            if not completes_table(function.sym_name.value):  # such a function reads no weights
+            if not gives_status(function.sym_name.value):  # such a function reads no weights
                 _locate(function, starts)
         info.located = True
         state.count("located weights", len(starts))

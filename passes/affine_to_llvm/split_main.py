@@ -16,11 +16,11 @@ _REPEATED = frozenset({"llvm.getelementptr", "llvm.load", "llvm.mlir.constant", 
 class SplitMain(Pass):
     """Split a `@main` of more than `calls` calls into functions that it calls one after the other.
 
-    rewrite: llvm.func @main(%arguments) { A; B }  ->  llvm.func @main(%arguments) { call @main.0(%arguments); call @main.1(%arguments) }
+    rewrite: llvm.func @main(%arguments) { A; B; C }  ->  llvm.func @main(%arguments) { call @main.0(%arguments); call @main.1(%arguments); C }
 
     LLVM takes quadratic time for one function. Each part reads the arguments and computes the addresses that it needs; a part ends only where no
-    other value is live. The pass runs after `pack-arguments`: a `@main` with arguments other than one pointer is left unchanged, and so is one with
-    several blocks.
+    other value is live. What computes the status, C, stays in `@main`. The pass runs after `pack-arguments`: a `@main` with
+    arguments other than one pointer is left unchanged, and so is one with several blocks.
     """
 
     calls: int = 1000
@@ -30,9 +30,23 @@ class SplitMain(Pass):
             if ir.StringAttr(function.attributes["sym_name"]).value == "main" and len(function.regions[0].blocks) == 1:
                 block = function.regions[0].blocks[0]
                 if [str(argument.type) for argument in block.arguments] == ["!llvm.ptr"]:
-                    parts = _parts([o.operation for o in block.operations][:-1], max(self.calls, 1))
+                    ops = [o.operation for o in block.operations]
+                    end = _end(ops)
+                    parts = _parts(ops[:end], max(self.calls, 1))
                     for number, part in enumerate(parts if len(parts) > 1 else []):
                         _outline(function, part, f"main.{number}")
+                    if len(parts) > 1:
+                        _adopt_all(ops[end:], block.arguments[0])
+
+
+def _end(ops: Sequence[ir.Operation]) -> int:
+    """Where the ops end that can be moved: a value that `@main` returns, and what may not be repeated before that, is computed behind."""
+    needed, end = set(ops[-1].operands), len(ops) - 1
+    for place in reversed(range(end)):
+        if not needed.isdisjoint(ops[place].results):
+            needed |= set(ops[place].operands)
+            end = place if ops[place].name not in _REPEATED else end
+    return end
 
 
 def _parts(ops: Sequence[ir.Operation], calls: int) -> list[list[ir.Operation]]:
@@ -58,7 +72,8 @@ def _outline(main: ir.Operation, part: Sequence[ir.Operation], name: str) -> Non
     """Move `part` to a private function, and call it instead."""
     packed = main.regions[0].blocks[0].arguments[0]
     with ir.InsertionPoint(main), main.location:
-        kept = {key: main.attributes[key] for key in ("function_type", "CConv", "passthrough") if key in main.attributes}
+        kept = {key: main.attributes[key] for key in ("CConv", "passthrough") if key in main.attributes}
+        kept["function_type"] = ir.TypeAttr.get(ir.Type.parse("!llvm.func<void (ptr)>"))
         own = {"sym_name": ir.StringAttr.get(name), "linkage": ir.Attribute.parse("#llvm.linkage<internal>"), "no_inline": ir.UnitAttr.get()}
         function = ir.Operation.create("llvm.func", attributes={**kept, **own}, regions=1)
         block = function.regions[0].blocks.append(packed.type, arg_locs=[main.location])
@@ -67,10 +82,16 @@ def _outline(main: ir.Operation, part: Sequence[ir.Operation], name: str) -> Non
     with ir.InsertionPoint(part[0]), part[0].location:
         segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0]), "op_bundle_sizes": ir.DenseI32ArrayAttr.get([])}
         ir.Operation.create("llvm.call", attributes={"callee": ir.FlatSymbolRefAttr.get(name), **segments}, operands=[packed])
-    here: dict[ir.Value, ir.Value] = {}
     for current in part:
         current.move_before(end)
-        _adopt(current, here, block.arguments[0])
+    _adopt_all(part, block.arguments[0])
+
+
+def _adopt_all(ops: Sequence[ir.Operation], argument: ir.Value) -> None:
+    """Give ops in a row operands from the function that they are in now, whose argument is given."""
+    here: dict[ir.Value, ir.Value] = {}
+    for current in ops:
+        _adopt(current, here, argument)
         here |= {result: result for result in current.results}
 
 

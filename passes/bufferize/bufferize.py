@@ -35,8 +35,8 @@ class Bufferize(Pass):
     Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie, which a second function, `@sizes`,
     computes from the sizes of the inputs (docs/sizes.md). Runs with a
     single image, say, have a layout of their own, in which concatenations of channels are written in place by their producers too. Conditionals and
-    loops become branches between blocks that call the functions of their regions. These give whether to go on; each has its workspace in that of
-    its caller.
+    loops become branches between blocks that call the functions of their regions; each has its workspace in that of its caller. These functions, and
+    @main if it checks indices or calls the runtime, return a status: 0, or what ends the run.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

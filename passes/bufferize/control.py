@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
+from stepwell.dialects.core.size_table import Status
 from stepwell.dialects.core.sizes import Dim, product
 from stepwell.dialects.core.symbolic_shapes import constant, element_bits
 from stepwell.dialects.flow.control import CONTROL, called_by, destinations_of, passed_on
@@ -15,7 +16,7 @@ from stepwell.passes.bufferize import runtime
 from stepwell.passes.bufferize.boxes import as_i64
 from stepwell.passes.bufferize.control_memory import KEEP_ENTRY, KEEP_HEAD, ControlMemory, control_memory
 from stepwell.passes.bufferize.kernels import as_memref
-from stepwell.passes.bufferize.program import ProgramBuilder, address_of, emits
+from stepwell.passes.bufferize.program import ProgramBuilder, address_of, emits, is_told
 
 
 @emits(*CONTROL)
@@ -29,7 +30,7 @@ def emit(b: ProgramBuilder, op: ir.Operation) -> None:
 
 
 def _call(b: ProgramBuilder, name: str, operands: Sequence[ir.Value], inner: ir.Value) -> ir.Value:
-    """Call the function of a region; whether to go on, as i64. `inner` is its workspace."""
+    """Call the function of a region, whose workspace is `inner`; returns its status."""
     memory = [b.weights, inner, b.base, b.table]
     kinds = b.program.region_memory(name)
     cast = [v if v.type == kind else first_bytes(v, kind) for v, kind in zip(memory, [*kinds, b.table.type], strict=True)]
@@ -64,16 +65,15 @@ def _if(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     operands = [b.operand(v) for v in (*passed_on(view), *destinations_of(view))]  # before the branch
     inner = [_inner(b, op, scratch, name) for name in names]
     condition = memref.LoadOp(b.operand(view.condition), []).result
-    failed, rest = b.failed(), b.new_block()
-    i64 = ir.IntegerType.get_signless(64)
-    joined = b.new_block(i64)
+    rest = b.new_block()
+    joined = b.new_block(ir.IntegerType.get_signless(64))
     blocks = [b.new_block() for _ in names]
     cf.CondBranchOp(condition, [], [], *blocks)
     for block, name, own in zip(blocks, names, inner, strict=True):
         with ir.InsertionPoint(block):
             cf.BranchOp([_call(b, name, operands, own)], joined)
     with ir.InsertionPoint(joined):
-        cf.CondBranchOp(_is(joined.arguments[0], arith.CmpIPredicate.ne, _number(0)), [], [], rest, failed)
+        b.go_on_unless(joined.arguments[0], rest)
     b.block = rest
 
 
@@ -116,14 +116,14 @@ class _Loop:
         b, carried, cmp = self.b, self.carried, arith.CmpIPredicate
         # The iteration, when to call the runtime, whether to continue; where values are, where the iteration writes them, and the free place.
         state = [self.index, self.index, self.i1, *[self.index] * (3 * carried)]
-        head, ask, work, after, failed = b.new_block(*state), b.new_block(), b.new_block(self.index), b.new_block(), b.failed()
+        head, ask, work, after = b.new_block(*state), b.new_block(), b.new_block(self.index), b.new_block()
         starting = [self.zero, self.one, self.first, *self.begin, *self.home, *self.spare]
         if self.kept is None:
             cf.BranchOp(starting, head)
         else:
             memref.StoreOp(_number(len(self.scratch.holders)), self.kept, [self.zero])
             memref.StoreOp(_number(-1), self.kept, [self.one])
-            runtime.keep(b.module, b.table, as_i64(address_of(self.kept)), head, starting, failed)
+            self._keep(self.kept, head, starting)
         at, due, goes, *addresses = head.arguments
         now, next_, other = (addresses[i * carried : (i + 1) * carried] for i in range(3))
         checked = b.new_block()
@@ -133,15 +133,13 @@ class _Loop:
         with ir.InsertionPoint(checked):
             cf.CondBranchOp(_is(at, cmp.eq, due), [], [due], ask, work)
         with ir.InsertionPoint(ask):
-            at_i64 = as_i64(at)
-            answer = runtime.poll(b.module, b.table, at_i64)
-            cf.CondBranchOp(_is(answer, cmp.ne, _number(0)), [arith.IndexCastOp(self.index, answer).result], [], work, failed)
+            answer = runtime.poll(b.table, as_i64(at))
+            b.go_on_if(is_told(answer), Status.STOPPED, work, [arith.IndexCastOp(self.index, answer).result])
         with ir.InsertionPoint(work):
             status = self._round(at, goes, now, next_)
             again = memref.LoadOp(self.going_on, []).result
-            good = _is(status, cmp.ne, _number(0))
             coming = [arith.AddIOp(at, self.one).result, work.arguments[0], again, *next_, *other, *next_]
-            self._go_on(work, good, coming, next_, head, failed)
+            self._go_on(work, status, coming, next_, head)
         with ir.InsertionPoint(after):
             memref.StoreOp(as_i64(at), self.count, [self.zero])
         b.block = after
@@ -161,22 +159,24 @@ class _Loop:
             parts.append(b.memref_at(arith.AddIOp(start, arith.MulIOp(at, size).result).result, part, b.shapes.shape(v)[1:]))
         return _call(b, self.name, [self.number, self.condition, *reads, *self.captured, self.going_on, *writes, *parts], self.inner)
 
-    def _go_on(
-        self, work: ir.Block, good: ir.Value, coming: Sequence[ir.Value], next_: Sequence[ir.Value], head: ir.Block, failed: ir.Block
-    ) -> None:
-        """Go on with the next round; the runtime is told of boxes that the round wrote."""
+    def _keep(self, kept: ir.Value, head: ir.Block, coming: Sequence[ir.Value]) -> None:
+        """Tell the runtime what the record of boxes holds, and go on with the next round."""
+        self.b.go_on_if(is_told(runtime.keep(self.b.table, as_i64(address_of(kept)))), Status.STOPPED, head, coming)
+
+    def _go_on(self, work: ir.Block, status: ir.Value, coming: Sequence[ir.Value], next_: Sequence[ir.Value], head: ir.Block) -> None:
+        """Go on with the next round, unless this one ends the run; the runtime is told of boxes that the round wrote."""
         b = self.b
         if self.kept is None:
-            cf.CondBranchOp(good, coming, [], head, failed)
+            b.go_on_unless(status, head, coming)
             return
         done = work.create_after()
-        cf.CondBranchOp(good, [], [], done, failed)
+        b.go_on_unless(status, done)
         with ir.InsertionPoint(done):
             for place, i in enumerate(self.scratch.holders):
                 rows = product([*b.shapes.shape(self.places[i])[:-1]])
                 for entry, value in enumerate((next_[i], b.size(rows))):
                     memref.StoreOp(as_i64(value), self.kept, [constant(2 + 2 * place + entry)])
-            runtime.keep(b.module, b.table, as_i64(address_of(self.kept)), head, coming, failed)
+            self._keep(self.kept, head, coming)
 
     def _bring_home(self, now: Sequence[ir.Value]) -> None:
         """Copy carried values to the results if the last iteration has not written them there."""

@@ -3,16 +3,20 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.runtime_interface import ENTRIES
 from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
+from stepwell.dialects.core.size_table import Status, Verdict
 from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, reshaped_pointer
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize import runtime
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
+from stepwell.passes.bufferize.checks_function import add_checks_function
 from stepwell.passes.bufferize.kernels import as_memref, copy_generic, memref_bytes
 from stepwell.passes.bufferize.late_sizes import BINDS
 from stepwell.passes.bufferize.places import Input, Opened, Output, Place, TableEntry, Weights, Workspace
@@ -49,9 +53,9 @@ class Program:
         self.assumptions = decided_assumptions(segments, self.symbols, ModuleInfo(module).assumptions)
         """The assumptions that become decidable with each segment."""
         self.calls_back = bool(segments) or len(plans) > 1
-        """Whether code may call the runtime, which then knows a run by its table."""
+        """Whether code may call the runtime, to which its table leads."""
         sizes = [len(self.symbols) + len(plans["main"].layout), *(segment.end for segment in segments)]
-        self.entries = max(sizes) + int(self.calls_back)  # the last one is for the answers of the runtime
+        self.entries = max(sizes) + ENTRIES * self.calls_back
 
     def segment_function(self, segment: int, location: ir.Location) -> str:
         """The name of the function that checks the numbers of a segment."""
@@ -93,11 +97,13 @@ class ProgramBuilder:
         self.numbers: dict[int, ir.Value] = {}  # read from the table of sizes and offsets, by index
         self.arguments: list[ir.Value] = []
         self.block: ir.Block  # that is being built
-        self.end: ir.Block | None = None  # where a run ends that the runtime does not let go on
+        self.end: ir.Block | None = None  # where a run ends early, with a status
         self.opened: dict[int, ir.Value] = {}  # how far from the workspace of @main lies what each `flow.unbox` finds
         self.parted: dict[ir.Value, ir.Value] = {}  # bytes of outputs that are written in parts
         self.inputs = [a for a in function.arguments if isinstance(a.type, ir.RankedTensorType)]
         self.returned = list(list(function.regions[0].blocks[0].operations)[-1].operation.operands)
+        self.checks = () if self.is_region else ModuleInfo(self.module).checks
+        self.has_status = program.calls_back or bool(self.checks)
 
     def build(self, ip: ir.InsertionPoint) -> None:
         """Build the function at `ip`."""
@@ -107,12 +113,14 @@ class ProgramBuilder:
         if self.program.entries:
             types.append(ir.MemRefType.get([self.program.entries], ir.IntegerType.get_signless(64)))
         with ip, old.location:
-            results = [ir.IntegerType.get_signless(64)] if self.is_region else []
+            results = [ir.IntegerType.get_signless(64)] * self.has_status
             new = func.FuncOp(self.name, ir.FunctionType.get(types, results), visibility="private" if self.is_region else None)
             self._describe(new)
             block = new.add_entry_block([old.location] * len(types))
             self.arguments = list(block.arguments)
             self.block = block
+            if self.program.calls_back and not self.is_region:
+                self._check_runtime()
             for late in self.plan.late[:1] if self.plan.late and not self.plan.late[0].ops else ():
                 with ir.InsertionPoint(self.block):
                     self.enter(late.number)
@@ -178,37 +186,57 @@ class ProgramBuilder:
             elif op.name in _EMITTERS:
                 _EMITTERS[op.name](self, op)
             elif op.name == "func.return":
-                self.leave(1)
-
-    def leave(self, status: int) -> None:
-        """Return; a function of a region says whether to go on."""
-        i64 = ir.IntegerType.get_signless(64)
-        func.ReturnOp([arith.ConstantOp(i64, ir.IntegerAttr.get(i64, status)).result] if self.is_region else [])
+                func.ReturnOp([self._status()] if self.has_status else [])
 
     def new_block(self, *types: ir.Type) -> ir.Block:
         """A block after the current one."""
         return self.block.create_after(*types, arg_locs=[self.function.location] * len(types))
 
+    def _status(self) -> ir.Value:
+        """The status at the end: what the hidden results say, if there are any."""
+        if not self.checks:
+            return i64_constant(0)
+        hidden = [self.operand(value) for value in self.returned[-len(widths(self.checks)) :]]
+        program, table = self.program, self.arguments[-1:] * bool(self.program.entries)
+        kinds, where = [value.type for value in hidden], self.function.location
+        name = add_checks_function(self.module, self.checks, kinds, program.entries, program.places, where)
+        return func.CallOp([ir.IntegerType.get_signless(64)], name, [*hidden, *table]).result
+
     def failed(self) -> ir.Block:
-        """The block where a run ends that is not to go on."""
+        """The block where a run ends early, which takes its status (`Verdict`)."""
         if self.end is None:
-            self.end = self.new_block()
+            self.end = self.new_block(ir.IntegerType.get_signless(64))
             with ir.InsertionPoint(self.end), self.function.location:
-                self.leave(0)
+                func.ReturnOp(list(self.end.arguments))
         return self.end
+
+    def go_on_if(self, condition: ir.Value, status: Status, rest: ir.Block, arguments: Sequence[ir.Value] = ()) -> None:
+        """Go on in the block `rest`, which takes these arguments, if the condition holds, or else end the run with a status."""
+        cf.CondBranchOp(condition, list(arguments), [i64_constant(Verdict(status).code)], rest, self.failed())
+
+    def go_on_unless(self, status: ir.Value, rest: ir.Block, arguments: Sequence[ir.Value] = ()) -> None:
+        """Go on in the block `rest`, which takes these arguments, if a status is 0, or else end the run with it."""
+        cf.CondBranchOp(compare(arith.CmpIPredicate.eq, status, i64_constant(0)), list(arguments), [status], rest, self.failed())
+
+    def _check_runtime(self) -> None:
+        """End the run at once if its table does not lead to the runtime that this code was made for."""
+        for is_right in (runtime.is_given, runtime.is_of_version):
+            rest = self.new_block()
+            with ir.InsertionPoint(self.block), self.function.location:
+                self.go_on_if(is_right(self.table), Status.INTERFACE, rest)
+            self.block = rest
 
     def enter(self, segment: int) -> None:
         """Look at the numbers of a segment, and have the runtime give memory; goes on in a new block if all is well."""
-        failed, rest, ask = self.failed(), self.new_block(), self.new_block()
+        rest, ask = self.new_block(), self.new_block()
         late = next(late for late in self.plan.late if late.number == segment)
         for slot, box, _ in late.grows:
             lies = memref.LoadOp(self.operand(box), [constant(0)]).result
             memref.StoreOp(lies, self.table, [constant(late.start + len(late.sizes) + slot)])
         complete = self.program.segment_function(segment, self.function.location)
-        wrong = func.CallOp([ir.IntegerType.get_signless(64)], complete, [self.table]).result
-        cf.CondBranchOp(compare(arith.CmpIPredicate.eq, wrong, i64_constant(0)), [], [], ask, failed)
+        self.go_on_unless(func.CallOp([ir.IntegerType.get_signless(64)], complete, [self.table]).result, ask)
         with ir.InsertionPoint(ask):
-            runtime.enter(self.module, self.table, segment, rest, failed)
+            self.go_on_if(is_told(runtime.enter(self.table, segment)), Status.STOPPED, rest)
         self.block = rest
 
     def _bind(self, op: ir.Operation) -> None:
@@ -343,6 +371,11 @@ class ProgramBuilder:
             kind = ir.IndexType.get()
             self.numbers[index] = arith.IndexCastOp(kind, memref.LoadOp(self.table, [constant(index)]).result).result
         return self.numbers[index]
+
+
+def is_told(answer: ir.Value) -> ir.Value:
+    """Whether the runtime answers that a run goes on."""
+    return compare(arith.CmpIPredicate.ne, answer, i64_constant(0))
 
 
 def address_of(value: ir.Value) -> ir.Value:

@@ -1,50 +1,63 @@
-"""Calls of the runtime from compiled code (see `compiler/runtime/late_sizes.py`)."""
+"""Calls of the runtime from compiled code: of functions in a struct that the table leads to (`dialects/core/runtime_interface.py`)."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
+from stepwell.dialects.core.llvm_ops import call_address, element_address, load, pointer
+from stepwell.dialects.core.mlir import arith, ir, memref
+from stepwell.dialects.core.runtime_interface import ANSWER, FUNCTIONS, RUNTIME, VERSION
 from stepwell.dialects.core.symbolic_shapes import constant
-from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.bufferize.size_arithmetic import compare, constant as i64_constant
 
-ENTER, POLL, KEEP = "stepwell_enter", "stepwell_poll", "stepwell_keep"
-
-
-def enter(module: ir.Operation, table: ir.Value, segment: int, rest: ir.Block, end: ir.Block) -> None:
-    """Have the runtime look at the numbers of a segment in the table. Goes on with the block `rest`, or with `end` if it refuses."""
-    i64 = ir.IntegerType.get_signless(64)
-    answer = _ask(module, ENTER, table, arith.ConstantOp(i64, ir.IntegerAttr.get(i64, segment)).result)
-    refused = arith.ConstantOp(i64, ir.IntegerAttr.get(i64, 0)).result
-    cf.CondBranchOp(arith.CmpIOp(arith.CmpIPredicate.ne, answer, refused).result, [], [], rest, end)
+_CMP = arith.CmpIPredicate
 
 
-def poll(module: ir.Operation, table: ir.Value, number: ir.Value) -> ir.Value:
+def is_given(table: ir.Value) -> ir.Value:
+    """Whether the table holds the address of a runtime."""
+    return compare(_CMP.ne, _entry(table, RUNTIME), i64_constant(0))
+
+
+def is_of_version(table: ir.Value) -> ir.Value:
+    """Whether the runtime, which is there, has the version that the code was made for."""
+    return compare(_CMP.eq, load(ir.IntegerType.get_signless(64), _runtime(table)), i64_constant(VERSION))
+
+
+def enter(table: ir.Value, segment: int) -> ir.Value:
+    """Have the runtime take memory for a segment; not 0 if the run goes on."""
+    return _ask("enter", table, i64_constant(segment))
+
+
+def poll(table: ir.Value, number: ir.Value) -> ir.Value:
     """Ask the runtime before round `number` of a loop: the round before which to ask again, or 0 if the run must end."""
-    return _ask(module, POLL, table, number)
+    return _ask("poll", table, number)
 
 
-def keep(module: ir.Operation, table: ir.Value, record: ir.Value, rest: ir.Block, arguments: Sequence[ir.Value], end: ir.Block) -> None:
+def keep(table: ir.Value, record: ir.Value) -> ir.Value:
     """Tell the runtime which boxes the values of the `record` at an address may hold; it lets go of the others that were made since its mark.
 
-    Goes on with the block `rest`, which takes these arguments, or with `end` if it refuses. The record has a count, a mark (-1 at first) and,
-    so many times, the address of a carried value and its number of rows.
+    Not 0 if the run goes on. The record has a count, a mark (-1 at first) and, so many times, the address of a carried value and its number of rows.
     """
-    refused = arith.ConstantOp(ir.IntegerType.get_signless(64), ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)).result
-    answer = _ask(module, KEEP, table, record)
-    cf.CondBranchOp(arith.CmpIOp(arith.CmpIPredicate.ne, answer, refused).result, list(arguments), [], rest, end)
+    return _ask("keep", table, record)
 
 
-def _ask(module: ir.Operation, name: str, table: ir.Value, number: ir.Value) -> ir.Value:
-    """The runtime's answer, which it writes to the last entry of the table: where an interrupt comes first, nothing is written."""
-    i64 = ir.IntegerType.get_signless(64)
-    _declare(module, name, [table.type, i64], [])
-    place = constant(table.type.shape[0] - 1)
-    memref.StoreOp(arith.ConstantOp(i64, ir.IntegerAttr.get(i64, 0)).result, table, [place])
-    func.CallOp([], name, [table, number])
-    return memref.LoadOp(table, [place]).result
+def _ask(name: str, table: ir.Value, number: ir.Value) -> ir.Value:
+    """The answer of a function, which it writes to the table: where an interrupt comes first, nothing is written."""
+    memref.StoreOp(i64_constant(0), table, [_place(table, ANSWER)])
+    runtime = _runtime(table)
+    function = load(runtime.type, element_address(runtime, runtime.type, 1 + FUNCTIONS.index(name)))
+    call_address(function, [runtime, pointer(_address(table)), number])
+    return _entry(table, ANSWER)
 
 
-def _declare(module: ir.Operation, name: str, inputs: list[Any], results: list[Any]) -> None:
-    if all(function.sym_name.value != name for function in functions(module)):
-        with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]), module.location:
-            func.FuncOp(name, ir.FunctionType.get(inputs, results), visibility="private")
+def _runtime(table: ir.Value) -> ir.Value:
+    return pointer(_entry(table, RUNTIME))
+
+
+def _entry(table: ir.Value, number: int) -> ir.Value:
+    return memref.LoadOp(table, [_place(table, number)]).result
+
+
+def _place(table: ir.Value, number: int) -> ir.Value:
+    """The index of an entry that is counted from the end."""
+    return constant(table.type.shape[0] + number)
+
+
+def _address(table: ir.Value) -> ir.Value:
+    return arith.IndexCastOp(ir.IntegerType.get_signless(64), memref.ExtractAlignedPointerAsIndexOp(table).result).result

@@ -7,7 +7,7 @@ from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import arith, func, ir, memref
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.size_table import MOST_TOTAL, SIZES_FUNCTION, SizeStatus, SizeTable, Verdict, segment_function
+from stepwell.dialects.core.size_table import MOST_TOTAL, SIZES_FUNCTION, SizeTable, Status, Verdict, segment_function
 from stepwell.dialects.core.sizes import Assumption, Size, product, symbol
 from stepwell.dialects.core.symbolic_shapes import constant as index_constant
 from stepwell.dialects.core.types import TensorType
@@ -51,11 +51,11 @@ def add_sizes_function(
         too_much = compare(_CMP.sgt, total, constant(min(limits.workspace_bytes, MOST_TOTAL)))
         overflows = any_of(compare(_CMP.eq, total, constant(MOST_TOTAL)), *sizes.overflows)
         verdicts = [
-            *_each(SizeStatus.NEGATIVE, negative), *_each(SizeStatus.ASSUMPTION, broken),
-            *_each(SizeStatus.DIVISION, [any_of(*sizes.divides_by_zero)]),
-            *_each(SizeStatus.OVERFLOW, [overflows]), *_each(SizeStatus.WORKSPACE, [too_much]), *_each(SizeStatus.OUTPUT, large),
+            *each(Status.NEGATIVE, negative), *each(Status.ASSUMPTION, broken),
+            *each(Status.DIVISION, [any_of(*sizes.divides_by_zero)]),
+            *each(Status.OVERFLOW, [overflows]), *each(Status.WORKSPACE, [too_much]), *each(Status.OUTPUT, large),
         ]  # fmt: skip
-        func.ReturnOp([_first(verdicts, _longest(list(values.values()), min(limits.value_bytes, MOST_TOTAL)))])
+        func.ReturnOp([first_of(verdicts, _longest(list(values.values()), min(limits.value_bytes, MOST_TOTAL)))])
     return table
 
 
@@ -66,8 +66,8 @@ def add_segment_function(
     """Build `@sizes_<number>(%table: memref<…xi64>) -> i64`, which a run calls when it has written the numbers of a segment; returns its name.
 
     `places` are the entries of symbols. It compares the numbers with what they must be, looks at `assumptions`, and tells the runtime what the
-    segment asks for (`Segment`). If anything is wrong, it gives that as a `Verdict`, and writes its negative to the last entry; a number that
-    is not what it must be has that in the entry for the bytes of the block.
+    segment asks for (`Segment`). If anything is wrong, it gives that as a `Verdict`; a number that is not what it must be has that in the entry
+    for the bytes of the block.
     """
     i64 = ir.IntegerType.get_signless(64)
     kind = ir.FunctionType.get([ir.MemRefType.get([entries], i64)], [i64])
@@ -103,22 +103,21 @@ def add_segment_function(
         most = constant(MOST_TOTAL)
         too_large = [compare(_CMP.uge, value, most) for value in (total, *(bytes_[slot] for slot in alone))]
         verdicts: list[tuple[Verdict, ir.Value | None]] = [
-            *_each(SizeStatus.NEGATIVE, negative), *_each(SizeStatus.MISMATCH, differs),
-            *(pair for pairs in zip(_each(SizeStatus.BROADCAST, of_one), _each(SizeStatus.ASSUMPTION, broken), strict=True) for pair in pairs),
-            (Verdict(SizeStatus.DIVISION), any_of(*sizes.divides_by_zero)), (Verdict(SizeStatus.OVERFLOW), any_of(*too_large, *sizes.overflows)),
+            *each(Status.NEGATIVE, negative), *each(Status.MISMATCH, differs),
+            *(pair for pairs in zip(each(Status.BROADCAST, of_one), each(Status.ASSUMPTION, broken), strict=True) for pair in pairs),
+            (Verdict(Status.DIVISION), any_of(*sizes.divides_by_zero)), (Verdict(Status.OVERFLOW), any_of(*too_large, *sizes.overflows)),
         ]  # fmt: skip
-        result = _first([(verdict._replace(segment=number), condition) for verdict, condition in verdicts], constant(0))
-        memref.StoreOp(arith.SubIOp(constant(0), result).result, table, [index_constant(entries - 1)])
+        result = first_of([(verdict._replace(segment=number), condition) for verdict, condition in verdicts], constant(0))
         func.ReturnOp([result])
     return function.sym_name.value
 
 
-def _each(status: SizeStatus, conditions: Sequence[ir.Value | None]) -> list[tuple[Verdict, ir.Value | None]]:
+def each(status: Status, conditions: Sequence[ir.Value | None]) -> list[tuple[Verdict, ir.Value | None]]:
     """The verdicts of one kind, with the conditions for them by number."""
     return [(Verdict(status, number), condition) for number, condition in enumerate(conditions)]
 
 
-def _first(verdicts: Sequence[tuple[Verdict, ir.Value | None]], otherwise: ir.Value) -> ir.Value:
+def first_of(verdicts: Sequence[tuple[Verdict, ir.Value | None]], otherwise: ir.Value) -> ir.Value:
     """The code of the first verdict whose condition holds; None is a condition that never does."""
     result = otherwise
     for verdict, condition in reversed(verdicts):
@@ -136,9 +135,8 @@ def _is_of_one(sizes: SizeArithmetic, assumption: Assumption, broken: ir.Value) 
 
 
 def derived_sizes(info: ModuleInfo) -> tuple[Size, ...]:
-    """The expressions of symbols of inputs that a caller of `@main` asks for: sizes of inputs and outputs, and limits of checks."""
+    """The expressions of symbols of inputs that a caller of `@main` asks for: sizes of inputs and outputs."""
     shapes = [kind.shape for _, kind in (*info.inputs, *info.outputs)] if info.has_signature else []
-    shapes += [(*check.sizes, check.count) for check in info.checks if not check.compared]
     sizes = (size for shape in shapes for size in shape if isinstance(size, Size) and not size.is_symbol)
     return tuple(dict.fromkeys(size for size in sizes if set(info.symbols).issuperset(size.symbols)))
 
@@ -170,9 +168,9 @@ def _is_large(sizes: SizeArithmetic, kind: TensorType, symbols: Sequence[str], l
 
 def _longest(values: Sequence[ir.Value], most: int) -> ir.Value:
     """The code of the symbol that is the largest one, the first of several, if it is above `most`; 0 if it is not."""
-    longest, code = values[0], constant(Verdict(SizeStatus.DIMENSION, 0).code)
+    longest, code = values[0], constant(Verdict(Status.DIMENSION, 0).code)
     for number, value in enumerate(values[1:], 1):
         longer = compare(_CMP.sgt, value, longest)
         longest = arith.SelectOp(longer, value, longest).result
-        code = arith.SelectOp(longer, constant(Verdict(SizeStatus.DIMENSION, number).code), code).result
+        code = arith.SelectOp(longer, constant(Verdict(Status.DIMENSION, number).code), code).result
     return arith.SelectOp(compare(_CMP.sgt, longest, constant(most)), code, constant(0)).result

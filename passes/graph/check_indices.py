@@ -39,7 +39,7 @@ class CheckIndices(Pass):
 
     Constant indices are checked at compile time; a ModelError names the nodes, the index and its position. The model itself checks the others: @main
     gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute with their legal values
-    (dialects/core/index_checks.py). The run time compares them after each run.
+    (dialects/core/index_checks.py). At the end of a run, code compares them (`bufferize`).
 
     rewrite: return y  ->  return y, reduce_max(zigzag(indices))       by columns for index vectors, unsigned(indices) where none counts from the end
 

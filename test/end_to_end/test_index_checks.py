@@ -171,9 +171,9 @@ def test_free_dimensions_and_the_cache() -> None:
         model = stepwell.compile(source, threads=1, specialise="always", on_level=lambda level, seconds: levels.append(level))
         check_two(model, source)
     assert levels.count("cache") == 2  # the model with free dimensions, and that for the shapes that came
-    shared = model.specialise({"i": (3,), "k": (3,)}).checks
+    shared = model.specialise({"i": (3,), "k": (3,)}).executable.checks
     assert [check.result for check in shared.checks] == [0, 0, 1]
-    assert shared.widths == [1, 1]
+    assert shared.hidden == 2
 
 
 @pytest.mark.parametrize("level", CPU_PATH)
@@ -278,7 +278,7 @@ def test_operators_that_gather_and_scatter_underneath() -> None:
     outputs = [("r", FLOAT, [4, 3]), ("u", FLOAT, [1, 1, 6]), ("q", FLOAT, [1, 1, 2]), ("best", I64, [1, 1, 2]), ("s", FLOAT, [1, 2, 3, 3])]
     source = make_model(nodes, inputs, outputs)
     model = stepwell.compile(source, threads=1)
-    assert [check.node for check in model.checks.checks] == ["reverse", "unpool"]  # the others are in range by what they are
+    assert [check.node for check in model.executable.checks.checks] == ["reverse", "unpool"]  # the others are in range by what they are
     feed = {
         "x": array(4, 3), "lengths": np.array([4, 1, 2]), "p": array(1, 1, 3), "i": np.array([[[1, 2, 5]]]),
         "image": array(1, 2, 5, 4), "grid": 3 * array(1, 3, 3, 2),

@@ -9,13 +9,12 @@
 // SCHEDULED: "flow.loop"{{.*}}{body = "main.body", carried = 1 : i64, destinations = 2 : i64}{{.*}} -> (tensor<?xf32>, tensor<1xi64>)
 // BOTH: func.func private @main.body({{.*}}) -> (tensor<i1>, tensor<?xf32{{.*}}>) attributes {{{.*}}stepwell.region
 
-// AFFINE: func.func private @stepwell_poll(memref<
-// AFFINE: func.func @main({{.*}}: memref<{{[0-9]+}}xi64> {stepwell.symbols = ["n"]})
+// AFFINE: func.func @main({{.*}}: memref<{{[0-9]+}}xi64> {stepwell.symbols = ["n"]}) -> i64
 // AFFINE: call @main.body(
-// AFFINE: call @stepwell_poll(
+// AFFINE: llvm.getelementptr %{{.*}}[2]
+// AFFINE: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %{{.*}}) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64) -> ()
 // AFFINE: func.func private @main.body({{.*}}) -> i64 attributes {{{.*}}stepwell.region, stepwell.sizes = [{{.*}}"n"
 
-// LLVM: llvm.func @stepwell_poll(!llvm.ptr, i64)
 // LLVM: llvm.func @main(
 // LLVM: llvm.call @main.body(
 // LLVM: llvm.func @main.body({{.*}}) -> i64

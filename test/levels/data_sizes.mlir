@@ -15,20 +15,20 @@
 // SCHEDULED: func.func private @{{.*}}stepwell.sizes = [{{.*}}"places"
 
 // AFFINE: stepwell.segments = [{nodes = "where", outputs = array<i64: 1, 0>, shapes = ["1, places"], sizes = ["places"], slots = {{\[\["8\*places"\], \["4\*places"\]\]}}, start = 0 : i64}]
-// AFFINE: func.func private @stepwell_enter(memref<7xi64>, i64)
-// AFFINE: func.func private @sizes_0(%[[T:.*]]: memref<7xi64>) -> i64
+// AFFINE: func.func private @sizes_0(%[[T:.*]]: memref<8xi64>) -> i64
 // AFFINE: %[[N:.*]] = memref.load %[[T]][%c0
 // AFFINE: arith.mulsi_extended %[[N]], %c8_i64
-// AFFINE: func.func @main(%{{.*}}: memref<7xf32> {stepwell.name = "x"}, {{.*}}, %[[T:.*]]: memref<7xi64>)
+// AFFINE: func.func @main(%{{.*}}: memref<7xf32> {stepwell.name = "x"}, {{.*}}, %[[T:.*]]: memref<8xi64>) -> i64
 // AFFINE: memref.store %{{.*}}, %[[T]][%c0
 // AFFINE: call @sizes_0(%[[T]])
-// AFFINE: call @stepwell_enter(%[[T]], %c0_i64
+// AFFINE: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %c0_i64
 // AFFINE: cf.cond_br
 
 // LLVM: stepwell.segments = [{nodes = "where"
-// LLVM: llvm.func @stepwell_enter(!llvm.ptr, i64)
 // LLVM: llvm.func @sizes_0(%arg0: !llvm.ptr) -> i64
-// LLVM: llvm.call @stepwell_enter(
+// LLVM: llvm.func @main(%arg0: !llvm.ptr) -> i64
+// LLVM: llvm.call @sizes_0(
+// LLVM: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %{{.*}}) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64) -> ()
 // LLVM: llvm.cond_br
 module attributes {stepwell.inputs = [["x", tensor<7xf32>]], stepwell.outputs = [["y", tensor<1x?xf32, "places">]]} {
   func.func @main(%x: tensor<7xf32> {stepwell.name = "x"}) -> (tensor<1x?xf32, "places"> {stepwell.name = "y"}) {

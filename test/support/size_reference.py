@@ -10,7 +10,7 @@ from stepwell.backends.llvm_cpu.objects import split_module
 from stepwell.backends.llvm_cpu.pool import compile_units
 from stepwell.dialects.core.layout import Joined, Slot, aligned, lowest_first
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.size_table import MOST_TOTAL, SizeStatus, Verdict
+from stepwell.dialects.core.size_table import MOST_TOTAL, Status, Verdict
 from stepwell.dialects.core.sizes import Assumption, Size, compare
 from stepwell.dialects.target.host import host
 from stepwell.pipelines.pipeline import Pipeline
@@ -109,14 +109,14 @@ class Program:
                 bytes_[number] = _product(bytes_[number], exact(size, values))
         longest = max(self.symbols, key=lambda name: values[name])
         found = [
-            (SizeStatus.NEGATIVE, negative), (SizeStatus.ASSUMPTION, broken),
-            (SizeStatus.DIVISION, [any(number.divides_by_zero for number in used[: len(used) - 2 * len(sides)])]),
-            (SizeStatus.OVERFLOW, [total >= MOST_TOTAL or any(number.overflows for number in used)]),
-            (SizeStatus.WORKSPACE, [total > self.workspace_bytes]),
-            (SizeStatus.OUTPUT, [prod(exact(size, values).value for size in shape) * 4 > self.most_value_bytes for shape in self.outputs]),
-            (SizeStatus.DIMENSION, [name == longest and values[name] > self.most_value_bytes for name in self.symbols]),
+            (Status.NEGATIVE, negative), (Status.ASSUMPTION, broken),
+            (Status.DIVISION, [any(number.divides_by_zero for number in used[: len(used) - 2 * len(sides)])]),
+            (Status.OVERFLOW, [total >= MOST_TOTAL or any(number.overflows for number in used)]),
+            (Status.WORKSPACE, [total > self.workspace_bytes]),
+            (Status.OUTPUT, [prod(exact(size, values).value for size in shape) * 4 > self.most_value_bytes for shape in self.outputs]),
+            (Status.DIMENSION, [name == longest and values[name] > self.most_value_bytes for name in self.symbols]),
         ]  # fmt: skip
-        verdict = next((Verdict(status, flags.index(True)) for status, flags in found if True in flags), Verdict(SizeStatus.OK))
+        verdict = next((Verdict(status, flags.index(True)) for status, flags in found if True in flags), Verdict(Status.OK))
         table = [*(values[name] for name in self.symbols), *offsets, total, *(exact(size, values).value for size in self.derived)]
         return verdict, table, any(number.unsure for number in (*used, *bytes_))
 

@@ -12,8 +12,7 @@ from stepwell.backends.llvm_cpu.phases import CPU, SEQUENTIAL
 from stepwell.backends.registry import register_backend
 from stepwell.cache.disk import Cache
 from stepwell.cache.fingerprint import code_generation
-from stepwell.dialects.core.index_checks import widths
-from stepwell.dialects.core.size_table import SIZES_FUNCTION
+from stepwell.dialects.core.size_table import SIZES_FUNCTION, gives_status
 from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.target.description import Target
@@ -21,8 +20,10 @@ from stepwell.dialects.target.host import runs_here
 from stepwell.pipelines.phases import Phase
 from stepwell.pipelines.routes import CPU_PATH, DEFAULT
 from stepwell.plugin_files import of_code_generation
+from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import Executable, NativeExecutable, NativeSized
 from stepwell.runtime.general import Sized
+from stepwell.runtime.index_checks import IndexChecks
 from stepwell.runtime.loader import LoadedCode, load
 from stepwell.runtime.openmp import openmp
 from stepwell.signature import boxed_results
@@ -56,7 +57,7 @@ class LLVMOnCPU(Backend):
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
         units = self.units(lowered, reached)
         objects, keys = _objects(units, lowered.target, store)
-        kernels = len(objects) - 1 - bool(lowered.info.size_table) - len(lowered.info.segments)
+        kernels = len(objects) - 1 - sum(map(gives_status, objects))
         return Code(objects, kernels, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None}, lowered.info.located)
 
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
@@ -80,13 +81,7 @@ class LLVMOnCPU(Backend):
 
     def cross_compile(self, lowered: "Lowered") -> dict[str, bytes]:
         """One object of all functions."""
-        from stepwell.backends.llvm_cpu.emitters import emitter_for
-        from stepwell.passes.affine_to_llvm.set_target import confine_all
-
-        target = lowered.target
-        if not runs_here(target):
-            confine_all(lowered.module.operation, target)
-        return {_WHOLE: emitter_for(target).emit(lowered.module, target)}
+        return {_WHOLE: _emitted(lowered, "main")}
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """Objects that are linked into this process."""
@@ -98,14 +93,19 @@ class LLVMOnCPU(Backend):
         return NativeSized(code, _executable(artifact, code, weights, threads))
 
     def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":
-        """LLVM IR."""
+        """LLVM IR, and the header of the object."""
 
         def llvm_ir(lowered: "Lowered") -> str:
             from stepwell.backends.llvm_cpu.emitters import llvm_ir as text_of  # imported here and below, because the bindings take long to load
 
             return text_of(lowered.module)
 
-        return {"llvm-ir": llvm_ir}
+        def header(lowered: "Lowered") -> str:
+            from stepwell.backends.llvm_cpu.c_header import c_header
+
+            return c_header(lowered.info)
+
+        return {"llvm-ir": llvm_ir, "header": header}
 
     def listings(self) -> Mapping[str, Callable[[Artifact], str]]:
         """The disassembly of the objects."""
@@ -118,15 +118,44 @@ class LLVMOnCPU(Backend):
         return {"asm": disassembled}
 
     def files(self) -> "Mapping[str, Callable[[Lowered], bytes]]":
-        """One object of all functions, for the target."""
-        return {"obj": lambda lowered: self.cross_compile(lowered)[_WHOLE]}
+        """One object of all functions, for the target, and the arena of all weights."""
+
+        def exported(lowered: "Lowered") -> bytes:
+            from stepwell.backends.llvm_cpu.c_header import EXPORTED
+            from stepwell.dialects.core.llvm_ops import llvm_functions
+            from stepwell.dialects.core.mlir import ir
+
+            with lowered.module.context:
+                for function in llvm_functions(lowered.module.operation):
+                    name = ir.StringAttr(function.attributes["sym_name"]).value
+                    function.attributes["sym_name"] = ir.StringAttr.get(EXPORTED.get(name, name))
+            return _emitted(lowered, EXPORTED["main"])
+
+        def arena(lowered: "Lowered") -> bytes:
+            return pack_arena(lowered.weights, lowered.info.arena, lowered.info.weights_bytes).tobytes()
+
+        return {"obj": exported, "weights": arena}
 
 
 def _executable(artifact: Artifact, code: LoadedCode, weights: np.ndarray, threads: int) -> Callable[..., NativeExecutable]:
     """Makes an executable of an artifact's code; what depends on sizes is missing."""
-    arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
-    boxed = boxed_results(artifact.groups)
-    return partial(NativeExecutable, code, weights, threads=threads, arguments=arguments, late=artifact.late, boxed=boxed)
+    checks, boxed = IndexChecks(artifact.checks), boxed_results(artifact.groups)
+    arguments = len(artifact.inputs) + len(artifact.outputs) + checks.hidden
+    symbols = () if artifact.general is None else artifact.general.symbols
+    return partial(
+        NativeExecutable, code, weights, threads=threads, arguments=arguments, late=artifact.late, boxed=boxed, checks=checks, symbols=symbols
+    )
+
+
+def _emitted(lowered: "Lowered", entry: str) -> bytes:
+    """One object of all functions, `entry` among them."""
+    from stepwell.backends.llvm_cpu.emitters import emitter_for
+    from stepwell.passes.affine_to_llvm.set_target import confine_all
+
+    target = lowered.target
+    if not runs_here(target):
+        confine_all(lowered.module.operation, target)
+    return emitter_for(target).emit(lowered.module, target, entry)
 
 
 def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:

@@ -18,23 +18,23 @@ from stepwell.runtime.openmp import openmp
 class Emitter(Protocol):
     """Makes objects of modules in the llvm dialect."""
 
-    def emit(self, module: ir.Module, target: Target) -> bytes:
-        """One object with all functions of `module` for `target`. Raises CodegenError if that is impossible."""
+    def emit(self, module: ir.Module, target: Target, entry: str = "main") -> bytes:
+        """One object with all functions of `module`, `entry` among them, for `target`. Raises CodegenError if that is impossible."""
 
 
 class EngineEmitter:
     """Objects of this machine's family, by the execution engine of MLIR: the same code as runs here."""
 
-    def emit(self, module: ir.Module, target: Target) -> bytes:
+    def emit(self, module: ir.Module, target: Target, entry: str = "main") -> bytes:
         """See `Emitter`."""
         libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
-        return compile_unit(whole_module(module), make_engine_context(), libraries)
+        return compile_unit(whole_module(module, entry), make_engine_context(), libraries)
 
 
 class TextEmitter:
     """Objects for every machine that llvmlite's LLVM knows, from LLVM IR as text, in a separate process: LLVM ends its process on an error."""
 
-    def emit(self, module: ir.Module, target: Target) -> bytes:
+    def emit(self, module: ir.Module, target: Target, entry: str = "main") -> bytes:
         """See `Emitter`."""
         features = ",".join(f"+{name}" for name in sorted(target.features))
         request = {"text": portable(llvm_ir(module)), "triple": target.triple, "cpu": target.cpu, "features": features}

@@ -14,6 +14,7 @@ from onnx import parser
 import stepwell
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, LimitError
+from stepwell.driver import pairs
 from stepwell.driver.bound import LEAST, BoundModel
 
 HEADER = '<ir_version: 9, opset_import: ["" : 18]>'
@@ -70,6 +71,19 @@ def test_reset_takes_its_own_state_in_any_order(begun_anew: bool) -> None:
     assert (y[0, 0], z[0, 0]) == (-7, 7)
     made.reset(made.state)
     assert sums(made.state) == (8, -7, 7, 5)
+
+
+def test_sizes_are_computed_by_the_code_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bound()
+    monkeypatch.setattr(pairs, "evaluated", lambda *_: pytest.fail("Python evaluated a size"))
+    made(rows(2))
+    assert made.state["past_a"].shape == (1, 7, 4)
+    own: Any = made._model
+    assert own.sizes({"n": 2, "p": 5})["n + p"] == 7
+    with monkeypatch.context() as patch:
+        patch.setattr(own._program.__self__._sized, "complete", lambda table: 0)  # a table that nothing was written to: no elements
+        made(rows(2))
+        assert made.state["past_a"].shape == (1, 0, 4)
 
 
 WRONG = {

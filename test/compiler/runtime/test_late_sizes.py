@@ -10,14 +10,16 @@ from size_reference import compiled
 
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.core.runtime_interface import ANSWER, FUNCTIONS, RUNTIME, VERSION
 from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
+from stepwell.dialects.core.size_table import Status
 from stepwell.dialects.core.sizes import Assumption, symbol
 from stepwell.dialects.support.buffers import address
-from stepwell.dialects.support.errors import IndexRangeError, LimitError, SizesDifferError
+from stepwell.dialects.support.errors import CodegenError, IndexRangeError, LimitError, SizesDifferError
 from stepwell.driver.build import late_segment
 from stepwell.passes.bufferize.size_function import add_segment_function
 from stepwell.runtime import late_sizes as module
-from stepwell.runtime.late_sizes import CALLBACKS, LateSizes, Run, running
+from stepwell.runtime.late_sizes import RUNTIME_ADDRESS, LateSizes, Run, running
 from stepwell.runtime.loader import LoadedCode
 from stepwell.signature import TensorInfo
 
@@ -59,6 +61,12 @@ def run_of(program: LateSizes, n: int = 5, workspace: int = 1 << 16) -> Run:
     return Run(program, table, workspace, [np.empty(4, np.float32), None])
 
 
+def raise_any(run: Run, code: int) -> None:
+    """What a status leads to."""
+    if code:
+        raise run.error_for(code)
+
+
 def complete(run: Run, segment: int, *numbers: int) -> int:
     """Have the code look at the numbers of a segment; what it finds wrong."""
     start = SEGMENTS[segment].start
@@ -69,8 +77,7 @@ def complete(run: Run, segment: int, *numbers: int) -> int:
 
 def enter(run: Run, segment: int, *numbers: int) -> None:
     """What a program does when it has computed the numbers of a segment."""
-    if complete(run, segment, *numbers):
-        run.raise_any()
+    raise_any(run, complete(run, segment, *numbers))
     run.enter(segment)
 
 
@@ -192,10 +199,14 @@ def test_a_loop_ends_after_too_many_rounds(monkeypatch: pytest.MonkeyPatch) -> N
         run.poll(101)
 
 
-def called(name: str, table: np.ndarray, number: int) -> None:
-    """As compiled code does it: no answer is there before."""
-    table[-1] = 0
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(CALLBACKS[name])(address(table), number)
+def called(name: str, table: np.ndarray, number: int) -> int:
+    """As compiled code does it: no answer is there before. The status."""
+    table[ANSWER] = 0
+    version, *functions = (ctypes.c_int64 * (1 + len(FUNCTIONS))).from_address(int(table[RUNTIME]))
+    assert (version, table[RUNTIME]) == (VERSION, RUNTIME_ADDRESS)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    kind(functions[FUNCTIONS.index(name)])(RUNTIME_ADDRESS, address(table), number)
+    return Status.OK if table[ANSWER] else Status.STOPPED
 
 
 def test_compiled_code_reaches_the_run_by_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,14 +217,13 @@ def test_compiled_code_reaches_the_run_by_its_table(monkeypatch: pytest.MonkeyPa
             patch.setitem(running, address(run.table), run)
         for run, m in ((one, 3), (two, 4)):
             assert complete(run, 0, m) == 0
-            called("stepwell_enter", run.table, 0)
+            raise_any(run, called("enter", run.table, 0))
             assert run.table[-1] == 1
-            run.raise_any()
             assert run.outputs[1].shape == (m, 1)
-        called("stepwell_poll", one.table, 1)
+        called("poll", one.table, 1)
         assert one.table[-1] == 100
         said = np.array([0, -1], np.int64)
-        called("stepwell_keep", one.table, address(said))
+        called("keep", one.table, address(said))
         assert one.table[-1] == 1
         assert said[1] == 1  # the box that was taken
     assert not running
@@ -224,19 +234,16 @@ def test_an_error_is_kept_and_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patch:
         patch.setitem(running, address(run.table), run)
         complete(run, 0, 1 << 20)
-        called("stepwell_enter", run.table, 0)
-        assert run.table[-1] == 0
         with pytest.raises(LimitError, match="results for m"):
-            run.raise_any()
-        called("stepwell_poll", run.table, 1000)
-        assert run.table[-1] == 0
+            raise_any(run, called("enter", run.table, 0))
         with pytest.raises(LimitError, match="rounds"):
-            run.raise_any()
+            raise_any(run, called("poll", run.table, 1000))
 
 
 def test_a_run_that_ends_without_an_answer_was_interrupted() -> None:
     run = run_of(late())
-    run.raise_any()
-    run.table[-1] = 0
+    raise_any(run, Status.OK)
     with pytest.raises(KeyboardInterrupt):
-        run.raise_any()
+        raise_any(run, Status.STOPPED)
+    with pytest.raises(CodegenError, match="another version of the runtime"):
+        raise_any(run, Status.INTERFACE)

@@ -52,3 +52,32 @@ llvm.func @main(%a: !llvm.ptr, %b: !llvm.ptr) {
   llvm.call @kernel(%b, %a) : (!llvm.ptr, !llvm.ptr) -> ()
   llvm.return
 }
+
+
+// -----
+
+// What @main returns is computed in @main, with the addresses that it needs.
+// CHECK: llvm.func @checks(
+// CHECK-NEXT: llvm.func internal @main.0(
+// CHECK: llvm.func internal @main.1(
+// CHECK-NEXT: llvm.getelementptr
+// CHECK-NEXT: llvm.load
+// CHECK-NEXT: llvm.call @kernel
+// CHECK-NEXT: llvm.return
+// CHECK-LABEL: llvm.func @main(%arg0: !llvm.ptr) -> i64
+// CHECK-NEXT: llvm.call @main.0(%arg0)
+// CHECK-NEXT: llvm.call @main.1(%arg0)
+// CHECK-NEXT: %[[PLACE:.*]] = llvm.getelementptr %arg0[1]
+// CHECK-NEXT: %[[BASE:.*]] = llvm.load %[[PLACE]]
+// CHECK-NEXT: %[[STATUS:.*]] = llvm.call @checks(%[[BASE]])
+// CHECK-NEXT: llvm.return %[[STATUS]]
+llvm.func @kernel(!llvm.ptr, !llvm.ptr)
+llvm.func @checks(!llvm.ptr) -> i64
+llvm.func @main(%a: !llvm.ptr) -> i64 {
+  %0 = llvm.getelementptr %a[1] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+  %1 = llvm.load %0 : !llvm.ptr -> !llvm.ptr
+  llvm.call @kernel(%1, %1) : (!llvm.ptr, !llvm.ptr) -> ()
+  llvm.call @kernel(%1, %1) : (!llvm.ptr, !llvm.ptr) -> ()
+  %status = llvm.call @checks(%1) : (!llvm.ptr) -> i64
+  llvm.return %status : i64
+}

@@ -5,9 +5,9 @@
 // What is boxed has memory of its own, which the runtime gives when its size is known: here when @main begins. Where it has a place already, as an
 // input, or what is in a box by now, it is copied. The pairs of `boxes` are a slot, and whether it may hold boxes.
 // CHECK: stepwell.segments = [{boxes = array<i64: 0, 0, 1, 1, 2, 0, 3, 0>, nodes = {{.*}}, outputs = array<i64>, sizes = array<i64>, slots = [["4*n"], ["144"{{.*}}], ["4*n"{{.*}}], ["4*n"{{.*}}]], start = 3 : i64}]
-// CHECK: func.func @main(%[[X:.*]]: memref<?xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<9xi64>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<13xi64> {stepwell.symbols = ["n"]})
-// CHECK: call @sizes_0(%[[T]]) : (memref<13xi64>) -> i64
-// CHECK: call @stepwell_enter(%[[T]], %c0_i64{{[_0-9]*}})
+// CHECK: func.func @main(%[[X:.*]]: memref<?xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<9xi64>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<14xi64> {stepwell.symbols = ["n"]})
+// CHECK: call @sizes_0(%[[T]]) : (memref<14xi64>) -> i64
+// CHECK: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %c0_i64{{[_0-9]*}}) :
 // CHECK: %[[N:.*]] = arith.index_cast
 // CHECK: memref.load %[[T]][%c3{{[_0-9]*}}]
 // CHECK: %[[LIES:.*]] = arith.index_cast
@@ -91,27 +91,29 @@ module attributes {
 
 // After each round of a loop that makes boxes, the runtime is told where its carried values are that may hold boxes, and lets go of memory. Before
 // the first it is asked for a mark: the record holds a count, the mark (-1), then an address and a number of boxes for each.
-// CHECK: func.func private @stepwell_keep(memref<4xi64>, i64)
-// CHECK: func.func @main(%[[N:.*]]: memref<i64>, {{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<4xi64>)
+// CHECK: func.func @main(%[[N:.*]]: memref<i64>, {{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<5xi64>)
 // CHECK: %[[KEPT:.*]] = memref.view %[[WS]][{{.*}}] : memref<?xi8> to memref<4xi64>
 // CHECK: memref.store %c1_i64{{[_0-9]*}}, %[[KEPT]][%c0{{[_0-9]*}}]
 // CHECK: memref.store %c-1_i64{{[_0-9]*}}, %[[KEPT]][%c1{{[_0-9]*}}]
 // CHECK: %[[A:.*]] = memref.extract_aligned_pointer_as_index %[[KEPT]]
 // CHECK: %[[R:.*]] = arith.index_cast %[[A]]
-// CHECK: call @stepwell_keep(%[[T]], %[[R]])
-// CHECK: cf.cond_br %{{.*}}, ^[[HEAD:bb[0-9]+]](%c0{{.*}}), ^[[END:.*]]
+// CHECK: llvm.getelementptr %{{.*}}[3]
+// CHECK: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %[[R]]) :
+// CHECK: cf.cond_br %{{.*}}, ^[[HEAD:bb[0-9]+]](%c0{{.*}}), ^[[END:bb[0-9]+]](%c10_i64
 // CHECK: %[[S:.*]] = call @main.body(
-// CHECK: cf.cond_br %{{.*}}, ^[[DONE:.*]], ^[[END]]
+// CHECK: cf.cond_br %{{.*}}, ^[[DONE:.*]], ^[[END]](%[[S]] : i64)
 // CHECK: ^[[DONE]]:
 // CHECK: %[[I:.*]] = arith.index_cast %{{.*}} : index to i64
 // CHECK: memref.store %[[I]], %[[KEPT]][%c2{{[_0-9]*}}]
 // CHECK: %[[ONE:.*]] = arith.index_cast %c1{{[_0-9]*}} : index to i64
 // CHECK: memref.store %[[ONE]], %[[KEPT]][%c3{{[_0-9]*}}]
-// CHECK: call @stepwell_keep(%[[T]], %
-// CHECK: cf.cond_br %{{.*}}, ^[[HEAD]](%{{.*}}), ^[[END]]
+// CHECK: llvm.getelementptr %{{.*}}[3]
+// CHECK: llvm.call
+// CHECK: cf.cond_br %{{.*}}, ^[[HEAD]](%{{.*}}), ^[[END]](%c10_i64
 // The memory of a box whose size is a number is asked for when the function begins, in each round anew.
 // CHECK: func.func private @main.body(
-// CHECK: call @stepwell_enter(
+// CHECK: llvm.getelementptr %{{.*}}[1]
+// CHECK: llvm.call
 func.func private @exp(%x: tensor<6xf32>, %out: tensor<6xf32>) -> tensor<6xf32> attributes {stepwell.kernel} {
   %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<6xf32>) outs(%out : tensor<6xf32>) {
   ^bb0(%a: f32, %o: f32):

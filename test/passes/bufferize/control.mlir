@@ -2,10 +2,10 @@
 
 #id = affine_map<(a) -> (a)>
 
-// The functions of regions take where their results go, the weights, their own workspace, that of @main, and the table; they say whether to go on.
+// The functions of regions take where their results go, the weights, their own workspace, that of @main, and the table; they give a status, 0 to go on.
 // Their workspace is scratch of the conditional: as much as the larger of the two needs. A region that needs none is given no more than a byte.
 // CHECK: stepwell.workspace_bytes = 320
-// CHECK: func.func @main(%[[C:.*]]: memref<i1>, %[[X:.*]]: memref<40xf32>, %[[Y:.*]]: memref<40xf32>, %[[W:.*]]: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8> {stepwell.bytes = 320 : i64}, %[[T:.*]]: memref<1xi64>)
+// CHECK: func.func @main(%[[C:.*]]: memref<i1>, %[[X:.*]]: memref<40xf32>, %[[Y:.*]]: memref<40xf32>, %[[W:.*]]: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8> {stepwell.bytes = 320 : i64}, %[[T:.*]]: memref<2xi64>) -> i64
 // CHECK: %[[INNER:.*]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<320xi8>
 // CHECK: %[[NONE:.*]] = memref.reinterpret_cast %[[WS]] {{.*}} to memref<1xi8>
 // CHECK: %[[IF:.*]] = memref.load %[[C]][] : memref<i1>
@@ -18,16 +18,16 @@
 // CHECK: %[[S:.*]] = call @main.then(%[[X]], %[[Y]], %{{.*}}, %[[INNER]], %{{.*}}, %[[T]])
 // CHECK: cf.br ^[[JOINED]](%[[S]] : i64)
 // CHECK: ^[[JOINED]](%[[S:.*]]: i64):
-// CHECK: %[[GOOD:.*]] = arith.cmpi ne, %[[S]], %c0_i64
-// CHECK: cf.cond_br %[[GOOD]], ^[[REST:.*]], ^[[END:.*]]
+// CHECK: %[[GOOD:.*]] = arith.cmpi eq, %[[S]], %c0_i64
+// CHECK: cf.cond_br %[[GOOD]], ^[[REST:.*]], ^[[END:.*]](%[[S]] : i64)
 // CHECK: ^[[REST]]:
 // CHECK: call @exp(%[[Y]], %[[Y]])
-// CHECK: func.func private @main.then(%[[A:.*]]: memref<40xf32>, %[[B:.*]]: memref<40xf32>, %{{.*}}: memref<1xi8>, %[[OWN:.*]]: memref<320xi8>, %{{.*}}: memref<1xi8>, %{{.*}}: memref<1xi64>) -> i64 attributes {stepwell.region}
+// CHECK: func.func private @main.then(%[[A:.*]]: memref<40xf32>, %[[B:.*]]: memref<40xf32>, %{{.*}}: memref<1xi8>, %[[OWN:.*]]: memref<320xi8>, %{{.*}}: memref<1xi8>, %{{.*}}: memref<2xi64>) -> i64 attributes {stepwell.region}
 // CHECK: call @exp(%[[A]], %{{.*}})
 // CHECK: %[[P:.*]] = memref.view %[[OWN]][%c160{{[_0-9]*}}][]
 // CHECK: call @exp(%[[A]], %[[P]])
 // CHECK: call @last(%{{.*}}, %[[B]])
-// CHECK: return %c1_i64
+// CHECK: return %c0_i64
 // What a branch only passes on is copied: it is one value's memory no more than the other's.
 // CHECK: func.func private @main.else(%[[A:.*]]: memref<40xf32>, %[[B:.*]]: memref<40xf32>, %{{.*}}: memref<1xi8>, %{{.*}}: memref<1xi8>
 // CHECK-NEXT: call @copy_40xf32(%[[A]], %[[B]])
@@ -76,8 +76,7 @@ func.func private @main.else(%x: tensor<40xf32>) -> tensor<40xf32> attributes {s
 
 // A loop keeps addresses: of what a round reads, at first the initial value, of where it writes, at first the result, and of the other place, in
 // its scratch. The parts that it collects are written where they belong. It asks the runtime in the rounds that the runtime has named.
-// CHECK: func.func private @stepwell_poll(memref<1xi64>, i64)
-// CHECK: func.func @main(%[[N:.*]]: memref<i64>, %[[C:.*]]: memref<i1>, %[[X:.*]]: memref<40xf32>, %[[B:.*]]: memref<40xf32>, %[[Y:.*]]: memref<40xf32>, %[[ALL:.*]]: memref<7x40xf32>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<1xi64>)
+// CHECK: func.func @main(%[[N:.*]]: memref<i64>, %[[C:.*]]: memref<i1>, %[[X:.*]]: memref<40xf32>, %[[B:.*]]: memref<40xf32>, %[[Y:.*]]: memref<40xf32>, %[[ALL:.*]]: memref<7x40xf32>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[WS:.*]]: memref<?xi8>{{.*}}, %[[T:.*]]: memref<2xi64>) -> i64
 // CHECK: %[[ROUND:.*]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<i64>
 // CHECK: %[[FLAG:.*]] = memref.view %[[WS]][%c64{{[_0-9]*}}][] : memref<?xi8> to memref<i1>
 // CHECK: %[[NEXT:.*]] = memref.view %[[WS]][%c128{{[_0-9]*}}][] : memref<?xi8> to memref<i1>
@@ -104,11 +103,12 @@ func.func private @main.else(%x: tensor<40xf32>) -> tensor<40xf32> attributes {s
 // CHECK: arith.addi %[[PARTS]], %[[AT]]
 // CHECK: %[[S:.*]] = call @main.body(%[[ROUND]], %[[FLAG]], %{{.*}}, %[[B]], %[[NEXT]],
 // CHECK: %[[AGAIN:.*]] = memref.load %[[NEXT]][]
-// CHECK: %[[GOOD:.*]] = arith.cmpi ne, %[[S]], %c0_i64
 // CHECK: %[[J:.*]] = arith.addi %[[I]], %c1
+// CHECK: %[[GOOD:.*]] = arith.cmpi eq, %[[S]], %c0_i64
 // CHECK: cf.cond_br %[[GOOD]], ^[[HEAD]](%[[J]], %{{.*}}, %[[AGAIN]], %[[WRITTEN:.*]], %[[OTHER:.*]], %[[WRITTEN]] :
 // Before a round that is due.
-// CHECK: call @stepwell_poll(%[[T]], %
+// CHECK: llvm.getelementptr %{{.*}}[2]
+// CHECK: llvm.call
 // CHECK: ^[[HEAD]](%[[I]]: index, %[[DUE:.*]]: index, %[[GOES:.*]]: i1, %[[LAST]]: index, %[[WRITTEN]]: index, %[[OTHER]]: index):
 // CHECK: %[[MORE:.*]] = arith.cmpi slt, %[[I]], %[[LIMIT]]
 // CHECK: %[[ON:.*]] = arith.andi %[[GOES]], %[[MORE]]

@@ -4,19 +4,27 @@
 
 // What waits for a size: its segment says which nodes ask for it, where its numbers begin in the table, and the buffers that get memory then,
 // the second above the first (0), and which of them is an output. The table has an entry for each number and each buffer, for the bytes of the block
-// and of the output, and for its size, and one for the answer.
+// and of the output, and for its size, then one for where the runtime is, and one for the answer.
 // CHECK: stepwell.segments = [{nodes = "where and when", outputs = array<i64: 2, 0>, shapes = ["n"], sizes = ["n", 5], slots = [["4*n"], ["4*n", 0], ["4*n"]], start = 0 : i64}]
-// CHECK-SAME: stepwell.table_entries = 9
-// CHECK: func.func private @stepwell_enter(memref<9xi64>, i64)
-// CHECK: func.func private @sizes_0(%[[T:.*]]: memref<9xi64>) -> i64
+// CHECK-SAME: stepwell.table_entries = 10
+// CHECK: func.func private @sizes_0(%[[T:.*]]: memref<10xi64>) -> i64
 // CHECK: %[[N:.*]] = memref.load %[[T]][%c0
 // CHECK: %[[FIVE:.*]] = memref.load %[[T]][%c1
 // CHECK: arith.cmpi ne, %[[FIVE]], %c5_i64
-// CHECK: func.func @main(%[[X:.*]]: memref<7xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[W:.*]]: memref<?xi8> {stepwell.bytes = 128 : i64}, %[[T:.*]]: memref<9xi64>)
+// CHECK: func.func @main(%[[X:.*]]: memref<7xf32>, %[[Y:.*]]: memref<?xf32>, %{{.*}}: memref<?xi8> {stepwell.bytes = 0 : i64}, %[[W:.*]]: memref<?xi8> {stepwell.bytes = 128 : i64}, %[[T:.*]]: memref<10xi64>) -> i64
+// There must be a runtime, of this version; else 11 is the status.
+// CHECK: memref.load %[[T]][%c8
+// CHECK: cf.cond_br %{{.*}}, ^[[THERE:.*]], ^[[END:bb[0-9]+]](%c11_i64
+// CHECK: ^[[END]](%[[STATUS:.*]]: i64):
+// CHECK-NEXT: return %[[STATUS]]
+// CHECK: ^[[THERE]]:
+// CHECK: %[[VERSION:.*]] = llvm.load %{{.*}} : !llvm.ptr -> i64
+// CHECK: arith.cmpi eq, %[[VERSION]], %c1_i64
+// CHECK: cf.cond_br %{{.*}}, ^{{.*}}, ^[[END]](%c11_i64
 // CHECK: call @count(%[[X]], %[[N:[a-z_0-9]+]])
 // CHECK: call @count(%[[X]], %[[M:[a-z_0-9]+]])
 // Both numbers go to the table, and then the program asks once.
-// CHECK-NOT: call @stepwell_enter
+// CHECK-NOT: llvm.call
 // CHECK: %[[A:.*]] = memref.load %[[N]][
 // CHECK: memref.store %[[A]], %[[T]][%c0{{[_0-9]*}}]
 // CHECK: %[[B:.*]] = memref.load %[[M]][
@@ -24,11 +32,17 @@
 // The code looks at them, and says what they ask for.
 // CHECK: %[[WRONG:.*]] = call @sizes_0(%[[T]])
 // CHECK: arith.cmpi eq, %[[WRONG]], %c0_i64
-// CHECK: memref.store %c0_i64{{[_0-9]*}}, %[[T]][%c8{{[_0-9]*}}]
-// CHECK: call @stepwell_enter(%[[T]], %c0_i64{{[_0-9]*}})
-// CHECK: %[[S:.*]] = memref.load %[[T]][%c8{{[_0-9]*}}]
+// CHECK: cf.cond_br %{{.*}}, ^{{.*}}, ^[[END]](%[[WRONG]] : i64)
+// The first function of the runtime takes memory.
+// CHECK: memref.store %c0_i64{{[_0-9]*}}, %[[T]][%c9{{[_0-9]*}}]
+// CHECK: %[[R:.*]] = llvm.inttoptr
+// CHECK: %[[P:.*]] = llvm.getelementptr %[[R]][1] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+// CHECK: %[[ENTER:.*]] = llvm.load %[[P]]
+// CHECK: %[[I:.*]] = memref.extract_aligned_pointer_as_index %[[T]]
+// CHECK: llvm.call %[[ENTER]](%[[R]], %{{.*}}, %c0_i64{{[_0-9]*}}) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64) -> ()
+// CHECK: %[[S:.*]] = memref.load %[[T]][%c9{{[_0-9]*}}]
 // CHECK: %[[GOOD:.*]] = arith.cmpi ne, %[[S]], %c0_i64
-// CHECK: cf.cond_br %[[GOOD]], ^[[ON:.*]], ^[[END:.*]]
+// CHECK: cf.cond_br %[[GOOD]], ^[[ON:.*]], ^[[END]](%c10_i64
 // CHECK: ^[[ON]]:
 // CHECK: memref.load %[[T]][%c0{{[_0-9]*}}]
 // CHECK: memref.load %[[T]][%c2{{[_0-9]*}}]
@@ -40,9 +54,7 @@
 // CHECK: memref.load %[[T]][%c4{{[_0-9]*}}]
 // CHECK: %[[OUT:.*]] = memref.view %[[W]]
 // CHECK: call @reverse(%[[SECOND]], %[[OUT]])
-// CHECK-NEXT: return
-// CHECK: ^[[END]]:
-// CHECK-NEXT: return
+// CHECK: return %c0_i64
 func.func private @count(%x: tensor<7xf32>, %out: tensor<1xi64>) -> tensor<1xi64> attributes {stepwell.kernel} {
   %three = arith.constant 3 : i64
   %0 = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%out : tensor<1xi64>) {
@@ -99,15 +111,15 @@ func.func @main(%x: tensor<7xf32>, %weights: memref<?xi8>) -> tensor<?xf32, "n">
 // CHECK: stepwell.segments = [
 // CHECK-SAME: {nodes = "one", outputs = array<i64>, sizes = ["n"], slots = [], start = 0 : i64},
 // CHECK-SAME: {nodes = "two", outputs = array<i64: 0, 0, 1, 1>, shapes = ["m*n", "m*n"], sizes = ["m"], slots = [["4*m*n"], ["4*m*n"{{.*}}]], start = 2 : i64}]
-// CHECK-SAME: stepwell.table_entries = 11
+// CHECK-SAME: stepwell.table_entries = 12
 // CHECK: func.func @main(
-// CHECK: call @stepwell_enter(%[[T:[a-z0-9]+]], %c0_i64{{[_0-9]*}})
+// CHECK: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %c0_i64{{[_0-9]*}}) :
 // CHECK: call @count(
-// CHECK: call @stepwell_enter(%[[T]], %c1_i64{{[_0-9]*}})
+// CHECK: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %c1_i64{{[_0-9]*}}) :
 // CHECK: call @zeros(%[[OUT:[a-z_0-9]+]])
 // CHECK: %[[SECOND:.*]] = memref.view
 // CHECK: call @copy_anyxf32(%[[OUT]], %[[SECOND]])
-// CHECK-NEXT: return
+// CHECK: return %c0_i64
 func.func private @count(%x: tensor<7xf32>, %out: tensor<1xi64>) -> tensor<1xi64> attributes {stepwell.kernel} {
   %three = arith.constant 3 : i64
   %0 = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%out : tensor<1xi64>) {

@@ -88,5 +88,5 @@ def test_ir_of_a_model_that_is_built_from_ir() -> None:
     assert "affine.for" in made.ir("affine")
     assert "memref<?xi8>" in made.ir("affine"), "as it was before code was made of it"
     assert "llvm.func @main" in made.ir("llvm")
-    assert "define void @main" in made.ir("llvm-ir")
+    assert "define i64 @main" in made.ir("llvm-ir")
     assert "graph.conv" in made.ir("graph")
