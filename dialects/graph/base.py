@@ -91,8 +91,10 @@ class GraphOp(Operation, dialect=Graph):
         reference: ClassVar[Any]
         flops: ClassVar[Any]
         _traits: ClassVar[list[type]]
+        _implied_traits: ClassVar[frozenset[type]]
         _dialect_obj: ClassVar[type[Dialect]]
     else:
+        _implied_traits = frozenset()
         infer = None
         reference = None
         flops = staticmethod(one_per_element)
@@ -110,6 +112,7 @@ class GraphOp(Operation, dialect=Graph):
         if SumsProducts in kwargs.get("traits", ()) and cls.sum_of_products is GraphOp.sum_of_products:
             raise StepwellError(f"op '{cls.__qualname__}' states SumsProducts, so it must define sum_of_products")
         super().__init_subclass__(**kwargs)
+        cls._implied_traits = frozenset(trait for stated in cls._traits for trait in stated.__mro__)
         define_group_accessors(cls)
         extension(cls)
 
@@ -122,7 +125,7 @@ class GraphOp(Operation, dialect=Graph):
     def has_trait(cls, trait_cls: type, context: ir.Context | None = None) -> bool:
         """Whether the class or a base class has the trait or one that implies it; for MLIR's traits, whether the op has it in a context."""
         if issubclass(trait_cls, Trait):
-            return _has_trait(cls, trait_cls)
+            return trait_cls in cls._implied_traits
         return bool(super().has_trait(trait_cls, context))
 
     def fusion_category(self) -> Fusion:
@@ -359,11 +362,6 @@ def op_classes(*dialects: str) -> dict[str, type[GraphOp]]:
 def graph_ops() -> list[type[GraphOp]]:
     """Every op of the levels `graph` and `graph-opt`, in any dialect."""
     return [cls for dialect in registered_dialects() for cls in dialect.operations if issubclass(cls, GraphOp)]
-
-
-@cache  # patterns of traits ask each op class whenever they are applied
-def _has_trait(cls: type[GraphOp], trait: type[Trait]) -> bool:
-    return any(issubclass(stated, trait) for stated in cls._traits)
 
 
 def ops_with(trait: type[Trait]) -> list[type[GraphOp]]:

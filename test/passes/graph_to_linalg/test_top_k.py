@@ -44,7 +44,9 @@ def drawn(dtype: type, shape: tuple[int, ...], kind: str) -> np.ndarray:
 # All for f32 with ties, a tenth for each other type and kind by day.
 DATA = [(np.float32, "ties"), *((d, "ties") for d in (*FLOATS[1:], *INTEGERS)), (np.float32, "spread"), (np.float32, "equal"), (np.int64, "spread")]
 EVERY = [(i, j, largest) for i in range(len(DATA)) for j in range(len(WAYS)) for largest in (0, 1)]
-CASES = {day: [(*DATA[i], largest, WAYS[j]) for i, j, largest in EVERY if (i == 0 or (i + 2 * j + largest) % 10 == 0) == day] for day in (True, False)}
+CASES = {
+    day: [(*DATA[i], largest, WAYS[j]) for i, j, largest in EVERY if (i == 0 or (i + 2 * j + largest) % 10 == 0) == day] for day in (True, False)
+}
 
 
 @natively_together
