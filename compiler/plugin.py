@@ -145,6 +145,11 @@ if TYPE_CHECKING:
         functions as functions,
         pattern as pattern,
     )
+    from stepwell.passes.framework.versions import (
+        KernelVersionPass as KernelVersionPass,
+        VersionPass as VersionPass,
+        VersionProposal as VersionProposal,
+    )
     from stepwell.passes.graph.matching import has_one_use as has_one_use, new_weight as new_weight, producer as producer, stored as stored
     from stepwell.passes.graph_to_linalg.contraction import contract as contract
     from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder as LinalgBuilder, dims as dims

@@ -30,7 +30,7 @@ from stepwell.pipelines.routes import DEFAULT
 from stepwell.pipelines.stages import Stage
 
 Arrays = Mapping[str, np.ndarray]
-FUSED, SCHEDULE = ScheduleInfo.fused.name, ScheduleInfo.nest.name
+FUSED, SCHEDULE, VERSIONS = ScheduleInfo.fused.name, ScheduleInfo.nest.name, ScheduleInfo.versions.name
 BUFFERIZE, LOOPS = "bufferize", "lower-to-affine"
 SCHEDULES = "func.func(assign-schedules)"
 PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
@@ -124,10 +124,10 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
     loops = next(((s, i) for s in stages.values() for i, step in enumerate(s.steps) if step.name == LOOPS), None)
     if loops is not None:
         stage, index = loops
-        if FUSED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(FUSED, SCHEDULE), first=SCHEDULES):
+        if FUSED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(FUSED, SCHEDULE, VERSIONS), first=SCHEDULES):
             return stage.name, LOOPS, "without fused loops the kernel is right"
         plain = Stage(stage.name, (*stage.steps[:index], PLAIN_LOOPS, *stage.steps[index + 1 :]), stage.cut)
-        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(FUSED, SCHEDULE)):
+        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(FUSED, SCHEDULE, VERSIONS)):
             return stage.name, LOOPS, "with plain loops in the place of its schedules the kernel is right"
     return *_place(lowered, BUFFERIZE), "no other pass could be left out or replaced such that the kernel is right"
 

@@ -1,7 +1,7 @@
 """The kinds of values of carried attributes: how to read each from an attribute, check it and write it."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -138,7 +138,7 @@ def _plain_field(accepted: Callable[[Any], bool]) -> Callable[[ir.Attribute], An
     return lambda attribute: python_value(attribute, accepted)
 
 
-_FIELD_TYPES: Mapping[Any, tuple[Callable[[ir.Attribute], Any], str]] = {
+FIELD_TYPES: dict[Any, tuple[Callable[[ir.Attribute], Any], str]] = {
     int: (_plain_field(lambda value: type(value) is int), "a whole number"),
     str: (_plain_field(is_text), "a string"),
     bool: (_plain_field(lambda value: isinstance(value, bool)), "true or false"),
@@ -148,6 +148,7 @@ _FIELD_TYPES: Mapping[Any, tuple[Callable[[ir.Attribute], Any], str]] = {
     int | Size: (_size, 'a whole number, or a size as text, such as "4*n"'),
     tuple[int | Size, ...]: (_numbers_or_sizes, 'integers as array<i64: ...>, or sizes such as ["2*n", 3]'),
 }  # fmt: skip
+"""How `filled_in` reads a field of each type, and what it expects; dialects add their attributes."""
 
 
 def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
@@ -166,13 +167,13 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
     values = {}
     for field in known:
         if field.name in given:
-            decode, expected = _FIELD_TYPES[field.type]
+            decode, expected = FIELD_TYPES[field.type]
             try:
                 values[field.name] = decode(given[field.name])
             except ValueError:
                 raise ValueError(f"{word} '{field.name}' must be {expected}, got {given[field.name]}") from None
         elif field.default is dataclasses.MISSING:
-            raise ValueError(f"{word} '{field.name}' is missing, expected {_FIELD_TYPES[field.type][1]}")
+            raise ValueError(f"{word} '{field.name}' is missing, expected {FIELD_TYPES[field.type][1]}")
     return cls(**values)
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -22,6 +22,8 @@ class Deferred:
     shape: tuple[int, ...]
     make: Callable[[], Iterable[np.ndarray]]
     """Yields the array in parts, from first to last element. May be called from any thread, several times, or never."""
+    plain: Callable[[], np.ndarray] | None = None
+    """Gives the array that this one is a transform of, for passes that choose another transform for some sizes."""
 
     @property
     def nbytes(self) -> int:
@@ -62,9 +64,11 @@ class WeightTable(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         found = self._arrays[name]
-        if isinstance(found, Deferred):
-            self._arrays[name] = found = _read_only(found.array())
-        return found
+        if not isinstance(found, Deferred):
+            return found
+        array = _read_only(found.array())
+        self._arrays[name] = array if found.plain is None else replace(found, make=lambda: [array])
+        return array
 
     def __contains__(self, name: object) -> bool:
         return name in self._arrays

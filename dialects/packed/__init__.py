@@ -3,7 +3,7 @@
 - on images in blocks of channels, (N, C / b, spatial…, b): `conv`, `depthwise_conv`, `bordered_conv`, `lrn`; `relayout` and `masked`, which arrange
     lanes as convolutions expect them;
 - on matrices in panels of columns: `matmul`, and `low_bit_matmul`, whose weights stay in 4 or 8 bits;
-- by Winograd's minimal filtering, on blocks of channels: `winograd_conv`, `versioned_winograd_conv`, `integer_winograd_conv`.
+- by Winograd's minimal filtering, on blocks of channels: `winograd_conv`, `integer_winograd_conv`.
 
 The passes of `passes/packed` create them; a backend without these (the phase `layout for vectors`) never sees one. An op stays in
 `graph` if it means the same on any layout: element-wise ops, pads, concatenations, reductions, poolings and pixel shuffles, which keep the dimension
@@ -16,4 +16,4 @@ from stepwell.dialects.packed.dialect import Packed as Packed
 from stepwell.dialects.packed.images import MaskedOp as MaskedOp, PackedLrnOp as PackedLrnOp, RelayoutOp as RelayoutOp
 from stepwell.dialects.packed.integer_winograd import IntegerWinogradConvOp as IntegerWinogradConvOp
 from stepwell.dialects.packed.matmul import LowBitMatmulOp as LowBitMatmulOp, PackedMatmulOp as PackedMatmulOp
-from stepwell.dialects.packed.winograd import VersionedWinogradConvOp as VersionedWinogradConvOp, WinogradConvOp as WinogradConvOp
+from stepwell.dialects.packed.winograd import WinogradConvOp as WinogradConvOp

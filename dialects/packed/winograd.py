@@ -142,43 +142,6 @@ class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", traits=[Pure
         return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4]
 
 
-class VersionedWinogradConvOp(GraphOp, dialect=Packed, name="versioned_winograd_conv", traits=[Pure, ComputesRows]):
-    """The convolution that `winograd_conv` computes of `x` and transformed filters: by F(few_tile, 3) with those in `few` for at most `most` images,
-    by F(tile, 3) with those in `u`, which are the same ones, for more.
-    """
-
-    fusion = Fusion.COMPLEX
-
-    x: Operand
-    u: Operand
-    few: Operand
-    result: Result
-    tile: ir.IntegerAttr
-    few_tile: ir.IntegerAttr
-    most: ir.IntegerAttr
-    group: ir.IntegerAttr
-
-    @staticmethod
-    def infer(x: TensorType, u: TensorType, few: TensorType, *, tile: int, few_tile: int, most: int, group: int) -> InferredTypes:
-        if most < 1:
-            raise InferenceError(f"attribute 'most' must be a number of images, at least 1, got {most}")
-        result = WinogradConvOp.infer(x, u, tile=tile, group=group, transformed=True)
-        WinogradConvOp.infer(x, few, tile=few_tile, group=group, transformed=True)
-        for axis in (block_axes(transformed=True)[0], 5):
-            expect_dim("few", few, axis, u.shape[axis], f"for as many filters as in operand 'u' ({u})")
-        return result
-
-    @staticmethod
-    def reference(x: np.ndarray, u: np.ndarray, few: np.ndarray, *, tile: int, few_tile: int, most: int, group: int) -> np.ndarray:
-        filters, size = (few, few_tile) if len(x) <= most else (u, tile)
-        return WinogradConvOp.reference(x, filters, tile=size, group=group, transformed=True)
-
-    @staticmethod
-    def flops(x: TensorType, u: TensorType, few: TensorType, *, result: TensorType, **attributes: Any) -> int:
-        """The arithmetic of the direct convolution."""
-        return WinogradConvOp.flops(x, u, result=result, transformed=True)
-
-
 def result_shape(
     x: TensorType, u: TensorType, tiles: Collection[int], rank: int, *, tile: int, group: int, transformed: bool
 ) -> tuple[Dim, ...]:  # fmt: skip

@@ -50,3 +50,12 @@ class NestKnobs:
     def chosen(self) -> dict[str, Any]:
         """The knobs that differ from their defaults, by name."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.default != getattr(self, f.name)}
+
+
+@dataclass(frozen=True)
+class NestVersion:
+    """The nest that computes an op when a dynamic dimension has `count` iterations."""
+
+    dim: int
+    count: int
+    nest: NestKnobs

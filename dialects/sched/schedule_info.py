@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from stepwell.dialects.core.attribute_kinds import COUNT, FLAG, Kind, filled_in
+from stepwell.dialects.core.attribute_kinds import COUNT, FIELD_TYPES, FLAG, Kind, filled_in
 from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir, known_index
 from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
 from stepwell.dialects.sched.fused_loops import FusedLoop, complaint
-from stepwell.dialects.sched.nest import NestKnobs
+from stepwell.dialects.sched.nest import NestKnobs, NestVersion
 from stepwell.dialects.support.errors import PassError, ScheduleError
 
 
@@ -45,8 +45,23 @@ def _from_loops(loops: tuple[FusedLoop, ...]) -> ir.Attribute:
     return made
 
 
+def _versions(attribute: ir.Attribute) -> tuple[NestVersion, ...]:
+    if not isinstance(attribute, ir.ArrayAttr):
+        raise ValueError
+    found = tuple(filled_in(NestVersion, entry) for entry in attribute)
+    if len({version.dim for version in found}) != 1 or len({version.count for version in found}) != len(found):
+        raise ValueError("expected versions for different counts of one dimension")
+    return found
+
+
+def _from_versions(versions: tuple[NestVersion, ...]) -> ir.Attribute:
+    return to_attribute([{**vars(version), "nest": NEST.encode(version.nest)} for version in versions])
+
+
 NEST: Kind[NestKnobs] = Kind("a #sched.nest", _nest, _from_nest)
 LOOPS: Kind[tuple[FusedLoop, ...]] = Kind("a #sched.fused", _loops, _from_loops)
+VERSIONS: Kind[tuple[NestVersion, ...]] = Kind("a list of dictionaries with the fields dim, count, nest", _versions, _from_versions)
+FIELD_TYPES[NestKnobs] = (NEST.decode, NEST.expected)
 
 
 class ScheduleInfo(Carrier):
@@ -56,6 +71,8 @@ class ScheduleInfo(Carrier):
 
     nest: Carried[NestKnobs] = Carried("sched.nest", NEST, error=ScheduleError)
     """The nest of the op's own loops; raises ScheduleError if there is none."""
+    versions: Carried[tuple[NestVersion, ...]] = Carried("sched.versions", VERSIONS, (), ScheduleError)
+    """The nests that replace it for small numbers of iterations of one dynamic dimension."""
     fused: Carried[tuple[FusedLoop, ...]] = Carried("sched.fused", LOOPS, (), PassError)
     """The loops in which it is fused with its neighbours in the kernel, outermost first."""
     part: Carried[int] = Carried("sched.part", COUNT, 0, PassError)

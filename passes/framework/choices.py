@@ -12,9 +12,6 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import Decisions
 
-ONE_VERSION, TWO_VERSIONS = "one version", "two versions"
-"""The names in plans of a kernel for all sizes, and of one with a separate version for few images or rows."""
-
 
 @dataclass(frozen=True)
 class Candidate:

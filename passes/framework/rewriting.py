@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from stepwell.dialects.core.erasing import through_driver
-from stepwell.dialects.core.kernel_info import KernelInfo, Version
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.core.sizes import Size, UndecidedError
-from stepwell.dialects.core.symbolic_shapes import fewer, hints_around
+from stepwell.dialects.core.sizes import UndecidedError
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.flow.control import CONTROL, called_by
@@ -379,16 +378,6 @@ def main_function(module: ir.Operation) -> Any:
     if not len(main.regions[0].blocks):
         raise PassError("@main has no body")
     return main
-
-
-def version_for_few(kernel: Any, size: Size, most: int) -> Any:
-    """A copy of a kernel, inserted before it, that runs instead of it if `size` is at most `most`, with hints for such sizes."""
-    name = kernel.sym_name.value
-    copy = kernel.operation.clone(ir.InsertionPoint(kernel)).opview
-    copy.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}.few")
-    info = KernelInfo(copy)
-    info.hints, info.version = fewer(size.symbols, hints_around(kernel.operation)), Version(name, size, most)
-    return copy
 
 
 def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.InsertionPoint) -> ir.Operation:

@@ -126,10 +126,14 @@ def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> i
 
 
 def deferred_weight(
-    b: GraphBuilder, source: ir.Value, shape: Sequence[int], make: Callable[[], Iterable[np.ndarray]], dtype: str | None = None
+    b: GraphBuilder, source: ir.Value, shape: Sequence[int], make: Callable[[], Iterable[np.ndarray]], dtype: str | None = None,
+    plain: Callable[[], np.ndarray] | None = None,
 ) -> ir.Value:  # fmt: skip
-    """Like `new_weight`, for an array of `dtype`, or that of `source`, that `make` computes piece by piece, in parallel with later passes."""
-    deferred = Deferred(to_numpy(dtype or type_of(source).dtype), tuple(shape), make)
+    """Like `new_weight`, for an array of `dtype`, or that of `source`, that `make` computes piece by piece, in parallel with later passes.
+
+    `plain` is for passes that choose another transform of the same array (see `plain_source`).
+    """
+    deferred = Deferred(to_numpy(dtype or type_of(source).dtype), tuple(shape), make, plain)
     if prod(shape) <= LITERAL_ELEMENTS:
         return new_weight(b, source, deferred.array())
     value: ir.Value = b.weight(derived_name(source), deferred)
@@ -144,6 +148,15 @@ def source_of(value: ir.Value, weights: WeightTable) -> Callable[[], np.ndarray]
         return weights.source(entry) if entry in weights else None
     array = stored(value, weights)
     return None if array is None else lambda: array
+
+
+def plain_source(value: ir.Value, weights: WeightTable) -> Callable[[], np.ndarray] | None:
+    """How to get the array that the weight `value` is a transform of; None if that is not known."""
+    parameter = producer(value, "parameter")
+    if parameter is None or (name := parameter.operation.attributes["id"].value) not in weights:
+        return None
+    entry = weights.entry(name)
+    return entry.plain if isinstance(entry, Deferred) else None
 
 
 def derived_name(source: ir.Value | None) -> str:

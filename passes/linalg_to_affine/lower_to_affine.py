@@ -144,7 +144,7 @@ class _Lowering:
             context = NestContext(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, self.target)
 
             def emit() -> None:
-                report = emit_nest(context)
+                report = emit_nest(context, Nest.versions_of(stage.root, self.target))
                 for by, why in report.declined:
                     self.state.decline(by, stage.root.operation, why)
                 for by in report.used:

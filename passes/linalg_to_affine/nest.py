@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, scf
+from stepwell.dialects.sched.nest import NestVersion
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.origins import line_of
 from stepwell.passes.framework.decisions import NoMatch
@@ -13,7 +14,6 @@ from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.affine_loops import switch
 from stepwell.passes.linalg_to_affine.context import NestContext
-from stepwell.passes.linalg_to_affine.few_rows import few_rows
 from stepwell.passes.linalg_to_affine.loops import LoopNest, Loops
 from stepwell.passes.linalg_to_affine.operands import load_along, store_across
 from stepwell.passes.linalg_to_affine.position import Offsets, Position
@@ -21,6 +21,7 @@ from stepwell.passes.linalg_to_affine.strategies.registry import choose
 from stepwell.passes.linalg_to_affine.stretches import copy_contiguous, is_contiguous_copy
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 from stepwell.passes.linalg_to_affine.values import index_value
+from stepwell.passes.schedule.nest import Nest
 
 
 @dataclass
@@ -39,19 +40,18 @@ class TileReport:
         self.declined.setdefault((by, why))
 
 
-def emit_nest(context: NestContext) -> TileReport:
-    """Emit a nest at the current insertion point. A product with a dynamic number of rows also gets code for few rows."""
+def emit_nest(context: NestContext, versions: Sequence[tuple[NestVersion, Nest]] = ()) -> TileReport:
+    """Emit a nest at the current insertion point, and a branch to others where there are versions for small numbers of iterations."""
     report = TileReport()
     emitter, at = NestEmitter(context, report), Position.outside(context)
-    few = few_rows(context)
-    if few is None:
+    if not versions:
         emitter.emit(at)
         return report
-    blocks = switch(at.value(at.extents[few.dim]), list(few.at_once), lambda: emitter.emit(at))
-    for count, block in zip(few.at_once, blocks, strict=True):
-        version = few.version(context, count)
+    blocks = switch(at.value(at.extents[versions[0][0].dim]), [version.count for version, _ in versions], lambda: emitter.emit(at))
+    for (version, nest), block in zip(versions, blocks, strict=True):
+        special = replace(context, nest=nest)
         with ir.InsertionPoint(block):
-            NestEmitter(version, report).emit(Position.outside(version, {few.dim: count}))
+            NestEmitter(special, report).emit(Position.outside(special, {version.dim: version.count}))
             scf.YieldOp([])
     return report
 

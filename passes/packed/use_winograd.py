@@ -1,23 +1,19 @@
 """The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.packed import VersionedWinogradConvOp, WinogradConvOp
-from stepwell.dialects.packed.winograd import POINTS, TAPS, error_bound, transformed_filters
-from stepwell.passes.framework.choices import ONE_VERSION, Candidate
+from stepwell.dialects.packed import WinogradConvOp
+from stepwell.dialects.packed.winograd import POINTS, TAPS, error_bound
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
-from stepwell.passes.graph.matching import deferred_weight, producer, source_of
+from stepwell.passes.graph.matching import producer, source_of
 from stepwell.passes.packed.winograd_cost import Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
-from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
+from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink, transformed_weight
 
 ERRORS = {tile: error_bound(tile) for tile in POINTS}
 """For each tile, the largest f32 rounding error relative to the result's scale; test_winograd.py checks these bounds."""
@@ -34,7 +30,6 @@ class UseWinograd(Pass):
 
     rewrite: packed.conv(x, w)  ->  slice(packed.winograd_conv(pad(x), G w G^T computed now))
     rewrite: packed.conv(x, w)  ->  slice(packed.winograd_conv(pad(x), w))      where G w G^T would be large
-    rewrite: packed.conv(x, w)  ->  slice(packed.versioned_winograd_conv(pad(x), G w G^T, G' w G'^T))  where few images want a smaller tile
 
     F(2, 3) along both axes needs 16 products instead of 36 for four results, F(4, 3) needs 36 instead of 144 for 16, F(6, 3) needs 64 instead of
     324 for 36. The relative cost of the transforms falls with the number of channels, and a larger tile pads an image more: one of 56x56
@@ -44,9 +39,8 @@ class UseWinograd(Pass):
 
     The candidates are the direct method and the tiles whose error (`error_bound`) is at most `error` of the result's scale (the direct method's
     is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters. Where only a run tells the
-    number of images, what counts is how much more a candidate costs than the best one at worst: for as many as are likely, or a few. If it still
-    costs over `slack` more than a smaller tile for a few, whose filters take at most `most_bytes`, few images get that one as well: F(4, 3) reads
-    36 numbers for each filter of a channel where F(2, 3) reads 16, and one image of 7x7 positions has little else to do.
+    number of images, what counts is how much more a candidate costs than the best one at worst: for as many as are likely, or a few
+    (`version-winograd` may give these a smaller tile).
 
     `flops_per_byte` is the arithmetic of one core in the time of reading one byte of filters from memory once.
 
@@ -98,43 +92,9 @@ class UseWinograd(Pass):
             return NoMatch(not_worth_it(sizes))
         data = filled_up(conv.x, whole, variant.tile, b)
 
-        def transformed(tile: int, given: Callable[[], np.ndarray] = array) -> ir.Value:
-            size, (blocks, inputs, _, _, inner, outer) = tile + TAPS - 1, w.static_shape
-            return deferred_weight(b, conv.w, (size, size, blocks, inputs, inner, outer), lambda: [transformed_filters(given(), tile)])
-
-        u = transformed(variant.tile) if variant.transformed else conv.w
-        few = None if isinstance(whole[0], int) else self._few(variant, found[0], sizes)
-        if few is not None:
-            both = f"F({few[0]}, {TAPS}) up to {few[1]}"
-            few = None if state.choose("few-images", conv, lambda: [Candidate(ONE_VERSION), Candidate(both)], both) == ONE_VERSION else few
-        result: ir.Value
-        if few is None:
-            result = b.build(WinogradConvOp, data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
-        else:
-            small, most = few
-            few_u, group = transformed(small), values["group"]
-            result = b.build(VersionedWinogradConvOp, data, u, few_u, tile=variant.tile, few_tile=small, most=most, group=group)
+        u = transformed_weight(conv.w, array, variant.tile, (*w.static_shape[:2], *w.static_shape[4:]), b) if variant.transformed else conv.w
+        result = b.build(WinogradConvOp, data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
         return cut_back(result, whole, b)
-
-    def _few(self, usual: Variant, found: Sequence[Variant], sizes: Sizes) -> tuple[int, int] | None:
-        """A smaller tile that is better for a few of the images that are likely, and for how many at most; None if there is none.
-
-        `found` are the variants for these few. The image is filled up for the usual tile, so that the smaller one computes no less of it.
-        """
-        if not usual.transformed:
-            return None
-        filled = replace(sizes, rows=-(-sizes.rows // usual.tile) * usual.tile, columns=-(-sizes.columns // usual.tile) * usual.tile)
-
-        def better(tile: int, count: int) -> bool:
-            by_usual, by_other = (winograd_cost(t, replace(filled, images=count), self.flops_per_byte) for t in (usual.tile, tile))
-            return by_usual > (1 + self.slack) * by_other
-
-        small = [one.tile for one in sorted(found) if one.transformed and one.tile < usual.tile and 4 * one.stored <= self.most_bytes]
-        for tile in (tile for tile in small if usual.tile % tile == 0):
-            most = max((count for count in range(1, sizes.images) if better(tile, count)), default=0)
-            if most:
-                return tile, most
-        return None
 
     def variants(self, sizes: Sizes, elements: int) -> "list[Variant]":
         """Winograd's variants with a small enough error, and the direct method, whose filters have `elements` elements.
@@ -158,10 +118,6 @@ class UseWinograd(Pass):
 def _outcome(result: ir.Value) -> str:
     """The outcome for a convolution, for `--explain`."""
     cut = producer(result, "slice")
-    made = producer(result if cut is None else cut.x, "packed.winograd_conv", "packed.versioned_winograd_conv")
-    values = made.attribute_values()
-    if "most" in values:
-        few = f"up to {values['most']} image{'s' * (values['most'] > 1)} by F({values['few_tile']}, {TAPS})"
-        return f"computed by F({values['tile']}, {TAPS}), {few}, with filters for both transformed now"
+    values = producer(result if cut is None else cut.x, WinogradConvOp.OPERATION_NAME).attribute_values()
     when = "transformed now" if values["transformed"] else "transformed each time, a block at a time"
     return f"computed by F({values['tile']}, {TAPS}), with filters {when}"

@@ -1,48 +1,80 @@
-"""The pass that gives few images a kernel of their own where Winograd's method has filters for them."""
+"""The pass that gives few images a kernel with a smaller Winograd tile."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
-from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import ir, ops_below
+import numpy as np
+
+from stepwell.dialects.core.mlir import func, ir, ops_below
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.packed import WinogradConvOp
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, version_for_few
-
-VERSIONED = "packed.versioned_winograd_conv"
+from stepwell.dialects.packed.winograd import POINTS, TAPS
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.framework.versions import KernelVersionPass, VersionProposal, add_argument, launches
+from stepwell.passes.graph.matching import plain_source
+from stepwell.passes.packed.winograd_cost import for_target, winograd_cost
+from stepwell.passes.packed.winograd_images import likely_sizes, transformed_weight
 
 
 @register_pass("version-winograd", level="graph-opt", optional=True)
 @dataclass
-class VersionWinograd(Pass):
-    """Split a kernel with a `packed.versioned_winograd_conv` into one for many images and one for few, each with the tile and filters for these.
+class VersionWinograd(KernelVersionPass):
+    """Give a kernel with a `packed.winograd_conv` of images that only a run counts a version for few images, with a smaller tile.
 
-    rewrite: @k { packed.versioned_winograd_conv(x, u, few) }  ->
-             @k { packed.winograd_conv(x, u) } and @k.few { packed.winograd_conv(x, few) } {stepwell.version = {of = "k", size = "n", most = 1}}
+    rewrite: @k { packed.winograd_conv(x, u) }  ->
+             @k and a copy @k.few { packed.winograd_conv(x, few) } {stepwell.version = {of = "k", size = "n", most = 1}}
 
-    Both take all filters, so that `merge-versions` can make one function of them. Loops are fused in each for the numbers of images that it is for.
+    F(4, 3) reads 36 numbers for each filter of a channel where F(2, 3) reads 16, and one image of 7x7 positions has little else to do. The version
+    pays where the usual tile costs over `slack` more than a smaller one for fewer images than are likely (see `use-winograd`). Filters for both tiles
+    are stored, so those of the smaller one may take at most `most_bytes`. Loops are fused in each version for the images that it is for.
     """
 
-    def run(self, op: ir.Operation, state: PassState) -> None:
-        builder = GraphBuilder(state.weights)
-        for kernel in functions(op):
-            found = ops_below(kernel.operation, VERSIONED)
-            images = type_of(found[0].opview.x).shape[0] if len(found) == 1 and KernelInfo(kernel).is_kernel else None
-            if isinstance(images, Size):
-                _split(kernel, images, found[0].opview.attribute_values()["most"], builder)
-                state.count(self.name)
+    flops_per_byte: float = -1.0  # -1 for the target's
+    slack: float = 0.08
+    most_bytes: int = 0  # 0 for the target's `resident_bytes`
+
+    def propose(self, subject: func.FuncOp, state: PassState) -> VersionProposal[func.FuncOp] | NoMatch | None:
+        found = ops_below(subject.operation, WinogradConvOp.OPERATION_NAME)
+        conv = found[0].opview if len(found) == 1 else None
+        images = None if conv is None else type_of(conv.result).shape[0]
+        if conv is None or not isinstance(images, Size):
+            return None
+        values, u = conv.attribute_values(), type_of(conv.u).static_shape
+        if not values["transformed"] or not isinstance(conv.u, ir.BlockArgument):
+            return NoMatch("its filters are transformed in each run, or are a part of its code")
+        options, usual, both = for_target(self, state.machine.costs), values["tile"], u[2] * u[5] * u[3] * u[4]
+        sizes = likely_sizes(found[0], u[3] * u[4], u[2] * u[5], values["group"])[-1]
+
+        def better(tile: int, count: int) -> bool:
+            by_usual, by_other = (winograd_cost(t, replace(sizes, images=count), options.flops_per_byte) for t in (usual, tile))
+            return by_usual > (1 + options.slack) * by_other
+
+        for tile in (t for t in sorted(POINTS) if t < usual and usual % t == 0 and 4 * (t + TAPS - 1) ** 2 * both <= options.most_bytes):
+            most = max((count for count in range(1, sizes.images) if better(tile, count)), default=0)
+            if most:
+                calls, place = launches(subject), conv.u.arg_number
+                plain = {call: source for call in calls if (source := plain_source(call.operands[place], state.weights)) is not None}
+                if len(plain) < max(1, len(calls)):
+                    return NoMatch("its filters before their transform are not known")
+                specialise = partial(_by_tile, subject, tile, plain, GraphBuilder(state.weights))
+                return VersionProposal(found[0], images, most, specialise, reason=f"which it computes by F({tile}, {TAPS})")
+        return NoMatch(f"no smaller tile costs less for fewer than {sizes.images} images")
 
 
-def _split(kernel: Any, images: Size, most: int, builder: GraphBuilder) -> None:
-    for function, few in ((version_for_few(kernel, images, most), True), (kernel, False)):
-        [conv] = ops_below(function.operation, VERSIONED)
-        view = conv.opview
-        values = view.attribute_values()
-        with ir.InsertionPoint(conv), conv.location:
-            filters, tile = (view.few, values["few_tile"]) if few else (view.u, values["tile"])
-            made = builder.build(WinogradConvOp, view.x, filters, tile=tile, group=values["group"], transformed=True)
-        conv.results[0].replace_all_uses_with(made)
-        conv.erase()
+def _by_tile(kernel: func.FuncOp, tile: int, plain: Mapping[ir.Operation, Callable[[], np.ndarray]], b: GraphBuilder, copy: func.FuncOp) -> None:
+    """Make a copy of a kernel compute its convolution by F(tile, 3). `plain` gives the filters before their transform for each launch."""
+    [conv] = ops_below(copy.operation, WinogradConvOp.OPERATION_NAME)
+    view, place, made = conv.opview, conv.operands[1].arg_number, {}
+    for call, filters in plain.items():
+        usual = call.operands[place]
+        with ir.InsertionPoint.after(usual.owner), usual.owner.location:
+            made[call] = transformed_weight(usual, filters, tile, type_of(usual).static_shape[2:], b)
+    few = add_argument(kernel, copy, place + 1, made)
+    with ir.InsertionPoint(conv), conv.location:
+        result = b.build(WinogradConvOp, view.x, few, **{**view.attribute_values(), "tile": tile})
+    conv.results[0].replace_all_uses_with(result)
+    conv.erase()

@@ -1,16 +1,19 @@
-"""Common parts of both passes of Winograd's method: likely numbers of images, padding of images to whole tiles, and cropping of results."""
+"""Parts that the passes of Winograd's method share: likely sizes, images filled up to whole tiles, results cut back, transformed filters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.packed.winograd import TAPS, transformed_filters
 from stepwell.passes.graph.integer_products import widened
-from stepwell.passes.graph.matching import is_elementwise
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise
 from stepwell.passes.packed.winograd_cost import Sizes
 
 
@@ -35,6 +38,12 @@ def filled_up(x: ir.Value, whole: Sequence[Dim], tile: int, b: GraphBuilder) -> 
         return x
     padded: ir.Value = b.pad(x, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
     return padded
+
+
+def transformed_weight(source: ir.Value, plain: Callable[[], np.ndarray], tile: int, blocks: Sequence[int], b: GraphBuilder) -> ir.Value:
+    """A weight named after `source`: plain filters, transformed for F(tile, 3). `blocks` is (M / b, K, a, b) (see `WinogradConvOp`)."""
+    size = tile + TAPS - 1
+    return deferred_weight(b, source, (size, size, *blocks), lambda: [transformed_filters(plain(), tile)], plain=plain)
 
 
 def cut_back(result: ir.Value, whole: Sequence[Dim], b: GraphBuilder) -> ir.Value:

@@ -7,10 +7,11 @@ from typing import Any
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.numbered import numbered_line
 
 DIGITS = 16
-_NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs")
+_NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs", ScheduleInfo.versions.name)
 
 
 def kernel_digest(function: ir.Operation) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from stepwell.dialects.sched.nest import NestKnobs
+from stepwell.dialects.sched.nest import NestKnobs, NestVersion
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
@@ -22,15 +22,24 @@ class Nest(NestKnobs):
     """The schedule of a structured op: the knobs of its nest, legal for the op and its target (see `NestKnobs` for each knob)."""
 
     @staticmethod
-    def from_op(op: Structured, target: Target | None = None) -> "Nest":
-        """The schedule on `op`. Raises ScheduleError, naming the op, if there is none or if it is not legal for op and target."""
+    def from_op(op: Structured, target: Target | None = None, given: NestKnobs | None = None) -> "Nest":
+        """The schedule on `op`, or `given`. Raises ScheduleError, naming the op, if there is none or if it is not legal for op and target."""
         info = ScheduleInfo(op.operation)
-        nest = Nest(**vars(info.nest))
+        nest = Nest(**vars(given or info.nest))
         try:
             nest.check(op, target)
         except ScheduleError as error:
             raise ScheduleError(f"{info.where}: {error.args[0]}, in {ScheduleInfo.nest.kind.encode(nest)}") from None
         return nest
+
+    @staticmethod
+    def versions_of(op: Structured, target: Target | None = None) -> "list[tuple[NestVersion, Nest]]":
+        """The nests of `op` for small numbers of iterations. Raises as `from_op`, and for a dimension whose size is static or fused."""
+        info = ScheduleInfo(op.operation)
+        wrong = [version.dim for version in info.versions if version.dim not in op.open]
+        if wrong:
+            raise ScheduleError(f"{info.where}: a version's dim: {wrong[0]} is not legal, expected a dynamic dimension, of {sorted(op.open)}")
+        return [(version, Nest.from_op(op, target, version.nest)) for version in info.versions]
 
     def values(self, op: Structured) -> dict[str, Value]:
         """The values of the knobs of `op`, by name (see `knobs.knobs`)."""

@@ -36,6 +36,7 @@ MEASURED = (".venv/bin/python examples/schedules/steps.py",)
 QUOTES = {
     ("README.md", "class SoftShrinkOp"): "examples/plugins/op.py",
     ("backends.md", "register_level"): "examples/plugins/own_level.py",
+    ("kernels.md", "class VersionSerial"): "examples/plugins/own_version.py",
     ("kernels.md", "@register_dialect"): "examples/plugins/own_dialect.py",
     ("layouts.md", "@layout_rule"): "examples/plugins/layout_rule.py",
     ("ops.md", "class RowProductOp"): "examples/plugins/product_op.py",

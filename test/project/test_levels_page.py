@@ -140,11 +140,12 @@ def controlled() -> onnx.ModelProto:
 
 
 def kept() -> onnx.ModelProto:
-    """A cache that grows."""
+    """A cache that grows by some rows, of which there is a product."""
     value = helper.make_tensor_value_info
-    sides = [[("past", ["p", 4]), ("x", ["n", 4])], [("present", ["q", 4])]]
+    sides = [[("past", ["p", 4]), ("x", ["n", 4])], [("present", ["q", 4]), ("y", ["n", 64])]]
     inputs, outputs = ([value(name, onnx.TensorProto.FLOAT, shape) for name, shape in side] for side in sides)
-    return helper.make_model(helper.make_graph([node("Concat", ["past", "x"], ["present"], axis=0)], "kept", inputs, outputs))
+    nodes = [node("Concat", ["past", "x"], ["present"], axis=0), node("MatMul", ["x", "w"], ["y"])]
+    return helper.make_model(helper.make_graph(nodes, "kept", inputs, outputs, [onnx.numpy_helper.from_array(floats(4, 64), "w")]))
 
 
 def batched() -> onnx.ModelProto:

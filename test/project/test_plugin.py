@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -348,6 +349,24 @@ def test_a_tile_strategy_in_one_file(tmp_path: Path) -> None:
     assert said[:5] == ["columns False True False", "rows True True True", "product False True False", "False True False", "0 True True"]
     declined = "compensated-sums False vectors lie along a summed dimension, and their lanes are added up without their errors"
     assert {*said[5:]} == {"compensated-sums True computes register tiles", declined, "sums-in-lanes True computes register tiles"}
+
+
+def test_a_version_in_one_file(tmp_path: Path) -> None:
+    """Versions that a plugin proposes are explained, and overridden by a plan, like built-in ones. (The example checks what they compute.)"""
+    value, w = helper.make_tensor_value_info, numpy_helper.from_array(np.ones((64, 48), np.float32), "w")
+    sides = [value("x", TensorProto.FLOAT, ["n", 64])], [value("y", TensorProto.FLOAT, ["n", 48])]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], "g", *sides, [w])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "product.onnx")
+    (tmp_path / "plan.json").write_text(json.dumps({"version": 2, "choices": {"version-serial": {"product": "one version"}}}))
+    how = ("main", "inspect", str(tmp_path / "product.onnx"), "--specialise", "never", "--load", str(PLUGINS / "own_version.py"))
+    for plan, chosen, told in (
+        ((), "two versions", "gets a version for n up to 1, which asks for no threads"),
+        (("--plan", str(tmp_path / "plan.json")), "one version (from a plan)", "one version computes all values of n"),
+    ):
+        ended = process(*how, "--explain", "product", *plan)
+        assert ended.status == 0, ended.err
+        assert f"version-serial: {chosen}, of one version, two versions" in ended.out
+        assert told in ended.out
 
 
 BETWEEN = """

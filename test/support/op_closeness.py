@@ -21,7 +21,7 @@ SUMS = ("conv_transpose", "reduce_sum", "cumsum", "avg_pool", "col2im")
 
 RECURRENT = ("gru", "lstm", "rnn", "quantized_lstm")
 ADDS_UP = (
-    *SUMS, *RECURRENT, "packed.winograd_conv", "packed.versioned_winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
+    *SUMS, *RECURRENT, "packed.winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
     "cumprod", "det", "resize", "interpolate", "roi_align",
 )  # fmt: skip
 """Ops whose intermediate results may overflow in one order and not in another, beside those that state `SumsProducts`."""
@@ -80,7 +80,7 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
             x = np.broadcast_to(blocks.max(-1, keepdims=True), blocks.shape).reshape(x.shape)
         largest = op_class(mnemonic).reference(np.abs(x), numbers, np.abs(scale), -np.abs(zero.astype(np.int32)), **attributes)
         return Bound(2 * terms_of(mnemonic, operands, attributes, result), 1, largest)
-    if mnemonic in ("packed.winograd_conv", "packed.versioned_winograd_conv"):
+    if mnemonic == "packed.winograd_conv":
         # Its transforms subtract: what is summed is what comes out where every number is positive.
         positive = {tile: tuple(np.abs(m) for m in winograd.matrices(tile)) for tile in winograd.POINTS}
         with mock.patch.object(winograd, "matrices", side_effect=positive.__getitem__):

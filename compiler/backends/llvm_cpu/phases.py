@@ -15,7 +15,7 @@ VERSIONS = Phase("versions of kernels", "graph-opt", "version-winograd, version-
 FUSED_LOOPS = Phase(
     "fused loops", "linalg", "version-kernels, func.func(fuse-loops, collapse-dimensions, share-destinations, canonicalize)"
 )  # fmt: skip
-SCHEDULES = Phase("schedules", "scheduled", "func.func(assign-schedules)")
+SCHEDULES = Phase("schedules", "scheduled", "func.func(assign-schedules, version-tiles)")
 BUFFERS = Phase("memory and loops", "affine", "bufferize, func.func(lower-to-affine), merge-versions, skip-joined, canonicalize, cse")
 PLACES = Phase("places of weights", "llvm", "locate-weights, bare-arguments")
 CODE = Phase(
@@ -60,7 +60,7 @@ SWITCHES = (
     "use-sub-pixels", "use-products", "fuse-attention",
     "separate-zero-points", "narrow-products", "convert-layout", "unmasked-lanes", "use-winograd", "use-integer-winograd", "skip-padding",
     "pack-matmul", "slice-floats", "pack-integer-products", "use-fake-quantize", "fuse-operators", "fuse-producers", "version-winograd",
-    "version-few-rows", "fill-borders", "collapse-dimensions", "version-kernels", "fuse-loops", "expand-math", "select-bounds",
+    "version-few-rows", "fill-borders", "collapse-dimensions", "version-kernels", "fuse-loops", "version-tiles", "expand-math", "select-bounds",
     "round-in-conversion", "guide-loops", "limit-unrolling", "hide-indices",
 )  # fmt: skip
 """The switches for `--disable` in these phases, equal to `Pipeline.switches`, for help: asking the passes takes a second."""

@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.core.sizes import Dim, is_static, static_sizes
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.packed.integer_winograd import IntegerWinogradConvOp, integer_matrices
-from stepwell.dialects.packed.winograd import PARTS, TAPS, VersionedWinogradConvOp, WinogradConvOp, block_axes, matrices
+from stepwell.dialects.packed.winograd import PARTS, TAPS, WinogradConvOp, block_axes, matrices
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.contraction import contract
@@ -25,19 +25,17 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     Filters that are not transformed make two more before the products, by G. Only the products have a loop over groups, where
     there are several; before and after them the blocks of all groups are in a row.
     """
-    x_type, u_type = op.operand_types()
-    values = op.attribute_values()
-    return _of_floats(x_type, u_type, op.result_types()[0], operands, b, values["tile"], values["group"], values["transformed"])
-
-
-@lowering(VersionedWinogradConvOp)
-def lower_versioned_winograd_conv(op: VersionedWinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """By the usual filters where only a run tells the number of images: `version-winograd` makes a kernel for few of them before."""
-    (x_type, *filter_types), (x, *filters), values = op.operand_types(), operands, op.attribute_values()
-    images = x_type.shape[0]
-    few = isinstance(images, int) and images <= values["most"]
-    tile = values["few_tile" if few else "tile"]
-    return _of_floats(x_type, filter_types[few], op.result_types()[0], (x, filters[few]), b, tile, values["group"], transformed=True)
+    (x_type, u_type), values = op.operand_types(), op.attribute_values()
+    tile, transformed, dtype = values["tile"], values["transformed"], x_type.dtype
+    filters = u_type.shape[block_axes(transformed)[0]]
+    over = _over_tiles(b, x_type, u_type, op.result_types()[0].shape, tile, values["group"], filters, u_type.shape[5])
+    if isinstance(over, NoMatch):
+        return over
+    a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
+    v, u = over.transformed(operands[0], b_t, dtype), operands[1]
+    if not transformed:
+        u = over.transformed_filters(u, g, dtype, [over.inner, over.outer])
+    return over.results(over.products(v, u, dtype, [over.inner, over.outer]), a_t, dtype)
 
 
 @lowering(IntegerWinogradConvOp)
@@ -63,20 +61,6 @@ def _as(b: LinalgBuilder, value: ir.Value, source: str, target: str) -> ir.Value
     if source == target:
         return value
     return b.elementwise([value], target, b.sizes(value), lambda v: cast(b, v, source, target, True))
-
-
-def _of_floats(
-    x_type: TensorType, u_type: TensorType, result_type: TensorType, operands: Operands, b: LinalgBuilder, tile: int, group: int, transformed: bool
-) -> ir.Value | NoMatch:  # fmt: skip
-    filters, dtype = block_axes(transformed)[0], x_type.dtype
-    over = _over_tiles(b, x_type, u_type, result_type.shape, tile, group, u_type.shape[filters], u_type.shape[5])
-    if isinstance(over, NoMatch):
-        return over
-    a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
-    v, u = over.transformed(operands[0], b_t, dtype), operands[1]
-    if not transformed:
-        u = over.transformed_filters(u, g, dtype, [over.inner, over.outer])
-    return over.results(over.products(v, u, dtype, [over.inner, over.outer]), a_t, dtype)
 
 
 def _over_tiles(

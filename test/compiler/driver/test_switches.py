@@ -76,7 +76,7 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "collapse-dimensions": "collapse-dimensions",
         "version-winograd": "version-winograd", "version-few-rows": "version-few-rows", "version-kernels": "version-kernels",
-        "fuse-loops": "fuse-loops",
+        "fuse-loops": "fuse-loops", "version-tiles": "version-tiles",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "guide-loops": "guide-loops", "limit-unrolling": "limit-unrolling",
         "round-in-conversion": "round-in-conversion", "hide-indices": "hide-indices",
     }  # fmt: skip

@@ -28,7 +28,6 @@ ALONE = {
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **{f"packed.{name}": BLOCKED for name in ("conv", "bordered_conv", "depthwise_conv", "lrn", "relayout", "masked", "winograd_conv")},
     "packed.integer_winograd_conv": "no such layout in ONNX: passes/packed/test_use_integer_winograd.py compares it with the plain op",
-    "packed.versioned_winograd_conv": "winograd_conv with one or other filters: end_to_end/test_choices_for_free_batches.py compares it",
     **dict.fromkeys(("packed.matmul", "packed.low_bit_matmul"), PANELS),
     "pixel_shuffle": "ONNX's has neither offsets nor phases that differ by dimension: test_pixel_shuffle.py compares it where they meet",
     "cumprod": "newer than the opset here: end_to_end/test_run_time_operands.py compares it with ONNX's evaluator",

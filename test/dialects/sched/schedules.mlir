@@ -51,7 +51,7 @@ func.func private @names(%zero: f32, %o: memref<4xf32>) {
     ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{a #sched.fused is the attribute 'sched.fused', not 'shared'}}
   linalg.fill {shared = #sched.fused<[]>} ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.fused, sched.part here}}
+  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.versions, sched.fused, sched.part here}}
   linalg.fill {sched.nset = 1 : i64} ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{'func.return': attribute 'sched.nest' is for a structured op (linalg)}}
   return {sched.nest = 1 : i64}
@@ -67,5 +67,15 @@ func.func private @loops(%zero: f32, %o: memref<4xf32>) {
   linalg.fill {sched.fused = #sched.fused<[{loop = "a", step = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{dim and prefetch must be 0 or more, step and chunks 1 or more}}
   linalg.fill {sched.fused = #sched.fused<[{loop = "a", dim = 0 : i64, step = 0 : i64, chunks = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @versions(%zero: f32, %o: memref<4xf32>) {
+  // expected-error @below {{attribute 'sched.versions': field 'nest' must be a #sched.nest, got "fast"}}
+  linalg.fill {sched.versions = [{dim = 0 : i64, count = 1 : i64, nest = "fast"}]} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{attribute 'sched.versions': expected versions for different counts of one dimension}}
+  linalg.fill {sched.versions = []} ins(%zero : f32) outs(%o : memref<4xf32>)
   return
 }

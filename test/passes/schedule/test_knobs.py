@@ -8,10 +8,12 @@ import pytest
 from every import every
 
 from stepwell.dialects.core.mlir import ir, make_context, ops_below
+from stepwell.dialects.sched.nest import NestVersion
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.kernel_digest import kernel_digest
 from stepwell.passes.schedule.nest import Nest, sums_in_blocks
 from stepwell.passes.schedule.space import Choice, Permutation, Range, knobs, to_json
 
@@ -115,3 +117,13 @@ def test_a_schedule_in_ir_is_judged_by_the_same_rules(product: Structured) -> No
     ScheduleInfo(product.operation).nest = Nest(order=(0, 1), parallel=0, unroll=(1, 1, 2), vector=1, width=8)
     with pytest.raises(ScheduleError, match=r"unroll: \[1, 1, 2\] is not legal, expected 3 numbers, 1 for each reduction of \[2\]"):
         Nest.from_op(product, TARGET)
+
+
+def test_versions_in_ir_are_judged_too_and_make_no_other_kernel(product: Structured) -> None:
+    info, function = ScheduleInfo(product.operation), product.operation.parent.operation
+    info.nest = nest = Nest.from_values(LEGAL, product, TARGET)
+    digest = kernel_digest(function)
+    info.versions = (NestVersion(0, 1, nest),)
+    assert kernel_digest(function) == digest
+    with pytest.raises(ScheduleError, match=r"'linalg.generic' at .*a version's dim: 0 is not legal, expected a dynamic dimension, of \[\]"):
+        Nest.versions_of(product, TARGET)

@@ -9,7 +9,7 @@ from op_random import Case, Random
 from op_cases.table import case
 from stepwell.dialects.graph.windows import window_counts
 from stepwell.dialects.packed.integer_winograd import INTEGER_POINTS
-from stepwell.dialects.packed.winograd import POINTS, transformed_filters
+from stepwell.dialects.packed.winograd import POINTS
 
 
 @case("matmul")
@@ -128,17 +128,6 @@ def winograd_conv(r: Random) -> Case:
     taps, dealt = (tile + 2, tile + 2) if transformed else (3, 3), (filters * group, blocks)
     u = r.within(dtype, (*taps, *dealt, inner, outer) if transformed else (*dealt, *taps, inner, outer), -1, 1)
     return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
-
-
-@case("packed.versioned_winograd_conv")
-def versioned_winograd_conv(r: Random) -> Case:
-    dtype, most, (tile, few) = r.dtype(), r.integer(1, 2), r.choice(((4, 2), (6, 2)))
-    images, blocks, inner, filters, outer = r.sizes(5, 1, 3)
-    rows, columns, group = *r.sizes(2, 1, 2), r.integer(1, 2)
-    x = r.within(dtype, (images, blocks * group, rows * tile + 2, columns * tile + 2, inner))
-    w = r.within(dtype, (filters * group, blocks, 3, 3, inner, outer), -1, 1)
-    filters_of = [transformed_filters(w, size) for size in (tile, few)]
-    return Case([x, *filters_of], {"tile": tile, "few_tile": few, "most": most, "group": group})
 
 
 @case("packed.integer_winograd_conv")

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(version-tiles,lower-to-affine),canonicalize,cse' --split-input-file | FileCheck %s
 
 // A product whose number of rows only the run knows. Of one row four panels are computed at once, of two rows two, and without prefetches:
 // one panel would have so few sums that each waited for the one before. Nine panels are twice four and one. All other numbers go through tiles of four rows.
