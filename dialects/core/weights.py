@@ -23,7 +23,7 @@ class Deferred:
     make: Callable[[], Iterable[np.ndarray]]
     """Yields the array in parts, from first to last element. May be called from any thread, several times, or never."""
     plain: Callable[[], np.ndarray] | None = None
-    """Gives the array that this one is a transform of, for passes that choose another transform for some sizes."""
+    """Computes the array that this one is a transform of, for passes that choose another transform for some sizes."""
 
     @property
     def nbytes(self) -> int:
