@@ -147,6 +147,7 @@ def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
     from stepwell.dialects.sched.plan_file import Plan
     from stepwell.driver.lowering import lower
     from stepwell.passes.schedule.assign_schedules import schedules_of
+    from stepwell.passes.schedule.candidates import SCHEDULE
 
     if options.emit_plan is not None and how.plan is None:
         how = replace(how, plan=Plan({}))  # an empty plan, so that all candidates are considered
@@ -161,7 +162,7 @@ def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
             for place, entry in kernel.ops.items()
         ]
         print_table(("kernel", "digest", "op", "nodes", "kind", "sizes", "schedule"), rows, numbers=(2,))
-    choices = lowered.state.choices.taken()
+    choices = {kind: sites for kind, sites in lowered.state.choices.taken().items() if kind != SCHEDULE}  # schedules are listed by kernel
     for file, plan in ((options.emit_schedule, found), (options.emit_plan, replace(found, choices=choices))):
         if file is not None:
             plan.write(file)

@@ -16,7 +16,7 @@ VERSION = 2
 Source: TypeAlias = "str | os.PathLike[str] | Plan"
 _KERNEL = {"name": str, "nodes": list, "ops": dict}
 _TARGET = {"name": str, "cpu": str, "digest": str}
-_ENTRY = {"nodes": list, "kind": str, "sizes": list, "knobs": dict, "legal": dict, "cycles": int}
+_ENTRY = {"nodes": list, "kind": str, "sizes": list, "knobs": dict, "legal": dict, "seconds": float}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Entry:
     nodes: tuple[str, ...] = ()
     """The ONNX nodes that the op implements, for messages."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """Notes for the reader: the legal values, the predicted cycles."""
+    """Notes for the reader: the legal values, the predicted seconds."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Plan:
 
     A site is named by the ONNX nodes that the op implements, joined by `+`.
 
-    `target`, `kind` and `sizes`, if given, must be those of the run and of the op; names and nodes are only for messages, and `legal` and `cycles`
+    `target`, `kind` and `sizes`, if given, must be those of the run and of the op; names and nodes are only for messages, and `legal` and `seconds`
     are not read.
     """
 
@@ -194,7 +194,7 @@ def _fields(data: Any, known: Mapping[str, type], where: str, *, needed: tuple[s
 
 
 def _of_type(value: Any, kind: type, where: str) -> None:
-    names = {dict: "an object", list: "a list", str: "a string", int: "a whole number"}
+    names = {dict: "an object", list: "a list", str: "a string", int: "a whole number", float: "a number"}
     if type(value) is not kind:
         shown = json.dumps(value)
         raise ScheduleError(f"{where}: expected {names[kind]}, got {shown if len(shown) <= 60 else shown[:57] + '…'}")

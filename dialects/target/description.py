@@ -78,11 +78,11 @@ class Target:
         """The number of elements of `bits` bits in a vector register."""
         return max(1, self.vector_bits // bits)
 
-    def seconds(self, operations: float = 0.0, moved: float = 0.0) -> float:
-        """The approximate time in seconds for one core to do `operations` f32 operations at its peak and to move `moved` bytes from or to memory."""
+    def seconds(self, operations: float = 0.0, moved: float = 0.0, *, cycles: float = 0.0) -> float:
+        """The approximate seconds that one core takes for `operations` in f32 at its peak, `moved` bytes from or to memory, and `cycles`."""
         costs = self.costs
         rate = 2 * self.lanes(32) * self.pipes.fmas * costs.clock
-        return (operations + costs.flops_per_byte * moved) / rate
+        return (operations + costs.flops_per_byte * moved) / rate + cycles / costs.clock
 
 
 _DECISIVE = ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths")

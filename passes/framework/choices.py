@@ -1,8 +1,10 @@
 """Decisions of passes as data: candidates at named sites, their predicted costs, the plan's wishes, and the results."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from stepwell.dialects.core.locations import node_names
@@ -12,6 +14,10 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import Decisions
 
+MOST_SHOWN = 16
+"""The largest number of candidates that the report of a choice lists, the fastest ones."""
+MOST_STEPS = 8
+"""The largest number of steps of a search with a registered cost model, from a candidate to the fastest one next to it."""
 
 @dataclass(frozen=True)
 class Candidate:
@@ -32,7 +38,10 @@ class Site:
     kind: str
     """The kind of choice, such as `winograd`."""
     name: str
-    """The ONNX nodes that the op implements, joined by `+`; `#2` marks the second site of the same nodes and kind."""
+    """The ONNX nodes that the op implements, joined by `+`, and after a `:` its role where a choice is about one of several ops that implement them.
+
+    `#2` marks the second site of the same kind, nodes and role.
+    """
     what: str
     """The op, and the type of its result."""
     target: Target
@@ -54,11 +63,22 @@ class Choice:
     """Whether a plan demanded it."""
 
     def __str__(self) -> str:
-        told = (
-            candidate.name if seconds is None else f"{candidate.name} {_time(seconds)}"
-            for candidate, seconds in zip(self.candidates, self.seconds, strict=True)
-        )  # fmt: skip
-        return f"{self.site.kind}: {self.chosen}{' (from a plan)' if self.planned else ''}, of {', '.join(told)}"
+        found = list(zip(self.candidates, self.seconds, strict=True))
+        if len(found) > MOST_SHOWN:
+            found.sort(key=lambda one: (one[0].name != self.chosen, inf if one[1] is None else one[1]))
+        told = [one.name if seconds is None else f"{one.name} {time_text(seconds)}" for one, seconds in found[:MOST_SHOWN]]
+        more = f" and {len(found) - len(told)} slower ones" if len(found) > len(told) else ""
+        return f"{self.site}: {self.chosen}{' (from a plan)' if self.planned else ''}, of {', '.join(told)}{more}"
+
+
+class SearchSpace(Protocol):
+    """The candidates of a site that has more of them than can be listed."""
+
+    def named(self, name: str) -> Candidate:
+        """The candidate of that name. Raises ScheduleError if it is not legal."""
+
+    def near(self, name: str) -> Sequence[Candidate]:
+        """The candidates next to the one of that name, where a search goes on."""
 
 
 class CostModel(Protocol):
@@ -117,33 +137,52 @@ class Choices:
     _names: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def choose(
-        self, kind: str, op: Any, candidates: Sequence[Candidate], default: str, *, target: Target, decisions: Decisions | None, run: str
+        self, kind: str, op: Any, candidates: Sequence[Candidate], default: str, *, target: Target, decisions: Decisions | None, run: str,
+        role: str = "", space: SearchSpace | None = None, planned: bool = False,
     ) -> str:  # fmt: skip
         """The name of the candidate to take for `op`: the plan's, or else the one predicted to be the fastest.
 
         `default` is the pass's choice by the built-in model, which may prefer a candidate that needs less memory to one that is slightly faster.
-        Raises ScheduleError if the plan's candidate does not exist here.
+        With a `space`, a plan may name any of its candidates, and a registered model searches it, from the fastest of `candidates` on. `planned` says
+        that a plan demands the default in another way. Raises ScheduleError if the plan's candidate does not exist here.
         """
         if self.plan is not None:
             check_machine(self.plan, target)
-        site = self._site(kind, op, target)
-        seconds = list(cost_model(kind).predict(site, candidates))
-        if len(seconds) != len(candidates):
-            raise PassError(f"the cost model of '{kind}' must predict {len(candidates)} costs for {site}, got {shown(seconds)}")
+        site = self._site(kind, op, target, role)
+        found = list(candidates)
+        seconds = _predicted(site, found)
         wanted = None if self.plan is None else self.plan.choices.get(kind, {}).get(site.name)
-        names = [candidate.name for candidate in candidates]
-        if wanted is not None and wanted not in names:
-            assert self.plan is not None
-            raise ScheduleError(f"{self.plan.name}: choice {site}: expected one of {', '.join(names)} ({site.what}), got {shown(wanted)}")
-        chosen = default if wanted is None else wanted
-        known = [(time, name != default, name) for time, name in zip(seconds, names, strict=True) if time is not None]
-        if wanted is None and known and has_cost_model(kind):
-            chosen = min(known)[2]
-        choice = Choice(site, tuple(candidates), tuple(seconds), chosen, wanted is not None)
+        chosen = default
+        if wanted is not None:
+            chosen = self._wanted(wanted, site, found, seconds, space)
+            if planned and chosen != default:
+                raise ScheduleError(f"{self._where_from(site)}: it is given twice, as {shown(wanted)} and under 'kernels' as {shown(default)}")
+        elif not planned and has_cost_model(kind):
+            chosen = _fastest(site, found, seconds, default, space)
+        choice = Choice(site, tuple(found), tuple(seconds), chosen, planned or wanted is not None)
         self.made.append(choice)
         if decisions is not None:
             decisions.add(run, "choice", op, True, str(choice))
         return chosen
+
+    def _wanted(self, wanted: str, site: Site, found: list[Candidate], seconds: list[float | None], space: SearchSpace | None) -> str:
+        """The name of the candidate that a plan demands, which is added to those found."""
+        names = [candidate.name for candidate in found]
+        if wanted in names:
+            return wanted
+        if space is None:
+            raise ScheduleError(f"{self._where_from(site)}: expected one of {', '.join(names)} ({site.what}), got {shown(wanted)}")
+        try:
+            candidate = space.named(wanted)
+        except ScheduleError as error:
+            raise ScheduleError(f"{self._where_from(site)}: {error.args[0]} ({site.what})") from None
+        if candidate.name not in names:
+            found.append(candidate)
+            seconds += _predicted(site, [candidate])
+        return candidate.name
+
+    def _where_from(self, site: Site) -> str:
+        return f"{'plan' if self.plan is None else self.plan.name}: choice {site}"
 
     def plans(self, kind: str) -> bool:
         """Whether a plan decides any site of a kind."""
@@ -153,9 +192,10 @@ class Choices:
         """A copy of the choices so far, for passes that run again."""
         return Choices(self.plan, list(self.made), Counter(self._names))
 
-    def _site(self, kind: str, op: Any, target: Target) -> Site:
+    def _site(self, kind: str, op: Any, target: Target, role: str) -> Site:
         operation = op.operation
         nodes = "+".join(node_names(operation.location)) or operation.name
+        nodes += f":{role}" if role else ""
         self._names[kind, nodes] += 1
         number = self._names[kind, nodes]
         results = ", ".join(str(result.type) for result in operation.results)
@@ -172,8 +212,8 @@ class Choices:
 
     def _where(self, kind: str, name: str) -> str:
         """The choices that exist for the nodes of a site, or else the sites that exist, as text."""
-        nodes = set(name.partition("#")[0].split("+"))
-        near = [str(choice.site) for choice in self.made if nodes & set(choice.site.name.partition("#")[0].split("+"))]
+        nodes = _nodes_of(name)
+        near = [str(choice.site) for choice in self.made if nodes & _nodes_of(choice.site.name)]
         alike = [choice.site.name for choice in self.made if choice.site.kind == kind]
         if near:
             return f"choices about its nodes are {', '.join(dict.fromkeys(near))}"
@@ -197,7 +237,36 @@ def check_machine(plan: Plan, target: Target | None) -> None:
         raise ScheduleError(f"{plan.name}: the file is for the target {theirs}, and the model is compiled for {mine}; what is legal and fast differs")
 
 
-def _time(seconds: float) -> str:
+def _predicted(site: Site, candidates: Sequence[Candidate]) -> list[float | None]:
+    """The predictions of the site's cost model. Raises PassError if their number is wrong."""
+    seconds = list(cost_model(site.kind).predict(site, candidates))
+    if len(seconds) != len(candidates):
+        raise PassError(f"the cost model of '{site.kind}' must predict {len(candidates)} costs for {site}, got {shown(seconds)}")
+    return seconds
+
+
+def _fastest(site: Site, found: list[Candidate], seconds: list[float | None], default: str, space: SearchSpace | None) -> str:
+    """The name of the candidate with the smallest prediction; a search of `space` adds to those found."""
+    best = default
+    for _ in range(1 if space is None else MOST_STEPS):
+        last = best
+        known = [(time, one.name != default, place) for place, (time, one) in enumerate(zip(seconds, found, strict=True)) if time is not None]
+        best = found[min(known)[2]].name if known else default
+        if space is None or best in (last, default):
+            break
+        names = {one.name for one in found}
+        fresh = [one for one in space.near(best) if one.name not in names]
+        seconds += _predicted(site, fresh)
+        found += fresh
+    return best
+
+
+def _nodes_of(name: str) -> set[str]:
+    """The nodes that the name of a site consists of."""
+    return set(re.sub(r"(:[a-z]+)?(#\d+)?$", "", name).split("+"))
+
+
+def time_text(seconds: float) -> str:
     """A time with its unit, in three digits."""
     for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= unit:

@@ -14,7 +14,7 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import GENERIC, Target
-from stepwell.passes.framework.choices import Candidate, Choices, has_cost_model
+from stepwell.passes.framework.choices import Candidate, Choices, SearchSpace, has_cost_model
 from stepwell.passes.framework.decisions import Decisions, NoMatch
 from stepwell.passes.framework.levels import find_level, level_names
 from stepwell.passes.framework.upstream_names import NAMES
@@ -49,11 +49,16 @@ class PassState:
         """Whether the candidates of a kind matter: there is a plan, a cost model, or a request for decisions. Otherwise the default is taken."""
         return self.decisions is not None or self.choices.plan is not None or has_cost_model(kind)
 
-    def choose(self, kind: str, op: ir.Operation | ir.OpView, candidates: "Callable[[], Sequence[Candidate]]", default: str) -> str:
+    def choose(
+        self, kind: str, op: ir.Operation | ir.OpView, candidates: Callable[[], Sequence[Candidate]], default: str, *,
+        role: str = "", space: SearchSpace | None = None, planned: bool = False,
+    ) -> str:  # fmt: skip
         """The name of the candidate to take for `op`, of those that are legal for it; see `Choices.choose`. Unless `asked`, `default` it is."""
         if not self.asked(kind):
             return default
-        return self.choices.choose(kind, op, candidates(), default, target=self.machine, decisions=self.decisions, run=self.running)
+        return self.choices.choose(
+            kind, op, candidates(), default, target=self.machine, decisions=self.decisions, run=self.running, role=role, space=space, planned=planned
+        )
 
     def decline(self, by: str, op: Any, why: NoMatch) -> None:
         """Record why a pass or pattern named `by` leaves `op` unchanged."""

@@ -10,13 +10,14 @@ from stepwell.dialects.sched.plan_file import Entry, KernelEntry, Plan
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
-from stepwell.passes.framework.choices import check_machine
+from stepwell.passes.framework.choices import Candidate, check_machine
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import defaults  # noqa: F401  (registers them)
-from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.candidates import SCHEDULE, ScheduleSpace, schedule_text
+from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.effects import offered
 from stepwell.passes.schedule.intrinsics import considered
 from stepwell.passes.schedule.kernel_digest import kernel_digest, kernel_nodes
@@ -44,29 +45,33 @@ class AssignSchedules(Pass):
         for place, structured in enumerate(found):
             info = ScheduleInfo(structured.operation)
             if place in given or not info.is_scheduled:
-                info.nest = nest = given.get(place) or default_schedule(structured, state.target)
+                info.nest = nest = _chosen(structured, given.get(place), state)
                 if state.decisions is not None:
                     _explain(structured, nest, place in given, state)
             else:
                 state.decline(self.name, structured.operation, NoMatch("it carries a schedule already"))
 
 
+def _chosen(op: Structured, given: Nest | None, state: PassState) -> Nest:
+    """The schedule that is `given`, or else the decision (`PassState.choose`): by default the one of `default_schedule`."""
+    space = ScheduleSpace(op, state.target, given or default_schedule(op, state.target))
+    [default] = space.nests
+
+    def candidates() -> list[Candidate]:
+        return [space.named(default)] if given else space.all()
+
+    role = "fill" if op.is_fill else op.kind
+    return space.nests[state.choose(SCHEDULE, op.operation, candidates, default, role=role, space=space, planned=given is not None)]
+
+
 def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> None:
-    """Report, for `--explain`, an op's schedule, its predicted cost, and why intrinsics of the target do not fit."""
-    shown = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in nest.values(op).items()}
-    chosen = " ".join(f"{k}={v}" for k, v in shown.items() if not (k.startswith(("unroll.", "block.")) and v in "01"))
-    note, search = "", "search-schedules"
-    if state.target is not None:
-        cycles = f"{CostModel(op, state.target).cost(nest).cycles:.3g} cycles predicted"
-        start, is_start = first(op, state.target)
-        note = f", {cycles}"
-        if is_start and not is_given and not op.fused and start != nest:
-            note = f", {cycles} in the place of {CostModel(op, state.target).cost(start).cycles:.3g}"
-        fixed = why_fixed(op, start, state.target)
-        if is_start and not is_given and fixed is not None:
-            state.decline(search, op.operation, fixed)
+    """Report, for `--explain`, an op's schedule, why there was no search for it, and why intrinsics of the target do not fit."""
     sizes, origin = "x".join(map(str, op.sizes)), " (from a file)" if is_given else ""
-    state.did(AssignSchedules.name, op.operation, f"{op.kind} of {sizes}: {chosen}{note}{origin}")
+    state.did(AssignSchedules.name, op.operation, f"{op.kind} of {sizes}: {schedule_text(nest, op)}{origin}")
+    if state.target is not None and not is_given:
+        start, is_start = first(op, state.target)
+        if is_start and (fixed := why_fixed(op, start, state.target)) is not None:
+            state.decline("search-schedules", op.operation, fixed)
     if op.kind == "contraction":
         refused: dict[NoMatch, list[str]] = {}
         for name, use in considered(op, state.target).items():
@@ -144,8 +149,8 @@ def schedules_of(module: ir.Operation, target: Target | None) -> Plan:
             if ScheduleInfo(op.operation).is_scheduled:
                 nest = Nest.from_op(op, target)
                 notes: dict[str, Any] = {"legal": to_json(offered(op, target, nest))}
-                if target is not None:
-                    notes["cycles"] = round(CostModel(op, target).cost(nest).cycles)
+                if target is not None and (seconds := (model := CycleModel(op, target)).seconds(model.cost(nest))) is not None:
+                    notes["seconds"] = float(f"{seconds:.3g}")
                 values = {k: list(v) if isinstance(v, tuple) else v for k, v in nest.values(op).items()}
                 entries[place] = Entry(values, op.kind, tuple(op.sizes), tuple(node_names(op.operation.location)), notes)
         if entries:

@@ -68,7 +68,7 @@ class Cost:
         return ((1 - self.exposed) * max(parts) + self.exposed * sum(parts)) * self.threads + self.start
 
 
-class CostModel:
+class CycleModel:
     """Predicts costs of schedules for one op on one target, from numbers that are read from the IR once."""
 
     def __init__(self, op: Structured, target: Target) -> None:
@@ -90,6 +90,10 @@ class CostModel:
         threads, start = self.imbalance(nest)
         known = Cost(compute, (0.0, 0.0, 0.0), threads, start, self.target.costs.exposed)
         return known if known.cycles >= limit or compute == inf else replace(known, traffic=self.traffic(nest))
+
+    def seconds(self, cost: Cost) -> float | None:
+        """The predicted time on one core; None if the registers do not hold the tile."""
+        return None if cost.cycles == inf else self.target.seconds(cycles=cost.cycles)
 
     @cached_property
     def least(self) -> float:

@@ -35,6 +35,13 @@ def effective(nest: NestKnobs, op: Structured) -> Nest:
     return found
 
 
+def code_key(nest: NestKnobs, op: Structured) -> tuple[Nest, tuple[int, ...], tuple[int, ...]]:
+    """A key of a schedule's code: schedules with the same key have the same code, since they differ in the places of loops of one iteration only."""
+    found = effective(nest, op)
+    walked = tuple(d for d in found.order if _is_walked(found, op, d))
+    return replace(found, order=()), walked, tuple(d for d in found.order if d in _tiled(found))
+
+
 def clamped(nest: Nest, op: Structured) -> dict[str, tuple[object, object]]:
     """Maps the name of each knob of `nest` whose value is replaced to the pair (given value, effective value)."""
     taken = effective(nest, op).values(op)

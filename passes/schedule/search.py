@@ -8,7 +8,7 @@ from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.dot_products import NONE
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.cost_model import CycleModel
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
 from stepwell.passes.schedule.parallel import threaded
@@ -26,7 +26,7 @@ def improve(op: Structured, target: Target, start: Nest) -> Nest:
     """The cheapest nest found by changing single knobs of `start`; `start` itself if the gain is below a tenth."""
     if why_fixed(op, start, target) is not None:
         return start
-    model = CostModel(op, target)
+    model = CycleModel(op, target)
     best, cost = start, model.cost(start).cycles
     if cost * GAIN <= model.least:
         return start
@@ -61,7 +61,7 @@ def why_fixed(op: Structured, start: Nest, target: Target | None) -> NoMatch | N
     return None
 
 
-def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
+def neighbours(model: CycleModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
     """Nests that differ in one knob, and in other knobs only as needed for the tile to fit the registers.
 
     With `orders`, the order of the loops changes too, which affects only traffic.
@@ -86,7 +86,7 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
     yield from blocked(model, nest) if orders else ()
 
 
-def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
+def blocked(model: CycleModel, nest: Nest) -> Iterator[Nest]:
     """`nest` with the outermost loops and, inside them, the reduction dimensions in blocks (halves, quarters and so on); or without blocks."""
     op, sizes = model.op, model.sizes
     if nest.block:
@@ -113,7 +113,7 @@ def vectorisable(op: Structured, vector: int) -> list[int]:
     return [d for d in others if all(a.kind(d) != "strided" for a in op.inputs if a.used and a.is_shaped)]
 
 
-def widths(model: CostModel, dim: int, now: int) -> Iterator[tuple[str, int]]:
+def widths(model: CycleModel, dim: int, now: int) -> Iterator[tuple[str, int]]:
     """The intrinsics (and none) with the vector widths to try along `dim`; for an intrinsic, the current width comes first."""
     in_lanes = dim in model.reductions
     units = {NONE: model.vector_bytes // model.bytes}
@@ -129,7 +129,7 @@ def steps(size: int, limit: int) -> list[int]:
     return sorted({-(-size // -(-size // step)) for step in range(1, min(size, limit) + 1)})
 
 
-def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
+def fitting(model: CycleModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
     """`nest` with this tile and newly chosen threads; the steps of dimensions other than `turned` shrink until the tile fits the registers."""
     while True:
         candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may no longer fit

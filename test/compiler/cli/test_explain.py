@@ -27,7 +27,9 @@ LINES = {
     "fusion declined": r"declined +fuse-operators, graph\.\w+: its kernel ends with it: '.*', which uses it, is not element-wise",
     "fused loops": r"(did|declined) +fuse-loops, ",
     "merged loops": r"did +collapse-dimensions, linalg\.\w+: loops of ",
-    "a schedule": r"did +assign-schedules, linalg\.generic: contraction of \d+(x\d+)*: order=.*vector=.* cycles predicted",
+    "a schedule": r"did +assign-schedules, linalg\.generic: contraction of \d+(x\d+)*: order=.*vector=.*",
+    "a choice of a schedule": r"did +assign-schedules/choice, linalg\.generic: schedule/conv3\+batchnormalization3:contraction: "
+    r"(order=.*), of \1 [\d.]+ ns, .*unroll\.2=2",
     "an intrinsic": r"declined +assign-schedules/intrinsics [\w., -]+, linalg\.generic: "
     r"its body is not a sum of products of two inputs of integers, or of bf16",
 }

@@ -1,6 +1,7 @@
 """Choices are data: a plan overrides one of them for one node, results stay what they are, and a model of costs of one's own decides."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from stepwell.dialects.sched.plan_file import Plan
 from stepwell.dialects.support.errors import PassError, ScheduleError
 from stepwell.passes.framework import choices
 from stepwell.passes.framework.choices import Candidate, Choice, Site, register_cost_model
+from stepwell.passes.schedule.assign_schedules import schedules_of
 
 RANDOM = np.random.default_rng(7)
 TARGET = "x86-64-v3"
@@ -65,7 +67,7 @@ def every() -> dict[str, list[Choice]]:
 
 def test_one_decision_is_overridden_for_one_node(every: dict[str, list[Choice]]) -> None:
     """For each kind: all others that were made before it stay, and the network computes the same."""
-    assert {"winograd", "layout", "panels", "fusion", "loops", "producers"} <= set(every)
+    assert {"winograd", "layout", "panels", "fusion", "loops", "producers", "schedule"} <= set(every)
     want = stepwell.compile(MODEL, target=TARGET, threads=1).run({"x": X})["y"]
     for kind, of_kind in every.items():
         able = [choice for choice in of_kind if len(choice.candidates) > 1]
@@ -100,9 +102,9 @@ def test_candidates_are_shown_with_what_they_cost(capsys: pytest.CaptureFixture[
     onnx.save(MODEL, tmp_path / "net.onnx")
     assert command(["inspect", str(tmp_path / "net.onnx"), "--target", TARGET, "--explain", "first"]) == 0
     shown = capsys.readouterr().out
-    assert "winograd: F(4, 3), of F(2, 3) " in shown
-    assert "direct " in shown[shown.index("winograd:") :].splitlines()[0]
-    assert " us" in shown[shown.index("winograd:") :].splitlines()[0]
+    assert re.search(r"use-winograd/choice, .*: winograd/first: F\(4, 3\), of F\(2, 3\) [\d.]+ us, .*direct [\d.]+ us$", shown, re.MULTILINE)
+    product = r"assign-schedules/choice, .*: schedule/first:contraction#3: (order=.*), of \1 [\d.]+ us, .*=[0-9,]+ [\d.]+ us and \d+ slower ones$"
+    assert re.search(product, shown, re.MULTILINE)
 
 
 def test_a_plan_that_is_written_is_read_and_changes_nothing(tmp_path: Path) -> None:
@@ -112,6 +114,8 @@ def test_a_plan_that_is_written_is_read_and_changes_nothing(tmp_path: Path) -> N
     plan = Plan.from_source(file)
     assert plan.choices["winograd"]["first"] == "F(4, 3)"
     assert len(plan.kernels) > 2
+    assert "schedule" not in plan.choices, "kernels have them"
+    assert all(op["seconds"] > 0 for kernel in json.loads(file.read_text())["kernels"].values() for op in kernel["ops"].values())
     plain, planned = (stepwell.lower(MODEL, "scheduled", target=TARGET, **options) for options in ({}, {"plan": file}))
     assert planned.text() == plain.text()
     assert all(choice.planned for choice in planned.state.choices.made)
@@ -122,6 +126,10 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "another node": ("winograd/third", "direct", f"{NONE} choices of this kind are about first"),
     "another choice about the node": ("winograd/second", "direct", f"{NONE} choices about its nodes are "),
     "another kind": ("wingrad/third", "direct", f"{NONE} nothing of this kind is chosen; kinds are .*winograd"),
+    "the role of an op": ("schedule/second:reduction", "width=8", f"{NONE} choices about its nodes are .*schedule/second:contraction"),
+    "a knob": ("schedule/second:contraction", "wide=8", "there is no knob 'wide', expected order, .*'linalg.generic'"),
+    "the value of a knob": ("schedule/second:contraction", "width=3", "knob 'width': 3 is not legal, expected one of 1, 2"),
+    "knobs": ("schedule/second:contraction", "width 3", "expected knobs in the form .*, got 'width'"),
     "a candidate": ("winograd/first", "F(8, 3)", r"expected one of F\(2, 3\), F\(4, 3\).*direct \('packed.conv' .*got 'F\(8, 3\)'"),
 }
 
@@ -132,6 +140,59 @@ def test_what_is_wrong_with_a_plan_is_named(wrong: str) -> None:
     kind, name = site.split("/")
     with pytest.raises(ScheduleError, match=f"mine: choice {site}: {said}"):
         made(plan_of(**{kind: {name: chosen}}))
+
+
+SECOND = "second:contraction"
+NESTS = re.compile(r"#sched\.nest<\{.*?\}>")
+
+
+def test_the_schedule_of_one_op(every: dict[str, list[Choice]]) -> None:
+    """A plan names knobs; the others are the default's. All other ops keep their schedules, and the network computes the same."""
+    plan = plan_of(schedule={SECOND: "unroll.2=3 order=2,0,1,3 unroll.1=2"})
+    [usual] = [choice for choice in every["schedule"] if choice.site.name == SECOND]
+    assert "unroll.1=2 unroll.2=4" in usual.chosen
+    before, after = (NESTS.findall(stepwell.lower(MODEL, "scheduled", target=TARGET, **options).text()) for options in ({}, {"plan": plan}))
+    assert before != after
+    [(old, new)] = {pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]}
+    assert "unroll = array<i64: 1, 2, 3, 1, " in new
+    assert "unroll = array<i64: 1, 2, 4, 1, " in old
+    assert "order = array<i64: 2, 0, 1, 3>" in new
+    [choice] = [choice for choice in made(plan) if choice.planned]
+    assert (choice.site.name, choice.chosen) == (SECOND, "order=2,0,1,3 unroll.2=3")
+    assert choice.seconds[-1] is not None and choice.seconds[-1] > 0
+    got, want = (stepwell.compile(MODEL, target=TARGET, threads=1, **options).run({"x": X})["y"] for options in ({"plan": plan}, {}))
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def test_a_schedule_that_is_given_twice() -> None:
+    lowered = stepwell.lower(MODEL, "scheduled", target=TARGET)
+    with lowered.module.context:
+        kernels = schedules_of(lowered.module.operation, lowered.target).kernels
+    assert all(choice.planned for choice in made(Plan(kernels)) if choice.site.kind == "schedule")
+    with pytest.raises(ScheduleError, match=f"schedule: choice schedule/{SECOND}: it is given twice, as 'unroll.2=3' and under 'kernels' as 'order="):
+        made(Plan(kernels, choices={"schedule": {SECOND: "unroll.2=3"}}))
+
+
+def test_a_model_of_costs_of_ones_own_searches_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beyond the neighbours of the default; an op without predictions keeps its schedule."""
+    usual = {choice.site: choice for choice in made(plan_of()) if choice.site.kind == "schedule"}
+    monkeypatch.setattr(choices, "_MODELS", {})
+
+    @register_cost_model("schedule")
+    class FewRegisters:
+        def predict(self, site: Site, candidates: Sequence[Candidate]) -> Sequence[float | None]:
+            return [one.features["registers"] if site.name == SECOND else None for one in candidates]
+
+    found = {choice.site: choice for choice in made() if choice.site.kind == "schedule"}
+    assert set(found) == set(usual)
+    [changed] = [site for site in found if found[site].chosen != usual[site].chosen]
+    assert (changed.name, found[changed].planned) == (SECOND, False)
+    chosen, predicted = found[changed].chosen, found[changed].seconds
+    assert {"unroll.1=1", "unroll.2=1"} <= set(chosen.split())
+    assert chosen not in [one.name for one in usual[changed].candidates]
+    assert [one.name for one in found[changed].candidates].index(chosen) == predicted.index(min(cost for cost in predicted if cost is not None))
+    planned = {choice.site: choice for choice in made(plan_of(schedule={SECOND: "unroll.2=3"}))}
+    assert planned[changed].chosen == "unroll.2=3", "a plan takes precedence"
 
 
 def test_a_plan_for_another_machine_is_refused() -> None:
@@ -161,7 +222,8 @@ def test_a_model_of_costs_of_ones_own_decides(monkeypatch: pytest.MonkeyPatch) -
 
     every = made()
     assert {choice.chosen for choice in every if choice.site.kind == "winograd"} <= {"direct"}
-    assert all(choice.chosen == choice.candidates[-1].name for choice in every if choice.site.kind != "winograd")
+    listed = [choice for choice in every if choice.site.kind not in ("winograd", "schedule")]  # those of schedules are searched
+    assert all(choice.chosen == choice.candidates[-1].name for choice in listed)
 
     @register_cost_model("layout")
     class Short:

@@ -15,7 +15,7 @@ from stepwell.dialects.target.description import Caches
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule import schedulers
-from stepwell.passes.schedule.cost_model import CostModel, register_budget, widths
+from stepwell.passes.schedule.cost_model import CycleModel, register_budget, widths
 from stepwell.passes.schedule.defaults import contraction
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import choose
@@ -69,7 +69,7 @@ def test_only_what_is_narrow_is_widened() -> None:
     """Of two tiles with as many products and loads, the one that loads fewer vectors of the narrow side costs less."""
     with half_weights(64, 64, 512) as op, product(64, 64, 512) as plain:
         few, many = (Nest((0, 1), 0, (rows, 1, 1), 1, width) for rows, width in ((8, 16), (4, 32)))
-        costs = [[CostModel(o, V4).compute(nest) for nest in (few, many)] for o in (plain, op)]
+        costs = [[CycleModel(o, V4).compute(nest) for nest in (few, many)] for o in (plain, op)]
         assert costs[0][0] >= 0.95 * costs[0][1]
         assert costs[1][0] < 0.95 * costs[1][1]
         assert choose(op, V4).unroll[0] >= choose(plain, V4).unroll[0]
@@ -87,14 +87,14 @@ def test_windows_that_overlap_are_loaded_once() -> None:
     for rows, taps, less in ((4, 7, True), (7, 7, True), (14, 7, False), (4, 9, False), (1, 7, False)):
         with windows(taps, rows_inside=True) as kept, windows(taps, rows_inside=False) as again:
             nest = Nest((0, 1, 2), 0, (1, rows, 1, 1, 1), 2, 32)
-            inside, outside = (CostModel(op, V4).compute(nest) for op in (kept, again))
+            inside, outside = (CycleModel(op, V4).compute(nest) for op in (kept, again))
             assert inside < 0.8 * outside if less else inside == pytest.approx(outside), (rows, taps, inside, outside)
             assert taps != 7 or choose(kept, V4).unroll[1] in range(2, 8)
 
 
 def test_vectors_across_two_lines_take_two_loads() -> None:
     with windows(3, rows_inside=False) as shifted:
-        model = CostModel(shifted, V4)
+        model = CycleModel(shifted, V4)
         assert model.loaded(model.inputs[0], {}, 16, 2) == 2
         assert model.loaded(model.inputs[0], {}, 8, 2) == 1.5
         assert model.loaded(model.inputs[1], {}, 16, 2) == 1
@@ -104,11 +104,11 @@ def test_vectors_across_two_lines_take_two_loads() -> None:
 def test_a_tile_that_spills_is_refused() -> None:
     with product(60, 64, 30) as op:
         nest = Nest((0, 1), 0, (6, 1, 1), 1, 16)
-        assert CostModel(op, V3).registers(nest) == 6 * 2 + 2 + 1
-        assert CostModel(op, V3).cost(nest).cycles < inf
+        assert CycleModel(op, V3).registers(nest) == 6 * 2 + 2 + 1
+        assert CycleModel(op, V3).cost(nest).cycles < inf
         wide = replace(nest, unroll=(7, 1, 1))
-        assert CostModel(op, V3).cost(wide).cycles == inf
-        assert CostModel(op, V4).cost(wide).cycles < inf
+        assert CycleModel(op, V3).cost(wide).cycles == inf
+        assert CycleModel(op, V4).cost(wide).cycles < inf
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_windows_that_overlap_some_rounds_later_take_room(stride: int, taps: int
     with structured(maps, "ppprr", [f"3x{stride * 111 + taps}", f"4x3x{taps}x16", "4x112x16"]) as op:
         assert register_budget(op, 2, V4.vector_registers) == (16 if crowded else 20)
         chosen, smaller = (Nest((0, 1, 2), 0, (2, t, 1, 1, 1), 2, 16) for t in (9, 8))
-        model = CostModel(op, V4)
+        model = CycleModel(op, V4)
         assert (model.compute(chosen) > 1.1 * model.compute(smaller)) == crowded
         assert choose(op, V4).unroll[1] <= (8 if crowded else 10)
 
 
 def test_what_is_left_over_costs() -> None:
     with product(30, 64, 512) as op:
-        model = CostModel(op, V3)
+        model = CycleModel(op, V3)
         fives, sixes, fours = (model.compute(Nest((0, 1), 0, (t, 1, 1), 1, 16)) for t in (5, 6, 4))
         assert fives < fours  # which load as much for less
         assert fives < sixes  # which leave too few registers for loads
@@ -139,7 +139,7 @@ def test_what_is_left_over_costs() -> None:
 def test_traffic_follows_the_order_of_the_loops() -> None:
     small = replace(V3, caches=Caches(1 << 10, 8 << 10, 64 << 10))
     with product(512, 64, 512) as op:
-        model = CostModel(op, small)
+        model = CycleModel(op, small)
         rows_outside, columns_outside = (model.traffic(Nest(order, 0, (4, 1, 1), 1, 16)) for order in ((0, 1), (1, 0)))
         assert rows_outside != columns_outside
         assert all(t > 0 for t in (*rows_outside[:2], *columns_outside[:2]))
@@ -148,7 +148,7 @@ def test_traffic_follows_the_order_of_the_loops() -> None:
 def test_blocks_keep_what_is_read_again_in_a_cache() -> None:
     small = replace(V3, caches=Caches(4 << 10, 64 << 10, 256 << 10))
     with product(512, 512, 1024) as op:
-        model, whole = CostModel(op, small), Nest((0, 1), 0, (4, 1, 1), 1, 16)
+        model, whole = CycleModel(op, small), Nest((0, 1), 0, (4, 1, 1), 1, 16)
         candidates = list(blocks(model, whole))
         for candidate in candidates:
             candidate.check(op, small)
@@ -170,7 +170,7 @@ def test_windows_that_overlap_are_fetched_once() -> None:
     small = replace(V3, caches=Caches(32 << 10, 64 << 10, 128 << 10))
     with structured(["(c, i, k) -> (c + k, i)", "(c, i, k) -> (k)", "(c, i, k) -> (c, i)"], "ppr", ["68x2048", "5", "64x2048"]) as op:
         bytes_read_and_written = (68 + 64) * 2048 * 4
-        assert CostModel(op, small).traffic(Nest((0, 1), 0, (1, 1, 1), 1, 16))[1] * 16 == pytest.approx(bytes_read_and_written, rel=0.05)
+        assert CycleModel(op, small).traffic(Nest((0, 1), 0, (1, 1, 1), 1, 16))[1] * 16 == pytest.approx(bytes_read_and_written, rel=0.05)
 
 
 def test_three_blocks_are_one_tile_where_two_would_leave_one_over() -> None:
@@ -179,7 +179,7 @@ def test_three_blocks_are_one_tile_where_two_would_leave_one_over() -> None:
         assert start.unroll[0] == 2
         found = improve(op, V3, start)
         assert found.unroll[0] == 3
-        assert CostModel(op, V3).cost(found).cycles < GAIN * CostModel(op, V3).cost(start).cycles
+        assert CycleModel(op, V3).cost(found).cycles < GAIN * CycleModel(op, V3).cost(start).cycles
 
 
 @every("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-neon"])
@@ -187,7 +187,7 @@ def test_three_blocks_are_one_tile_where_two_would_leave_one_over() -> None:
 def test_what_is_chosen_is_legal_fits_and_is_not_worse(sizes: tuple[int, int, int, int], target: str) -> None:
     machine = resolve(target)
     with blocked(*sizes) as op:
-        model, chosen = CostModel(op, machine), choose(op, machine)
+        model, chosen = CycleModel(op, machine), choose(op, machine)
         chosen.check(op, machine)
         assert model.fits(chosen)
         assert model.cost(chosen).cycles <= model.cost(contraction(op, machine)).cycles
@@ -235,6 +235,6 @@ def test_what_a_body_computes_has_its_price() -> None:
         "add": "arith.addf %x, %x", "abs": "math.absf %x", "divide": "arith.divf %x, %x", "root": "math.sqrt %x", "exp": "math.exp %x",
     }.items():  # fmt: skip
         with structured(maps, "pp", shapes, f"%s = {line} : f32\n linalg.yield %s : f32") as op:
-            prices[name] = CostModel(op, V3).compute(Nest((0, 1), 0, (1, 1), 1, 8))
+            prices[name] = CycleModel(op, V3).compute(Nest((0, 1), 0, (1, 1), 1, 8))
     assert prices["add"] == prices["abs"] < min(prices["divide"], prices["root"])
     assert max(prices["divide"], prices["root"]) < prices["exp"]
