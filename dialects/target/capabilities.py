@@ -11,6 +11,24 @@ ByLanes: TypeAlias = tuple[tuple[int, Emit], ...]
 
 
 @dataclass(frozen=True)
+class TileRegisters:
+    """The registers of two dimensions of a machine (AMX)."""
+
+    count: int
+    rows: int
+    """Rows of a whole register."""
+    row_bytes: int
+    """Bytes of a row of a whole register."""
+    group: int
+    """Bytes of the left operand that a product multiplies by one row of the right operand, and that add up to one sum."""
+
+    @property
+    def groups(self) -> int:
+        """Groups in a row: sums in a row of results, and rows of a right operand."""
+        return self.row_bytes // self.group
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """The capabilities of a machine's instructions. By default a machine has none, and passes use plain arithmetic."""
 
@@ -24,8 +42,8 @@ class Capabilities:
     """`emit(x)` rounds f32 to bf16, to nearest even. Subnormal numbers may become zero."""
     power_scaling: ByLanes = ()
     """`emit(x, n)` is `x * 2**n` for f32, rounded once; `n` is an integer of any size, given as f32."""
-    tile_registers: int = 0
-    """The number of tile registers (AMX)."""
+    tile_registers: TileRegisters | None = None
+    """Its tile registers; None if it has none."""
 
 
 PLAIN = Capabilities()

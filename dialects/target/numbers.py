@@ -5,6 +5,10 @@ from math import gcd
 
 LINE = 64
 """Bytes of a cache line."""
+SHUFFLED_BITS = 128
+"""Bits of the part of a register within which every family shuffles elements in one instruction (`vpshufb`, `tbl`): no use for shorter rows."""
+SHUFFLED_STRIDE = 4
+"""The largest distance, in elements, of the elements of a vector up to which shuffling whole vectors is faster than loading single elements."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from stepwell.dialects.target.capabilities import Capabilities
+from stepwell.dialects.target.capabilities import Capabilities, TileRegisters
 from stepwell.dialects.target.families import Family, register_family
 from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Pipes, Vectors
 
@@ -15,6 +15,8 @@ _HALF_WIDTH = frozenset({"znver4"})
 _MASKS = frozenset({"avx", "avx2", "avx512f"})
 _SCALES = frozenset({"avx512f", "avx512vl"})
 _AMX = "amx-tile"
+AMX_REGISTERS = TileRegisters(count=8, rows=16, row_bytes=64, group=4)
+"""Palette 1, the only one so far (Intel, "Architectures Software Developer's Manual", volume 1, chapter 18)."""
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18  # a system call of x86-64, one of its codes, and the state that it concerns
 
 
@@ -35,7 +37,7 @@ def _capabilities(features: frozenset[str]) -> Capabilities:
         conversion_rounds=True,
         bf16_rounding=((16, _round_to_bf16), (8, _round_to_bf16)) if "avx512bf16" in features else (),
         power_scaling=tuple((lanes, _scale_by_power) for lanes in (16, 8, 4)) if features >= _SCALES else (),
-        tile_registers=8 if _AMX in features else 0,
+        tile_registers=AMX_REGISTERS if _AMX in features else None,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from stepwell.dialects.core.llvm_ops import call_intrinsic
 from stepwell.dialects.core.mlir import arith, ir, vector, x86
 from stepwell.dialects.target.dot_products import Tile, bf16_pairs, intrinsic
+from stepwell.dialects.target.x86 import AMX_REGISTERS
 
 AVX512, VNNI, VNNI_256, BF16 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}, {"avx512bf16"}
 
@@ -94,38 +95,38 @@ def store_tile(tile: ir.Value, memory: ir.Value, place: Sequence[ir.Value], stri
     x86.amx_tile_store(memory, place, tile, stride=arith.constant(ir.IndexType.get(), stride))
 
 
-AMX = Tile(16, 16, zero_tile, load_tile, store_tile)
+AMX = Tile(AMX_REGISTERS.rows, AMX_REGISTERS.groups, zero_tile, load_tile, store_tile)
 # in half cycles, since two vector instructions start per cycle (Intel, "Optimization Reference Manual", 20.5: a product every 16 cycles)
 AMX_CYCLES = 32
 
 
 @intrinsic(
-    "tdpbf16ps", features={"amx-bf16"}, lanes=16, depth=2, operands=("b16", "b16"), result="f32", instructions=AMX_CYCLES, tile=AMX
+    "tdpbf16ps", features={"amx-bf16"}, lanes=AMX_REGISTERS.groups, depth=2, operands=("b16", "b16"), result="f32", instructions=AMX_CYCLES, tile=AMX
 )
 def tdpbf16ps(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Rows of bf16 times pairs of bf16, in sums of f32, rounded as by `vdpbf16ps`."""
     return x86.amx_tile_mulf(x, y, acc)
 
 
-@intrinsic("tdpbssd", features={"amx-int8"}, lanes=16, depth=4, operands=("s8", "s8"), instructions=AMX_CYCLES, tile=AMX)
+@intrinsic("tdpbssd", features={"amx-int8"}, lanes=AMX_REGISTERS.groups, depth=4, operands=("s8", "s8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbssd(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Rows of bytes times groups of four bytes."""
     return x86.amx_tile_muli(x, y, acc)
 
 
-@intrinsic("tdpbusd", features={"amx-int8"}, lanes=16, depth=4, operands=("u8", "s8"), instructions=AMX_CYCLES, tile=AMX)
+@intrinsic("tdpbusd", features={"amx-int8"}, lanes=AMX_REGISTERS.groups, depth=4, operands=("u8", "s8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbusd(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Like `tdpbssd`, for unsigned times signed bytes."""
     return x86.amx_tile_muli(x, y, acc, is_zext_lhs=True)
 
 
-@intrinsic("tdpbsud", features={"amx-int8"}, lanes=16, depth=4, operands=("s8", "u8"), instructions=AMX_CYCLES, tile=AMX)
+@intrinsic("tdpbsud", features={"amx-int8"}, lanes=AMX_REGISTERS.groups, depth=4, operands=("s8", "u8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbsud(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Like `tdpbssd`, for signed times unsigned bytes."""
     return x86.amx_tile_muli(x, y, acc, is_zext_rhs=True)
 
 
-@intrinsic("tdpbuud", features={"amx-int8"}, lanes=16, depth=4, operands=("u8", "u8"), instructions=AMX_CYCLES, tile=AMX)
+@intrinsic("tdpbuud", features={"amx-int8"}, lanes=AMX_REGISTERS.groups, depth=4, operands=("u8", "u8"), instructions=AMX_CYCLES, tile=AMX)
 def tdpbuud(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Like `tdpbssd`, for unsigned bytes."""
     return x86.amx_tile_muli(x, y, acc, is_zext_lhs=True, is_zext_rhs=True)

@@ -19,7 +19,7 @@ class CarryTiles(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not state.machine.capabilities.tile_registers:
+        if state.machine.capabilities.tile_registers is None:
             return
         ops = ops_below(op)
         if not any(o.name.startswith("x86.amx.") or o.name == CAST for o in ops):

@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 from stepwell.dialects.core.mlir import arith, ir, memref, ops_below, vector, x86
 from stepwell.dialects.core.types import dtype_info, dtype_of
+from stepwell.dialects.target.capabilities import TileRegisters
+from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.affine_to_llvm.carry_tiles import is_tile
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 
-ROWS, BYTES = 16, 64
-"""Rows, and bytes per row, of a whole tile register."""
-GROUP = 4
-"""Bytes of the left operand that are multiplied by one row of the right operand."""
 _TILE_PRODUCTS = ("x86.amx.tile_muli", "x86.amx.tile_mulf")
 _TYPE = re.compile(r"!x86\.amx\.tile<(\d+)x(\d+)x(\w+)>")
 
@@ -43,11 +41,11 @@ class FitTiles(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         registers = state.machine.capabilities.tile_registers
-        if not registers:
+        if registers is None:
             return
         for function in functions(op):
-            tiles = Tiles.of_function(function.operation)
-            if tiles is None or not tiles.fit(registers):
+            tiles = Tiles.from_function(function.operation, registers)
+            if tiles is None or not tiles.fit():
                 continue
             tiles.rewrite()
             state.count(self.name)
@@ -58,29 +56,31 @@ class Tiles:
     """The tile values of a function."""
 
     function: ir.Operation
+    whole: TileRegisters
+    """The registers, all of whose rows and bytes a whole tile uses."""
     sums: set[ir.Value]
     left: set[ir.Value]
     right: set[ir.Value]
     few_rows: set[int] = field(default_factory=set)
-    """Row counts of sums and left operands that become `ROWS`."""
+    """Row counts of sums and left operands that become those of whole tiles."""
     few_steps: set[int] = field(default_factory=set)
-    """Row counts of right operands that become `ROWS`."""
+    """Row counts of right operands that become those of whole tiles."""
 
     @staticmethod
-    def of_function(function: ir.Operation) -> "Tiles | None":
+    def from_function(function: ir.Operation, registers: TileRegisters) -> "Tiles | None":
         """The tiles of a function; None if it has none."""
         products = [op for op in ops_below(function) if op.name in _TILE_PRODUCTS]
         if not products:
             return None
         left, right = ({op.operands[side] for op in products} for side in (0, 1))
         values = {value for region in function.regions for block in region.blocks for value in _inside(block) if is_tile(value.type)}
-        return Tiles(function, values - left - right, left, right)
+        return Tiles(function, registers, values - left - right, left, right)
 
-    def fit(self, registers: int) -> bool:
-        """Choose the tiles that become whole, so that `registers` suffice. Returns whether there are any."""
-        rows = sorted({_given(value).rows for value in self.sums} - {ROWS})
-        steps = sorted({_given(value).rows for value in self.right} - {ROWS})
-        while sum(self.needed().values()) > registers and (rows or steps):
+    def fit(self) -> bool:
+        """Choose the tiles that become whole, so that the registers suffice. Returns whether there are any."""
+        rows = sorted({_given(value).rows for value in self.sums} - {self.whole.rows})
+        steps = sorted({_given(value).rows for value in self.right} - {self.whole.rows})
+        while sum(self.needed().values()) > self.whole.count and (rows or steps):
             (self.few_rows if rows else self.few_steps).add((rows or steps).pop(0))
         return bool(self.few_rows or self.few_steps)
 
@@ -88,9 +88,9 @@ class Tiles:
         """The shape that a value gets."""
         given = _given(value)
         if value in self.right:
-            return Shape(ROWS if given.rows in self.few_steps else given.rows, given.bytes)
-        is_short = value in self.left and given.bytes // GROUP in self.few_steps
-        return Shape(ROWS if given.rows in self.few_rows else given.rows, BYTES if is_short else given.bytes)
+            return Shape(self.whole.rows if given.rows in self.few_steps else given.rows, given.bytes)
+        is_short = value in self.left and given.bytes // self.whole.group in self.few_steps
+        return Shape(self.whole.rows if given.rows in self.few_rows else given.rows, self.whole.row_bytes if is_short else given.bytes)
 
     def needed(self) -> Counter[Shape]:
         """For each shape, the largest number of its values that are live at once."""
@@ -171,7 +171,7 @@ def _tile_buffer(tile: ir.Value) -> tuple[ir.Value, ir.Type]:
     """A buffer for a tile, and the type of its elements."""
     rows, columns, name = _parsed(tile.type)
     element = ir.Type.parse(name)
-    return memref.AllocaOp(ir.MemRefType.get([rows, columns], element), [], [], alignment=BYTES).result, element
+    return memref.AllocaOp(ir.MemRefType.get([rows, columns], element), [], [], alignment=LINE).result, element
 
 
 def _rows(view: x86.TileLoadOp | x86.TileStoreOp, element: ir.Type, given: Shape) -> Iterator[tuple[ir.Value, ir.Value]]:

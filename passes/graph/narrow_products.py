@@ -32,9 +32,6 @@ from stepwell.passes.graph.integer_products import (
 )
 from stepwell.passes.graph.matching import derived_name, has_one_use, keeps_each_element, producer, stored, with_operands
 
-OFTEN = 32
-"""The smallest number of reads of an element for which it is stored in the type in which it is multiplied."""
-
 
 @register_pass("narrow-products", level="graph", optional=True)
 @dataclass
@@ -55,8 +52,8 @@ class NarrowProducts(IntegerProductPass):
         return _Narrowing(state, known)
 
 
-def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> str:
-    """The type in which a product reads its left operand: that of the instruction's operand, if each element is read often.
+def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str, often: int) -> str:
+    """The type in which a product reads its left operand: that of the instruction's operand, if each element is read at least `often`.
 
     A group of its elements is broadcast to all lanes, which a load does by itself if nothing has to be widened. Weights are widened, vector by
     vector.
@@ -69,7 +66,7 @@ def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> 
     products = sum_of_products(op.opview)
     assert products is not None
     summed = products.depth if isinstance(products.depth, int) else 1
-    return left if bits <= 8 * to_numpy(left).itemsize or columns * summed < OFTEN * read else f"i{bits}"
+    return left if bits <= 8 * to_numpy(left).itemsize or columns * summed < often * read else f"i{bits}"
 
 
 def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
@@ -115,9 +112,10 @@ class _Narrowing(ProductRewriting):
         for left, right in sorted(product(*choices), key=lambda pair: sum(to_numpy(d).itemsize for d in pair)):
             chosen = fastest(kind_of(left), kind_of(right), self.state.target, wide)
             if chosen is not None:
+                often = self.state.machine.costs.widening_reads
                 with ir.InsertionPoint(op), op.location:
                     b = GraphBuilder(self.state.weights)
-                    for number, dtype in enumerate((broadcast_as(op, chosen, left, right), right)):
+                    for number, dtype in enumerate((broadcast_as(op, chosen, left, right, often), right)):
                         value = op.operands[number]
                         found = widened(value)
                         if found is None or type_of(found.x).dtype != dtype or not has_one_use(value):

@@ -18,9 +18,6 @@ from stepwell.passes.graph_to_linalg.reshaping import reshape_to
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import spread
 
-OFTEN = 32
-"""The smallest number of reads of an element of a contraction for which it is widened once and stored."""
-
 
 def contract(
     b: LinalgBuilder,
@@ -61,7 +58,7 @@ def widened(b: LinalgBuilder, value: ir.Value, products: int | None) -> ir.Value
     kind = value.type
     if not isinstance(kind.element_type, (ir.F16Type, ir.BF16Type)) or products is None or not kind.has_static_shape:
         return value
-    if products < OFTEN * prod(kind.shape):
+    if products < b.state.machine.costs.widening_reads * prod(kind.shape):
         return value
     return b.staged(b.elementwise([value], "f32", b.sizes(value), lambda x: x))
 

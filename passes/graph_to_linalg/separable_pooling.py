@@ -18,8 +18,6 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 MOST_STRETCHES = 32
 """The largest number of parts of an image, cut by its borders, that get their own loops."""
-PART = 0.5
-"""The fraction of the first cache that the values between the two steps of an iteration may fill."""
 
 
 @dataclass
@@ -86,7 +84,8 @@ class Separable:
 
     def _planes_at_once(self, planes: int) -> int:
         plane = prod(self._between()) * element_bits(element(Scalars(self.b, self.result.dtype).dtype)) // 8
-        room = max(1, int(self.b.state.machine.caches.l1d * PART) // plane)
+        machine = self.b.state.machine
+        room = max(1, int(machine.caches.l1d * machine.costs.step_share) // plane)
         return max(d for d in range(1, min(room, planes) + 1) if planes % d == 0)
 
     def _columns(self, images: ir.Value, first: ir.Value, planes: int) -> ir.Value:

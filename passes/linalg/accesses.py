@@ -9,10 +9,9 @@ from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Dim, is_static
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
+from stepwell.dialects.target.numbers import SHUFFLED_STRIDE
 from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, strides
 
-CLOSE = 4
-"""The largest stride within a row, in elements, for which shuffling whole vectors is faster than loading single elements."""
 FEW_NUMBERS = 64
 """The largest number of elements of a constant operand that is emitted into the code."""
 
@@ -126,7 +125,7 @@ class Access:
             return None
         [place] = moving
         shape = self.shape
-        if not is_static(self.exact_shape[place + 1 :]) or min(shape) <= 0 or prod(shape[place + 1 :]) > CLOSE:
+        if not is_static(self.exact_shape[place + 1 :]) or min(shape) <= 0 or prod(shape[place + 1 :]) > SHUFFLED_STRIDE:
             return None
         if self.exact_strides[place:] != row_major(self.exact_shape[place:]):
             return None
@@ -146,7 +145,7 @@ class Access:
     def is_gathered(self, dim: int) -> bool:
         """Whether vectors along `dim` are assembled from single elements, because these are not close together in one row."""
         step = self.step(dim)
-        return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
+        return self.kind(dim) == "strided" and (step is None or abs(step) > SHUFFLED_STRIDE)
 
 
 def terms_of(expr: Any) -> dict[int, int | None]:

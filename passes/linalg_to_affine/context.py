@@ -8,6 +8,7 @@ import numpy as np
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.properties import cached_property
+from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
@@ -71,6 +72,11 @@ class NestContext:
     def sizes(self) -> list[int]:
         """The extents of the root's dimensions; see `Structured.sizes`."""
         return self.root.sizes
+
+    @property
+    def costs(self) -> Costs:
+        """The costs of the target, or common ones."""
+        return (self.target or GENERIC).costs
 
     @property
     def fma(self) -> bool:

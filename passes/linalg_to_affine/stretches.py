@@ -5,7 +5,7 @@ from math import prod
 from stepwell.dialects.core.mlir import ir, memref
 from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.passes.linalg.accesses import Access
-from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
+from stepwell.passes.linalg.copies import moved, sizes_of_part, stretch
 from stepwell.passes.linalg_to_affine.position import Position
 from stepwell.passes.linalg_to_affine.values import index_value
 
@@ -14,7 +14,7 @@ def is_contiguous_copy(at: Position) -> bool:
     """Whether the iterations left to walk are a copy of a long contiguous run of memory."""
     context = at.context
     alone = not context.epilogues and not any(a.value in context.enclosing.shrunk for a in context.root.accesses)
-    return alone and is_static(at.extents) and stretch(context.root, static_sizes(at.extents)) >= STRETCH
+    return alone and is_static(at.extents) and stretch(context.root, static_sizes(at.extents)) >= context.costs.memcpy_bytes
 
 
 def copy_contiguous(at: Position) -> None:

@@ -4,23 +4,21 @@ from collections.abc import Sequence
 
 from stepwell.dialects.core.mlir import ir, vector
 from stepwell.dialects.core.symbolic_shapes import element_bits
-
-LANE = 128
-"""Bits of the part of a register within which every target shuffles in one instruction."""
+from stepwell.dialects.target.numbers import SHUFFLED_BITS
 
 
 def transposed(rows: Sequence[ir.Value]) -> list[ir.Value]:
     """The columns of a matrix whose rows are vectors; there are no more columns than rows, and both counts are powers of two.
 
-    n columns of n elements take n log2(n) shuffles of two registers: first of single elements, within parts of 128 bits, then of such parts. Each of
-    them is one instruction with AVX2, AVX-512 and NEON.
+    n columns of n elements take n log2(n) shuffles of two registers: first of single elements, within parts of `SHUFFLED_BITS`, then of such parts.
+    Each of them is one instruction with AVX2, AVX-512 and NEON.
     """
     kind = ir.VectorType(rows[0].type)
     columns = kind.shape[0]
     if columns < len(rows):
         blocks = [transposed(rows[low : low + columns]) for low in range(0, len(rows), columns)]
         return [_joined([block[c] for block in blocks]) for c in range(columns)]
-    part = min(columns, LANE // element_bits(kind.element_type))
+    part = min(columns, SHUFFLED_BITS // element_bits(kind.element_type))
     groups = [_interleaved(rows[low : low + part], part) for low in range(0, columns, part)]
     dealt = [_dealt([group[row] for group in groups], part) for row in range(part)]
     return [column for place in zip(*dealt, strict=True) for column in place]

@@ -9,7 +9,8 @@ import numpy as np
 from stepwell.dialects.core.attributes import dense_value
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
-from stepwell.passes.linalg.accesses import CLOSE, FEW_NUMBERS, Access
+from stepwell.dialects.target.numbers import SHUFFLED_STRIDE
+from stepwell.passes.linalg.accesses import FEW_NUMBERS, Access
 from stepwell.passes.linalg.views import origin
 from stepwell.passes.linalg_to_affine import emit
 
@@ -25,7 +26,7 @@ def load(source: ir.Value, kind: str, width: int, ivs: Sequence[ir.Value], addre
     vector_type = ir.VectorType.get([width], element)
     if kind == "vector":
         return emit.loaded(vector_type, source, ivs, address(0))
-    if step is not None and step and abs(step) <= CLOSE and abs(step) < width:
+    if step is not None and step and abs(step) <= SHUFFLED_STRIDE and abs(step) < width:
         rows = [emit.loaded(vector_type, source, ivs, where) for where in _stretches(address, step, width)]
         lowest = 0 if step > 0 else (1 - width) * step
         return picked(rows, [lowest + step * lane for lane in range(width)], _starts(abs(step), width))

@@ -18,6 +18,7 @@ from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.packed import LowBitMatmulOp, PackedMatmulOp
 from stepwell.dialects.packed.matmul import in_blocks, in_groups, in_panels
 from stepwell.dialects.target import llvm_habits
+from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import GENERIC
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.framework.choices import Candidate
@@ -28,20 +29,10 @@ from stepwell.passes.graph.integer_products import fastest, holds, kind_of, mult
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 from stepwell.passes.packed.few_bits import Stored, few_bits, stored_numbers
 
-REGISTERS_OF_A_STEP = 8
-"""Vector registers that a panel of a recurrent layer's weights spans where a step has one row."""
-HALVING_COST = 0.05
-"""The cost of halving the width of a panel, as a fraction of the product's time."""
-ROWS_THAT_PAY = 16
-"""Rows of a product from which on it pays to pack a large matrix at run time."""
-REGISTERS_OF_BITS = 4
-"""Vector registers that a panel of low-bit weights spans: so many accumulators hide their latency, and the weights are one stream of memory."""
 GROUP = 4
 """Bytes that a dot product of bytes multiplies in a lane."""
 LARGEST_SLICED = 128
 """The largest scale block, in numbers, for which the sliced (byte) method is accurate enough."""
-COLUMNS_THAT_PAY = 256
-"""Below this many columns, re-striding the rows of the left-hand side costs more than it saves."""
 
 
 @register_pass("pack-matmul", level="graph", optional=True, switches={"slice-floats": "slices=false"}, relaxed=("slice-floats",))
@@ -152,7 +143,7 @@ class _PackedMatmuls(GraphBuilder):
 
     def panels(self, op: Any, columns: int, lanes: int, registers: int) -> int:
         """Columns of a panel of the weights of `op`: chosen among powers of two of registers."""
-        costs = panel_costs(columns, lanes, registers)
+        costs = panel_costs(columns, lanes, registers, self.costs)
 
         def candidates() -> list[Candidate]:
             arithmetic = 2.0 * type_of(op.operation.operands[1]).elements / max(columns, 1)
@@ -186,12 +177,12 @@ class _PackedMatmuls(GraphBuilder):
         matrix = self.by_rows(rhs, axis) if quantised is None else quantised.floats
         caches = None if self.target is None else self.target.caches
         if matrix is not None:
-            if columns >= COLUMNS_THAT_PAY:
+            if columns >= self.costs.padding_columns:
                 lhs = self.rows_apart(lhs, rows)
             filling = static_sizes(type_of(lhs).shape[-1:])[0] - depth
             shape = (-(-columns // width), depth + filling, width)
             panels = deferred_weight(self, rhs, shape, lambda: in_panels(matrix(), width, filling))
-        elif axis == 1 and rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
+        elif axis == 1 and rows >= self.costs.packing_rows and caches is not None and w.elements * bits // 8 > caches.l2:
             panels = self.pack_at_run_time(rhs, width)
         else:
             return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
@@ -246,7 +237,7 @@ class _PackedMatmuls(GraphBuilder):
         if isinstance(found, NoMatch) or type_of(op.operation.operands[1]).dtype != "f32":
             return None
         name, columns = source.name, found.numbers.shape[1]
-        width = self.width or panel_width_of_bits(columns, lanes)
+        width = self.width or panel_width_of_bits(columns, lanes, self.costs)
         grouped = found.bits == 4 and self.sliced(op, found.block)
         w = self.weight(name, in_blocks(found.numbers, found.block, width, found.bits, grouped=grouped))
         scale = self.weight(name, np.stack(list(in_panels(found.scale, width))))
@@ -286,7 +277,7 @@ class _PackedMatmuls(GraphBuilder):
         rows, lanes = likely_elements(x.shape[1:2], hints_around(op.operation)), (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
         if panels != 1 or not rows or depth < lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
-        width = self.width or self.panels(op, depth, lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
+        width = self.width or self.panels(op, depth, lanes, self.costs.accumulators if rows == 1 else self.costs.panel_registers)
         matrices = source_of(op.weights, self.weights)
         if matrices is None:
             return NoMatch(f"its weights, {w}, are not a constant")
@@ -311,7 +302,7 @@ class _PackedMatmuls(GraphBuilder):
             return NoMatch(f"the target has no instruction for products of bytes and {stored}")
         if panels * depth != 1 or not rows or hidden < chosen.lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {hidden} columns do not fill a vector of {chosen.lanes}")
-        width = self.width or self.panels(op, hidden, chosen.lanes, REGISTERS_OF_A_STEP if rows == 1 else self.costs.panel_registers)
+        width = self.width or self.panels(op, hidden, chosen.lanes, self.costs.accumulators if rows == 1 else self.costs.panel_registers)
         filled = np.pad(numbers.astype(to_numpy(stored)).reshape(-1, hidden, columns), ((0, 0), (0, -hidden % chosen.depth), (0, 0)))
         packed = np.stack([in_groups(matrix, chosen.depth, width) for matrix in filled])
         return new_weight(self, op.weights, packed.reshape(directions, gates, *packed.shape[1:]))
@@ -389,13 +380,13 @@ def is_sliced(op: ir.Operation) -> bool:
     return isinstance(op.opview, LowBitMatmulOp) and type_of(op.operands[1]).rank == 5
 
 
-def panel_costs(columns: int, lanes: int, registers: int) -> dict[int, float]:
-    """For each width of a panel, a power of two of registers, what a row of the product costs, in columns: filling, and what narrow ones lose."""
+def panel_costs(columns: int, lanes: int, registers: int, costs: Costs) -> dict[int, float]:
+    """The cost of a row of the product for each width of a panel, a power of two of registers: columns with those that fill up, and the halvings."""
     widths = {lanes * registers >> halvings: halvings for halvings in range(registers.bit_length())}
-    return {width: -(-columns // width) * width * (1 + HALVING_COST * halvings) for width, halvings in widths.items()}
+    return {width: -(-columns // width) * width * (1 + costs.halved_panel * halvings) for width, halvings in widths.items()}
 
 
-def panel_width_of_bits(columns: int, lanes: int) -> int:
-    """Columns of a panel of weights in few bits: a power of two of registers, `REGISTERS_OF_BITS` at most and no more than the columns need."""
+def panel_width_of_bits(columns: int, lanes: int, costs: Costs) -> int:
+    """Columns of a panel of low-bit weights: a power of two of registers, at most the target's `low_bit_registers`, and no more than needed."""
     needed = -(-columns // lanes)
-    return lanes * min(REGISTERS_OF_BITS, 1 << (needed - 1).bit_length())
+    return lanes * min(costs.low_bit_registers, 1 << (needed - 1).bit_length())

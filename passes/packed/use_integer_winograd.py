@@ -61,6 +61,7 @@ class UseIntegerWinograd(IntegerProductPass):
     """
 
     flops_per_byte: float = -1.0  # -1 for the target's
+    handed_on: float = -1.0  # bytes read in the time of a byte from one kernel to the next; -1 for the target's
     slack: float = 0.25
     gain: float = 1.4  # a tile must cost at least this factor less than the direct method
     most_bytes: int = 0  # 0 for the target's `resident_bytes`
@@ -132,7 +133,7 @@ class _Replacing(ProductRewriting):
         options, out = self.options, []
         for tile in (t for t in INTEGER_POINTS if options.tile in (t, 0)):
             size, both = tile + TAPS - 1, sizes.channels * sizes.filters
-            cost, kept = winograd_cost(tile, sizes, options.flops_per_byte, numbers), numbers.kept * size**2
+            cost, kept = winograd_cost(tile, sizes, options, numbers), numbers.kept * size**2
             if kept * both <= options.most_bytes:
                 out.append(Variant(kept * both, cost, tile, True))
             if sizes.group == 1:

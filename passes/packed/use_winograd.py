@@ -49,6 +49,7 @@ class UseWinograd(Pass):
 
     error: float = 2e-5
     flops_per_byte: float = -1.0  # -1 for the target's
+    handed_on: float = -1.0  # bytes read in the time of a byte from one kernel to the next; -1 for the target's
     slack: float = 0.08
     most_bytes: int = 0  # 0 for the target's `resident_bytes`
     tile: int = 0  # 2, 4 or 6; 0 for the best one
@@ -104,7 +105,7 @@ class UseWinograd(Pass):
         out = []
         for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
             size, both = tile + TAPS - 1, sizes.channels * sizes.filters
-            cost = winograd_cost(tile, sizes, self.flops_per_byte)
+            cost = winograd_cost(tile, sizes, self)
             large = 4 * size**2 * both > self.most_bytes
             if tile <= AT_RUN_TIME or not large:
                 out.append(Variant(size**2 * both, cost, tile, True))

@@ -50,7 +50,7 @@ class VersionWinograd(KernelVersionPass):
         sizes = likely_sizes(found[0], u[3] * u[4], u[2] * u[5], values["group"])[-1]
 
         def better(tile: int, count: int) -> bool:
-            by_usual, by_other = (winograd_cost(t, replace(sizes, images=count), options.flops_per_byte) for t in (usual, tile))
+            by_usual, by_other = (winograd_cost(t, replace(sizes, images=count), options) for t in (usual, tile))
             return by_usual > (1 + options.slack) * by_other
 
         for tile in (t for t in sorted(POINTS) if t < usual and usual % t == 0 and 4 * (t + TAPS - 1) ** 2 * both <= options.most_bytes):

@@ -11,15 +11,6 @@ from stepwell.dialects.target.costs import Costs
 from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.registry import PassState
 
-READINGS_OF_A_CUT = 6
-"""How often a byte of a result that is cut counts as read from memory.
-
-Two convolutions with a pooling behind them, 64 or 128 channels of 112x112 and 224x224 positions, took as much longer where they were cut as 9 to 11
-of it, with AVX-512 on one thread and on two. Results that stay in a core's own cache cost less: with 8, squeezenet's 16 channels of 55x55 positions
-would be computed directly, which takes a fifth longer than F(4, 3) with its cut.
-"""
-
-
 DIRECT = "direct"
 """The name of the direct method in plans."""
 
@@ -73,6 +64,7 @@ class Options(Protocol):
     """The fields of a pass that compares these costs."""
 
     flops_per_byte: float
+    handed_on: float
     most_bytes: int
 
 
@@ -84,25 +76,28 @@ def for_target(options: T, costs: Costs) -> T:
     made = copy(options)
     if options.flops_per_byte < 0:
         made.flops_per_byte = costs.flops_per_byte
+    if options.handed_on < 0:
+        made.handed_on = costs.handed_on
     made.most_bytes = options.most_bytes or costs.resident_bytes
     return made
 
 
-def winograd_cost(tile: int, of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:
+def winograd_cost(tile: int, of: Sizes, options: Options, numbers: Arithmetic = Arithmetic()) -> float:
     """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
 
     A transform of n x n numbers by two matrices, half of whose elements are zeros, would be n^3 multiply-adds for each channel or filter, and
     counts twice: rows share sums, but a transform waits for its loads and stores.
 
     A result that does not fill its tiles is cut, which is a kernel of its own; and what follows, a pooling or the borders of the next convolution, is
-    no longer a part of this one's.
+    no longer a part of this one's: the result is handed on twice. Measured with a pooling behind, the cut took up to twice as long as this predicts
+    (docs/measurements/choices.md).
     """
     size = tile + TAPS - 1
     tiles = of.images * prod(-(-n // tile) for n in (of.rows, of.columns))
     transforms = 4 * (size**3 * of.channels * of.group + (tile * size**2 + tile**2 * size) * of.filters)
     both = of.channels * of.filters
-    cut = READINGS_OF_A_CUT * numbers.result * of.images * of.rows * of.columns * of.filters if of.rows % tile or of.columns % tile else 0
-    return tiles * (numbers.transformed * size**2 * both + transforms) + flops_per_byte * (numbers.kept * size**2 * both + cut)
+    cut = 2 * options.handed_on * numbers.result * of.images * of.rows * of.columns * of.filters if of.rows % tile or of.columns % tile else 0
+    return tiles * (numbers.transformed * size**2 * both + transforms) + options.flops_per_byte * (numbers.kept * size**2 * both + cut)
 
 
 def direct_cost(of: Sizes, flops_per_byte: float, numbers: Arithmetic = Arithmetic()) -> float:

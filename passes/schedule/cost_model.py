@@ -22,7 +22,7 @@ from stepwell.dialects.core.sizes import static_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target import llvm_habits as habits
-from stepwell.dialects.target.costs import COMMON
+from stepwell.dialects.target.costs import COMMON, SLOW_OPS
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
@@ -32,15 +32,6 @@ from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import vector_segments
 
-FILL = 0.8
-"""The fraction of a cache that the data of one nest may fill; the rest is left for everything else."""
-TILE_START = 8.0
-"""Cycles to begin and end a register tile, without its stores."""
-LOOP_START = 3.0
-"""Cycles to begin one loop over a reduction dimension inside a register tile."""
-FOLD = 1.0
-"""Cycles to add the upper half of one accumulator's lanes to the lower half."""
-SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
 EXPANDED = 16
 """Average number of instructions for a function of the math dialect on one vector (see docs/vector-math.md)."""
 
@@ -82,7 +73,7 @@ class CycleModel:
         self.uses = available(op, target)
         self.arithmetic = body_cost(op, target.fma)
         self.bytes = max(a.bytes for a in (*self.inputs, *self.outputs))
-        self.capacities = [c * FILL for c in target.caches.per_core]
+        self.capacities = [c * target.costs.nest_share for c in target.caches.per_core]
 
     def cost(self, nest: Nest, limit: float = inf) -> Cost:
         """The cost of `nest`; infinite if its tile does not fit the registers. If the cost exceeds `limit`, traffic may be left out."""
@@ -202,7 +193,7 @@ class CycleModel:
 
     def tile(self, tile: Steps, width: int, vector: int, summed: int, inside: int, use: Use | None = None) -> float:
         """Cycles of one register tile over all reduction loops, with its stores."""
-        points, pipes = prod(tile.values()), self.target.pipes
+        points, pipes, costs = prod(tile.values()), self.target.pipes, self.target.costs
         in_lanes = vector in self.reductions
         stores = points * sum(1 if in_lanes else self.vectors(width, out.bytes) for out in self.outputs)
         parts = widths(self.sizes[vector], width) if in_lanes else [(1, width)]
@@ -220,10 +211,10 @@ class CycleModel:
             work += max(arithmetic / pipes.fmas, loads / pipes.loads) * times
             waiting += max(arithmetic / pipes.fmas, loads / pipes.loads, pipes.latency if self.reductions else 0.0) * times
             lanes = w if use is None else w // use.intrinsic.depth
-            folds += points * FOLD * (lanes.bit_length() - 1) if in_lanes else 0.0
+            folds += points * costs.fold * (lanes.bit_length() - 1) if in_lanes else 0.0
         # The part of the latency that no other tile hides: none if the summed loops are unrolled and interleaved with the next tile's.
-        alone = min(1.0, instructions / self.target.costs.window) if summed * sum(r for r, _ in parts) > habits.UNROLLED else 0.0
-        return work + stores + folds + (waiting - work + TILE_START + LOOP_START * inside) * alone
+        alone = min(1.0, instructions / costs.window) if summed * sum(r for r, _ in parts) > habits.UNROLLED else 0.0
+        return work + stores + folds + (waiting - work + costs.tile_start + costs.loop_start * inside) * alone
 
     def block(self, use: Use, tile: Steps, width: int, vector: int) -> tuple[float, float]:
         """Loads and instructions for a tile's blocks: the calls of the intrinsic, and the shuffles that reorder its operands."""
@@ -385,9 +376,9 @@ def body_cost(op: Structured, fma: bool) -> float:
     names = [o.operation.name for o in op.body.operations]
     for name in names:
         if name.startswith("math."):
-            arithmetic += SLOW.get(name, EXPANDED)
+            arithmetic += SLOW_OPS.get(name, EXPANDED)
         elif name.startswith("arith.") and name != "arith.constant":
-            arithmetic += SLOW.get(name, 1)
+            arithmetic += SLOW_OPS.get(name, 1)
     return arithmetic - 1 if fma and "arith.mulf" in names and "arith.addf" in names else arithmetic
 
 

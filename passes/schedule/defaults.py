@@ -8,9 +8,9 @@ from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.dialects.target.dot_products import NONE
-from stepwell.dialects.target.numbers import LINE
+from stepwell.dialects.target.numbers import COMMON_PIPES, LINE, SHUFFLED_BITS
 from stepwell.passes.linalg.accesses import FEW_NUMBERS
-from stepwell.passes.linalg.copies import STRETCH, stretch
+from stepwell.passes.linalg.copies import stretch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import bytes_read_by_tile, register_budget
 from stepwell.passes.schedule.intrinsics import Use, available
@@ -19,18 +19,13 @@ from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
 from stepwell.passes.schedule.space import MAX_PREFETCH
 
-SMALLEST_REGISTER = 128
-"""The shortest row, in bits, that is worth a vector: shorter rows are not transposed in registers."""
-WHOLE_STRETCH = 1 << 18
-"""Bytes of a contiguous run that one iteration copies: long enough for full speed, short enough to balance threads."""
 COMMON_FACTOR = 8
 """A factor that many dynamic sizes have: tiles of a multiple of this many rows often leave no remainder."""
-FEW_ROWS_OF_A_TILE = 4
-"""The smallest number of rows for which filling a tile register is worth it."""
-ROUNDS_AHEAD = 8
-"""Prefetch distance in iterations of a register tile: about 80 cycles, several times the latency of the second cache."""
-INDEPENDENT_FOLDS = 8
-"""Accumulators that keep two fused multiply-adds per cycle busy at a latency of four cycles."""
+
+
+def costs_of(target: Target | None) -> Costs:
+    """The costs of a target, or common ones."""
+    return (target or GENERIC).costs
 
 
 def lanes_of(op: Structured, target: Target | None) -> int:
@@ -53,7 +48,7 @@ def best_parallel_vector(op: Structured) -> int:
 
     def rank(dim: int) -> tuple[bool, int, int, int]:
         read = [a for a in op.inputs if a.used and a.is_shaped]
-        short = op.sizes[dim] * max(element_bits(o.element_type) for o in op.outputs) < SMALLEST_REGISTER
+        short = op.sizes[dim] * max(element_bits(o.element_type) for o in op.outputs) < SHUFFLED_BITS
         return (short, sum(a.is_gathered(dim) for a in read), sum(a.kind(dim) == "strided" for a in read), -dim)
 
     return min(candidates, key=rank, default=-1)
@@ -62,7 +57,7 @@ def best_parallel_vector(op: Structured) -> int:
 def nest(op: Structured, target: Target | None, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
     """A Nest whose number of threaded loops follows from its work."""
     chosen = Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width)
-    return threaded(op, chosen, (target or GENERIC).costs)
+    return threaded(op, chosen, costs_of(target))
 
 
 @schedule("any")
@@ -82,7 +77,7 @@ def default(op: Structured, target: Target | None) -> Nest:
     if turned is not None:
         width = vector_width(op.sizes[vector], lanes, 1)
         return nest(op, target, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
-    width = vector_width(op.sizes[vector], lanes, (target or GENERIC).costs.panel_registers) if vector >= 0 else 1
+    width = vector_width(op.sizes[vector], lanes, costs_of(target).panel_registers) if vector >= 0 else 1
     if scans_rows(op, vector):
         columns = columns_per_core(op, vector, target or GENERIC)
         width = max(width, vector_width(columns, lanes, (target or GENERIC).vector_registers // 2))
@@ -94,7 +89,7 @@ def default(op: Structured, target: Target | None) -> Nest:
 
 def contiguous_copy(op: Structured, target: Target | None, plain: Nest) -> Nest | None:
     """A nest for a copy that moves contiguous blocks of memory; None if `op` is not such a copy."""
-    box, block, around = [1] * len(op.sizes), [0] * len(op.sizes), len(plain.order)
+    box, block, around, costs = [1] * len(op.sizes), [0] * len(op.sizes), len(plain.order), costs_of(target)
     for place, dim in reversed(list(enumerate(plain.order))):
         inside, step = stretch(op, box), plain.step(dim)
         box[dim] = op.sizes[dim]
@@ -102,13 +97,13 @@ def contiguous_copy(op: Structured, target: Target | None, plain: Nest) -> Nest 
             box[dim] = 1
             break
         around = place
-        if stretch(op, box) > WHOLE_STRETCH:
-            box[dim] = block[dim] = even_block(op.sizes[dim], max(step, WHOLE_STRETCH // inside // step * step), step)
+        if stretch(op, box) > costs.copied_bytes:
+            box[dim] = block[dim] = even_block(op.sizes[dim], max(step, costs.copied_bytes // inside // step * step), step)
             around = place + 1
             break
-    if stretch(op, box) < STRETCH:
+    if stretch(op, box) < costs.memcpy_bytes:
         return None
-    chosen = threaded(op, replace(plain, block=tuple(block) if any(block) else ()), (target or GENERIC).costs)
+    chosen = threaded(op, replace(plain, block=tuple(block) if any(block) else ()), costs)
     return replace(chosen, parallel=min(chosen.parallel, around))
 
 
@@ -155,7 +150,7 @@ def transposed_dim(op: Structured, vector: int) -> int | None:
         return None
     gathered = [a for a in op.inputs if a.used and a.is_shaped and a.is_gathered(vector)]
     across = [(d, element_bits(a.element_type)) for a in gathered for d in op.parallel_dims if d != vector and a.kind(d) == "vector"]
-    found = [d for d, bits in across if min(op.sizes[d], op.sizes[vector]) * bits >= SMALLEST_REGISTER]
+    found = [d for d, bits in across if min(op.sizes[d], op.sizes[vector]) * bits >= SHUFFLED_BITS]
     return max(found, key=lambda d: (found.count(d), op.sizes[d]), default=None)
 
 
@@ -166,13 +161,13 @@ def reduction(op: Structured, target: Target | None) -> Nest:
     if vector < 0 or any(a.is_gathered(vector) for a in op.inputs if a.used and a.is_shaped):
         inside = [d for d in op.reduction_dims if op.can_vectorise(d) and op.sizes[d] > 1 and contiguous_inputs(op, d)]
         vector = max(inside, key=lambda d: op.sizes[d], default=vector)
-    lanes = lanes_of(op, target)
+    lanes, most = lanes_of(op, target), costs_of(target).accumulators
     # A single row of accumulators waits for its own latency. For a long row, four vectors of accumulators leave only a small remainder.
     vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
     width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
-    plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, width // lanes)), vector, width)
+    plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, width // lanes), most), vector, width)
     if vector in op.parallel_dims:
-        return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
+        return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, most // 2)) or plain
     return replace(plain, prefetch=prefetch_distance(op, target, vector, width)) if vector >= 0 else plain
 
 
@@ -194,12 +189,12 @@ def iterations_per_page(size: int, costs: Costs) -> int:
     return min(-(-costs.page_bytes // size), MAX_PREFETCH)
 
 
-def independent_accumulators(op: Structured, vector: int, vectors: int) -> dict[int, int]:
-    """A register tile of independent accumulators, for folds without reuse: each fold's latency hides behind the others."""
+def independent_accumulators(op: Structured, vector: int, vectors: int, most: int) -> dict[int, int]:
+    """A register tile of at most `most` independent accumulators, for folds without reuse: each fold's latency hides behind the others."""
     free = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
     if vector not in op.parallel_dims or not op.reduction_dims or not free:
         return {}
-    return {free[-1]: tile_step(op.sizes[free[-1]], max(1, INDEPENDENT_FOLDS // vectors), vectors)}
+    return {free[-1]: tile_step(op.sizes[free[-1]], max(1, most // vectors), vectors)}
 
 
 def contiguous_inputs(op: Structured, dim: int) -> bool:
@@ -216,20 +211,21 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     vector = best_parallel_vector(op)
     if vector < 0:
         return reduction(op, target)
-    lanes = lanes_of(op, target)
+    lanes, costs = lanes_of(op, target), costs_of(target)
     rows = constant_matrix_rows(op, vector)
     # the rows share partial sums, and single registers hold the most of them
     if rows is not None and op.sizes[rows] <= (target or GENERIC).vector_registers:
         return nest(op, target, vectors_outermost(op, vector), {rows: op.sizes[rows]}, vector, vector_width(op.sizes[vector], lanes, 1))
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
-        alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
+        most = costs.accumulators
+        alone = vector_width(op.sizes[vector], lanes, most)
         streamed = streaming_nest(op, target, vector, alone, alone // lanes)
         if streamed is not None:
             return streamed
-        plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, alone // lanes)), vector, alone)
-        return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
-    width = vector_width(op.sizes[vector], lanes, (target or GENERIC).costs.panel_registers)
+        plain = nest(op, target, tuple(op.parallel_dims), independent_accumulators(op, vector, max(1, alone // lanes), most), vector, alone)
+        return whole_row_nest(op, target, plain, vector_width(op.sizes[vector], lanes, most // 2)) or plain
+    width = vector_width(op.sizes[vector], lanes, costs.panel_registers)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
     # If there is only one vector, a second dimension that adds vectors but no scalars widens the tile.
@@ -250,19 +246,19 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     others = [d for d in reused if d != dim and d not in op.open]
     if intrinsic != NONE and others and limit // unroll[dim] > 1:  # use the remaining registers for more rows: each row saves one read of the vectors
         unroll[others[-1]] = tile_step(op.sizes[others[-1]], limit // unroll[dim], unroll[dim] * vectors)
-    beside = INDEPENDENT_FOLDS // (unroll[dim] * vectors)
+    beside = costs.accumulators // (unroll[dim] * vectors)
     # so few accumulators would wait for each other; and each panel is a memory stream of its own
     if beside > 1 and wider and wider[-1] not in unroll:
         unroll[wider[-1]], panel = tile_step(op.sizes[wider[-1]], beside, unroll[dim] * vectors), None
     if use is not None and not wider:  # as many accumulators as hide the latency
-        while unroll[dim] * vectors < INDEPENDENT_FOLDS and op.sizes[vector] % (2 * width) == 0:
+        while unroll[dim] * vectors < costs.accumulators and op.sizes[vector] % (2 * width) == 0:
             width, vectors = 2 * width, 2 * vectors
     chosen = replace(nest(op, target, vectors_outermost(op, vector), unroll, vector, width), intrinsic=intrinsic)
     if use is not None and (streamed := with_page_prefetch(op, target, chosen, use)) is not None:
         return streamed
     if panel is not None:
         return replace(chosen, prefetch=1, along=panel)
-    return replace(chosen, prefetch=ROUNDS_AHEAD) if exceeds_first_cache(op, target, chosen, use) else chosen
+    return replace(chosen, prefetch=costs.prefetch_rounds) if exceeds_first_cache(op, target, chosen, use) else chosen
 
 
 def exceeds_first_cache(op: Structured, target: Target | None, chosen: Nest, use: Use | None) -> bool:
@@ -295,12 +291,12 @@ def streaming_nest(op: Structured, target: Target | None, vector: int, width: in
     """
     matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "vector"]
     outer = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
-    if len(matrices) != 1 or len(outer) != 1 or len(op.reduction_dims) != 1 or vectors < INDEPENDENT_FOLDS // 2 or width != op.sizes[vector]:
+    costs = costs_of(target)
+    if len(matrices) != 1 or len(outer) != 1 or len(op.reduction_dims) != 1 or vectors < costs.accumulators // 2 or width != op.sizes[vector]:
         return None
     [matrix], [stretch_], [summed] = matrices, outer, op.reduction_dims
     row = op.sizes[summed] * width
     size = row * element_bits(matrix.element_type) // 8
-    costs = (target or GENERIC).costs
     if (matrix.distance(summed), matrix.distance(stretch_)) != (width, row) or size > costs.page_bytes:
         return None
     return replace(nest(op, target, tuple(op.parallel_dims), {}, vector, width), prefetch=iterations_per_page(size, costs), along=stretch_)
@@ -318,9 +314,9 @@ def with_page_prefetch(op: Structured, target: Target | None, chosen: Nest, use:
     [stream], [part] = streams, apart
     length = prod(op.sizes[d] for d in (*op.reduction_dims, chosen.vector) if stream.kind(d) != "scalar")
     size = length * element_bits(stream.element_type) // 8
-    if stream.distance(part) != length or size > (target or GENERIC).costs.page_bytes:
+    if stream.distance(part) != length or size > costs_of(target).page_bytes:
         return None
-    return replace(chosen, prefetch=iterations_per_page(size, (target or GENERIC).costs), along=part)
+    return replace(chosen, prefetch=iterations_per_page(size, costs_of(target)), along=part)
 
 
 def in_groups(op: Structured, target: Target | None, vector: int, width: int) -> str:
@@ -348,7 +344,7 @@ def in_tiles(op: Structured, target: Target | None) -> Nest | None:
         vector = next(d for d in op.parallel_dims if use.is_grouped(y, d))
         rows = 1 if use.rows is None else op.sizes[use.rows]
         alike = any(other.is_grouped(y, vector) for other in uses.values() if other.intrinsic.tile is None)
-        if op.sizes[vector] < lanes or (rows < FEW_ROWS_OF_A_TILE and alike):
+        if op.sizes[vector] < lanes or (rows < costs_of(target).tile_rows and alike):
             continue
         unroll = {} if use.rows is None else {use.rows: -(-rows // -(-rows // (2 * tile.rows)))}
         return replace(nest(op, target, vectors_outermost(op, vector), unroll, vector, vector_width(op.sizes[vector], lanes, 2)), intrinsic=name)
@@ -370,7 +366,7 @@ def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int
     The first tile of rows reads a panel from memory, at memory's speed, while the others compute, so they prefetch the next panel meanwhile. With
     many rows this gains little, and weights in the second cache are close enough.
     """
-    others, few = [d for d in op.parallel_dims if d not in (rows, vector)], (target or GENERIC).costs.arithmetic_rows
+    others, few = [d for d in op.parallel_dims if d not in (rows, vector)], costs_of(target).arithmetic_rows
     if len(others) != 1 or len(op.reduction_dims) != 1 or (rows not in op.open and not 1 < op.sizes[rows] <= few):
         return None
     weights = [a for a in op.inputs if a.used and a.is_shaped and is_static(a.exact_shape) and a.kind(vector) == "vector"]
@@ -430,11 +426,12 @@ def moves_with(op: Structured, dim: int, vector: int) -> bool:
 def tile_step(size: int, limit: int, vectors: int) -> int:
     """The tile of at most `limit` scalars that walks `size` in the fewest cycles; the larger one of equals.
 
-    A tile of t scalars by v vectors takes, per iteration of the reduction loops, t * v / 2 cycles for its FMAs and (t + v) / 2 for its loads (two of
-    either per cycle), and at least 4, the latency of an FMA that waits for the one before.
+    A tile of t scalars by v vectors takes, per iteration of the reduction loops, t * v FMAs and t + v loads, and at least the latency of an FMA that
+    waits for the one before. The pipelines are those of most cores, so that a target's tiles do not depend on the core's name.
     """
+    pipes = COMMON_PIPES
 
     def cycles(tile: int) -> float:
-        return max(tile * vectors / 2, (tile + vectors) / 2, 4) if tile else 0
+        return max(tile * vectors / pipes.fmas, (tile + vectors) / pipes.loads, pipes.latency) if tile else 0
 
     return min(range(1, min(size, limit) + 1), key=lambda t: (size // t * cycles(t) + cycles(size % t), -t))

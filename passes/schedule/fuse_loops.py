@@ -86,7 +86,7 @@ class FuseLoops(Pass):
         first, second, last = machine.caches.per_core
         # If elements are used only once or a few times, the time goes into reaching them, so they should stay in the nearest cache.
         for cache in (second,) if leader.root.kind == "contraction" else (first, second):
-            room = Room(cache, last, chunks)
+            room = Room(cache, last, chunks, costs=machine.costs)
             plan, (steps, cost) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
             if steps:
                 break

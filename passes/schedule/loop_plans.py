@@ -9,19 +9,13 @@ from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.properties import cached_property
-from stepwell.dialects.target.costs import Costs
+from stepwell.dialects.target.costs import COMMON, Costs
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
 from stepwell.passes.linalg.stages import Stage
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.parallel import likely_work_of
 
-ROOM = 0.75
-"""The fraction of a core's own cache that the data of fused loops may fill."""
-SMALL = 0.25
-"""The fraction for the values passed between stages, if slices of their operands and results go through the cache as well."""
-LAST = 1 / 3
-"""The time of a byte from the last cache, relative to a byte from memory."""
 REUSE = 4
 """Iterations of a fused loop for which the leader's register tile loads an operand once, if there are that many."""
 SEVERAL = (2, 4, 8)
@@ -39,15 +33,21 @@ The tile fit counts only if loops have a dynamic trip count: it is the number of
 
 @dataclass(frozen=True)
 class Room:
-    """The limits that plans are compared under: bytes of a core's own cache and of its share of the last one, and the number of chunks."""
+    """The limits that plans are compared under: bytes of a core's own cache and of its share of the last one, the number of chunks, and the costs."""
 
     cache: int
     last: int
     chunks: int
+    costs: Costs = COMMON
+
+    @property
+    def kept(self) -> float:
+        """Bytes that may stay in the core's own cache."""
+        return self.cache * self.costs.kept_share
 
     def far(self, size: int) -> float:
         """The cost of traversing `size` bytes that are not in the core's own cache: less if the last cache holds them."""
-        return size * LAST if size <= self.last else float(size)
+        return size * self.costs.last_cache if size <= self.last else float(size)
 
     def even(self, rounds: int) -> bool:
         """Whether `rounds` iterations split evenly enough into the chunks."""
@@ -164,7 +164,7 @@ class LoopPlan:
         """The cheapest steps and their cost; no steps if it is best to compute all at once."""
         at_once: tuple[Steps, Cost] = ({}, self.cost_at_once(room))
         found = [(steps, self.cost(steps, room)) for steps in self.options(room)]
-        fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
+        fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.kept]
         if fitting:
             best = min(fitting, key=lambda found: found[1])
         else:  # the smallest slices are the closest to fitting
@@ -249,10 +249,11 @@ class LoopPlan:
             kept += footprint if times > 1 else 0
             again += read.bytes * times
         still = sum(read.bytes for *_, read in self._still)
-        cost = room.far(still) * (1 if slices + kept <= room.cache * ROOM or not still else again / still)
+        cost = room.far(still) * (1 if slices + kept <= room.kept or not still else again / still)
         cost += 2 * room.far(self._elsewhere)
-        cost += 0 if slices <= room.cache * ROOM else (2 * whole + self._shared) * (LAST if slices <= room.last else 1)
-        small = ROOM if all(stage in self.inner for stage in self.fused.stages if stage is not self.leader) else SMALL
+        cost += 0 if slices <= room.kept else (2 * whole + self._shared) * (room.costs.last_cache if slices <= room.last else 1)
+        all_inner = all(stage in self.inner for stage in self.fused.stages if stage is not self.leader)
+        small = room.costs.kept_share if all_inner else room.costs.streamed_share
         # Static loops fill a register tile in each step; a tile of images or rows with a dynamic count is full only if there are many.
         known = self._reuse(steps, self.leader.root.free) if self.leader.root.free else 0
         return cost, max(slices, small * room.cache), -known, rounds

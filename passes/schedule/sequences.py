@@ -5,13 +5,6 @@ from math import prod
 
 from stepwell.dialects.target.description import Target
 
-ROOM = 0.75
-"""The fraction of a core's own cache that the weights of a recurrent layer may fill."""
-ROWS = 2
-"""Rows of a product whose arithmetic takes as long as reading the weights from that cache: with fewer rows it takes no less time."""
-FAR_ROWS = 4
-"""The same for weights in the last cache."""
-
 
 def chunks_on_threads(
     steps: int, directions: int, batch: int, weights: Sequence[int], bits: int, target: Target, divisible: bool = True
@@ -23,12 +16,13 @@ def chunks_on_threads(
     once, because the code is made for any number of threads. A batch that is not `divisible` stays one chunk.
     """
     size = prod(weights)
-    least = ROWS if size * bits // 8 <= ROOM * target.caches.l2 else FAR_ROWS
+    costs = target.costs
+    least = costs.cached_rows if size * bits // 8 <= costs.kept_share * target.caches.l2 else costs.far_rows
 
-    start = target.costs.threaded_work // 2  # iterations that cost as much as starting threads: two threads pay from twice as many on
+    start = costs.threaded_work // 2  # iterations that cost as much as starting threads: two threads pay from twice as many on
 
     def step(rows: int) -> float:
-        return max(rows, least) * size / target.costs.contraction_rate
+        return max(rows, least) * size / costs.contraction_rate
 
     def cost(chunks: int) -> float:
         return start + -(-directions * chunks // target.cores) * steps * step(batch // chunks)

@@ -12,9 +12,6 @@ from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.framework.versions import VersionPass, VersionProposal
 from stepwell.passes.linalg.structured import Structured, structured_ops
 
-AT_ONCE = 4
-"""Panels that a product of one row computes at once: with two registers each, eight accumulators hide the latency of a multiply-add."""
-
 
 @register_pass("version-tiles", level="scheduled", anchor="func.func", optional=True)
 @dataclass
@@ -42,7 +39,8 @@ class VersionTiles(VersionPass[Structured]):
             return None
         shared = [a for a in subject.inputs if a.is_shaped and a.kind(rows[0]) != "scalar"]  # the other operand of the panels
         panels = [d for d in outer if d not in rows and nest.unroll[d] == 1 and any(a.kind(d) == "scalar" for a in shared)]
-        most = 1 << (min(AT_ONCE, nest.unroll[rows[0]]).bit_length() - 1)
+        costs = state.machine.costs
+        most = 1 << (min(costs.accumulators // costs.panel_registers, nest.unroll[rows[0]]).bit_length() - 1)
         counts = [count for count in (1, 2) if count < most]
         if not panels or not counts:
             return None
