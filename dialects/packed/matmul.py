@@ -14,6 +14,10 @@ from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
+NIBBLES = 8
+"""Numbers of 4 bits in a 32-bit word."""
+GROUP = (2, 4)
+"""The layout of such a word as a group of bytes: two halves of four neighbours each, as many as dot products of bytes add up in a lane."""
 ROWS_AT_ONCE = 1024  # rows that are copied together, so that the parts of a transposed matrix fit a cache
 
 
@@ -143,7 +147,7 @@ class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", traits=[Pur
 def neighbours_of(w: np.ndarray) -> np.ndarray:
     """The 4-bit numbers (N / b, K / B, B, b) in words, or in groups of four bytes."""
     if w.ndim == 4:
-        apart = np.stack([w >> 4 * i & 15 for i in range(8)], axis=3)
+        apart = np.stack([w >> 4 * i & 15 for i in range(NIBBLES)], axis=3)
     else:
         apart = np.concatenate([w & 15, w >> 4], axis=4).swapaxes(3, 4)
     return apart.reshape(*w.shape[:2], -1, w.shape[3])
@@ -159,9 +163,9 @@ def in_blocks(numbers: np.ndarray, block: int, width: int, bits: int, *, grouped
     if bits == 8:
         return apart
     if grouped:
-        low, high = np.moveaxis(apart.reshape(*apart.shape[:2], block // 8, 2, 4, width), 3, 0).astype(np.uint8)
+        low, high = np.moveaxis(apart.reshape(*apart.shape[:2], block // NIBBLES, *GROUP, width), 3, 0).astype(np.uint8)
         return np.ascontiguousarray((low | high << 4).swapaxes(3, 4))
-    words = np.zeros((*apart.shape[:2], block // 8, width), np.uint32)
-    for i in range(8):
-        words |= apart[:, :, i::8].astype(np.uint32) << 4 * i
+    words = np.zeros((*apart.shape[:2], block // NIBBLES, width), np.uint32)
+    for i in range(NIBBLES):
+        words |= apart[:, :, i::NIBBLES].astype(np.uint32) << 4 * i
     return words

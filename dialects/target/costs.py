@@ -88,6 +88,13 @@ class Costs:
     """The same for weights in the last cache."""
     arithmetic_rows: int = 64
     """The smallest number of rows for which a product is bound by arithmetic; with fewer, a good part of the time is spent reading the weights."""
+    converted_weights: int = 1 << 20
+    """Low-bit weights that are converted to float at once for a product of many rows: few enough for a cache, enough for all threads."""
+    waiting_sums: int = 1 << 10
+    """Sums of scale blocks that wait for their scales: few enough for the first cache, beside the weights that stream through it.
+
+    The gains are listed in docs/measurements/choices.md.
+    """
     conversion_rows: int = 8
     """The largest number of rows for which low-bit weights are converted to float once per row.
 
@@ -100,9 +107,7 @@ class Costs:
         return self.write_reads + 1
 
 
-SLOW_OPS = {
-    "arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1
-}  # fmt: skip
+SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
 """The time of an op on a vector relative to an addition, if it is not 1: rough, for any core of the last ten years."""
 
 COMMON = Costs()

@@ -10,9 +10,9 @@ from stepwell.passes.affine_to_llvm.trip_counts import trip_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 _REDUCTIONS = 5  # index among the operand groups of omp.wsloop
-_CHUNK = 6
+_CHUNK = 6  # likewise
 _REGISTER = 256
-"""Bits of a register, the unit in which operations are counted."""
+"""Bits of a register, the unit in which operations are counted; the same for all targets, so that `work` means one amount of work."""
 _FEW = 4
 """The smallest number of iterations of a loop that may be chunked; below it, each iteration is one thread's, with its own part of the workspace."""
 _ARITHMETIC = ("arith.", "math.", "vector.", "x86vector.", "memref.load", "memref.store")

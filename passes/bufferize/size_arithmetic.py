@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.core.size_table import MOST_TOTAL
 from stepwell.dialects.core.sizes import Assumption, Size
 
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1  # of i64, in which sizes are computed
 _CMP = arith.CmpIPredicate
 _RELATIONS = {"==": _CMP.eq, "!=": _CMP.ne, "<": _CMP.slt, "<=": _CMP.sle, ">": _CMP.sgt, ">=": _CMP.sge}
 

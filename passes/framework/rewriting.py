@@ -30,7 +30,7 @@ from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most users
 from stepwell.passes.framework.registry import Pass, PassState
 
 CAST = "builtin.unrealized_conversion_cast"  # a cast to another type of the same memory
-FIXPOINT_ROUNDS = 64
+FIXPOINT_ROUNDS = 64  # more mean that patterns undo each other
 SETTLED_BYTES = 1 << 26
 """Bytes of new weights after which unused ones are searched for."""
 

@@ -13,7 +13,7 @@ from stepwell.dialects.core.mlir import arith, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-SINGLE_NAN, SINGLE_INFINITY, SINGLE_DIGITS, SINGLE_BIAS = 0x7FC00000, 0x7F800000, 23, 127
+SINGLE_NAN, SINGLE_INFINITY, SINGLE_DIGITS, SINGLE_BIAS = 0x7FC00000, 0x7F800000, 23, 127  # bits of f32, its mantissa's digits, its bias
 
 
 @dataclass(frozen=True)

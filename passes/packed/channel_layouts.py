@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.passes.framework.decisions import NoMatch
 
-FILLING = -1
+FILLING = -1  # the channel of a lane that holds none
 MOST_FILLING = 1.25
 """The largest size of a blocked layout, relative to the plain one."""
 

@@ -16,7 +16,7 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.quantized_recurrence import QuantizedLstmOp
 from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.packed import LowBitMatmulOp, PackedMatmulOp
-from stepwell.dialects.packed.matmul import in_blocks, in_groups, in_panels
+from stepwell.dialects.packed.matmul import GROUP, in_blocks, in_groups, in_panels
 from stepwell.dialects.target import llvm_habits
 from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import GENERIC
@@ -29,8 +29,6 @@ from stepwell.passes.graph.integer_products import fastest, holds, kind_of, mult
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 from stepwell.passes.packed.few_bits import Stored, few_bits, stored_numbers
 
-GROUP = 4
-"""Bytes that a dot product of bytes multiplies in a lane."""
 LARGEST_SLICED = 128
 """The largest scale block, in numbers, for which the sliced (byte) method is accurate enough."""
 
@@ -248,7 +246,7 @@ class _PackedMatmuls(GraphBuilder):
         """Whether rows are multiplied by 4-bit numbers in slices of a byte: only few rows, with dot products of bytes."""
         chosen = fastest("s8", "u4", self.target, "i32")
         few = is_static(type_of(op.operation.operands[0]).shape) and rows_of(op) <= self.costs.conversion_rows
-        return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP
+        return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP[-1]
 
     def of_narrow(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed product of narrow integers, or of bf16, as a plain value; or why not."""

@@ -34,6 +34,7 @@ class VersionWinograd(KernelVersionPass):
     """
 
     flops_per_byte: float = -1.0  # -1 for the target's
+    handed_on: float = -1.0  # bytes read in the time of a byte from one kernel to the next; -1 for the target's
     slack: float = 0.08
     most_bytes: int = 0  # 0 for the target's `resident_bytes`
 

@@ -22,7 +22,7 @@ from stepwell.dialects.core.sizes import static_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target import llvm_habits as habits
-from stepwell.dialects.target.costs import COMMON, SLOW_OPS
+from stepwell.dialects.target.costs import COMMON, SLOW
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.linalg.accesses import Access
@@ -376,9 +376,9 @@ def body_cost(op: Structured, fma: bool) -> float:
     names = [o.operation.name for o in op.body.operations]
     for name in names:
         if name.startswith("math."):
-            arithmetic += SLOW_OPS.get(name, EXPANDED)
+            arithmetic += SLOW.get(name, EXPANDED)
         elif name.startswith("arith.") and name != "arith.constant":
-            arithmetic += SLOW_OPS.get(name, 1)
+            arithmetic += SLOW.get(name, 1)
     return arithmetic - 1 if fma and "arith.mulf" in names and "arith.addf" in names else arithmetic
 
 

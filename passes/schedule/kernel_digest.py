@@ -10,7 +10,7 @@ from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.numbered import numbered_line
 
-DIGITS = 16
+DIGITS = 16  # hexadecimal digits of a digest, 64 bits
 _NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs", ScheduleInfo.versions.name)
 
 

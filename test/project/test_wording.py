@@ -1,6 +1,8 @@
 """Lint: docstrings and names in plain technical English (docs/glossary.md)."""
 
+import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,3 +24,29 @@ def test_docstrings_and_names_are_plain_english() -> None:
         matches = [match for pattern in patterns for match in pattern.finditer(text)]
         found += [f"{place}:{text.count(chr(10), 0, match.end()) + 1}: {match[0].strip()}" for match in matches]
     assert not found, f"write a noun with its verb, and name functions by what they compute (docs/glossary.md): {found}"
+
+
+def test_numbers_of_passes_are_explained() -> None:
+    """A number that a module of the passes states is no riddle: a sentence or a comment says what it is, in which unit, and why.
+
+    Numbers about machines belong to the target (dialects/target/costs.py), where a machine can state its own.
+    """
+    bare = []
+    for file in sorted((ROOT / "passes").rglob("*.py")):
+        text = file.read_text()
+        lines, body = text.splitlines(), ast.parse(text).body
+        for statement, after in pairwise([*body, ast.Pass()]):
+            if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or not _is_number(statement.value):
+                continue
+            explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            if not explained and "#" not in lines[statement.end_lineno - 1] and not lines[statement.lineno - 2].startswith("#"):
+                bare.append(f"{file.relative_to(ROOT)}:{statement.lineno}: {lines[statement.lineno - 1]}")
+    assert not bare, f"say what these numbers are: {bare}"
+
+
+def _is_number(value: ast.expr) -> bool:
+    """Whether an expression computes numbers from numbers: arithmetic, or a tuple."""
+    inner = list(ast.walk(value))
+    arithmetic = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
+    numbers = [node for node in inner if isinstance(node, ast.Constant) and type(node.value) in (int, float)]
+    return bool(numbers) and all(isinstance(node, arithmetic) for node in inner)

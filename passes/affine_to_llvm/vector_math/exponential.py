@@ -8,9 +8,9 @@ from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Ints, fma, polynomial
 
 ROUNDER = 1.5 * 2.0**23  # added to |x| < 2^22 it leaves the nearest integer in the low bits
-ROUNDER_BITS = 0x4B400000
-BIAS = 127
-SIGN = -(1 << 31)
+ROUNDER_BITS = 0x4B400000  # those of ROUNDER as f32
+BIAS = 127  # of the exponent of f32
+SIGN = -(1 << 31)  # the sign bit of f32
 BELOW_2 = ~(1 << 30)  # all bits but the highest of the exponent
 
 

@@ -8,8 +8,8 @@ from stepwell.passes.affine_to_llvm.vector_math.exponential import BIAS, with_si
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Mask, fma, polynomial
 
 SQRT_HALF_BITS = 0x3F3504F3  # of the f32 next to sqrt(1/2), where the mantissas begin
-MANTISSA = (1 << 23) - 1
-LEAST_NORMAL = 2.0**-126
+MANTISSA = (1 << 23) - 1  # the mantissa bits of f32
+LEAST_NORMAL = 2.0**-126  # the smallest normal f32
 
 
 def decompose(x: Floats) -> tuple[Floats, Floats]:

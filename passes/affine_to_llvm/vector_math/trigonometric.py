@@ -13,7 +13,7 @@ from stepwell.passes.affine_to_llvm.vector_math.exponential import SIGN, nearest
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Ints, fma, polynomial, when_any
 from stepwell.passes.affine_to_llvm.vector_math.power import WIDE_ROUNDER
 
-FAR = 2.0**15
+FAR = 2.0**15  # angles beyond, in radians, are reduced in f64
 
 
 @dataclass(frozen=True)

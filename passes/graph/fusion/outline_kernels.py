@@ -23,7 +23,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, program_functions
 from stepwell.passes.graph.fusion.categories import category
 
-HASH_DIGITS = 8
+HASH_DIGITS = 8  # hexadecimal digits of a kernel's name
 
 
 def body_text(fused: ir.Operation) -> str:

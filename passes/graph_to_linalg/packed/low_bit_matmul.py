@@ -9,6 +9,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.core.sizes import Size, is_static, product
 from stepwell.dialects.packed import LowBitMatmulOp
+from stepwell.dialects.packed.matmul import GROUP, NIBBLES
 from stepwell.dialects.target.costs import Costs
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
@@ -17,17 +18,10 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFold
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-NIBBLES = 8
-"""Numbers of 4 bits in a 32-bit word."""
-FLOATS_AT_ONCE = 1 << 20
-"""Weights that are converted to floats at once for a product of many rows: few enough for a cache, enough for all threads."""
 MANTISSA, BIAS = 23, 127  # of f32: the number of mantissa bits, and the exponent's bias
 SLICED = 21  # the largest number of a block is in 2**21 … 2**22: none of its three slices exceeds a byte
 ROUNDS = 1.5 * 2**MANTISSA  # f32 has no fractions there
 ABOVE_ZERO = 0x808080 - int(np.float32(ROUNDS).view(np.int32))  # makes the rest positive, and its bytes 128 too large
-HALVES_OF_GROUP = (2, 4)  # the halves of a group's bytes, and the neighbours in each half
-SUMS_AT_ONCE = 1 << 10
-"""Sums of scale blocks that wait for their scales: few enough for the first cache, beside the weights that stream through it."""
 
 
 @lowering(LowBitMatmulOp)
@@ -54,7 +48,7 @@ def lower_low_bit_matmul(op: LowBitMatmulOp, operands: Operands, b: LinalgBuilde
     def products_of_panels(first: ir.Value, count: int, result: ir.Value) -> ir.Value:
         return b.insert(made.of_many_rows(first, count), result, [*before, first, 0])
 
-    return _in_groups(b, panels, FLOATS_AT_ONCE // (made.depth * width), out[0], products_of_panels)
+    return _in_groups(b, panels, b.state.machine.costs.converted_weights // (made.depth * width), out[0], products_of_panels)
 
 
 def _in_groups(b: LinalgBuilder, count: int, group: int, start: ir.Value, compute: Callable[[ir.Value, int, ir.Value], ir.Value]) -> ir.Value:
@@ -153,7 +147,8 @@ class _Product:
             sums = self._sums_of_blocks(first, b.part(w, [first, *[0] * len(inner)], [blocks, *inner]), blocks)
             return self._scaled(sums, first, blocks, [b.part(v, [first, 0], [blocks, self.width]) for v in factors], total)
 
-        group = SUMS_AT_ONCE // (self.sums * self.width * (self.rows if isinstance(self.rows, int) else b.state.machine.costs.conversion_rows))
+        costs = b.state.machine.costs
+        group = costs.waiting_sums // (self.sums * self.width * (self.rows if isinstance(self.rows, int) else costs.conversion_rows))
         return _in_groups(b, self.blocks, group, b.filled(0, "f32", [*self.outer, self.width]), sum_of_blocks)
 
     def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
@@ -269,13 +264,13 @@ class _SlicedProduct(_Product):
         maps = [[*rows, block, place], [*rows, block], [*rows, which, block, place]]
         out = b.empty("i8", [*self.outer, self.sums, self.blocks, self.stored * self.each])
         sliced = b.staged(b.generic([self.x, largest], out, maps, 0, slice_))
-        apart = [*self.outer, self.sums, self.blocks, self.stored, *HALVES_OF_GROUP]
+        apart = [*self.outer, self.sums, self.blocks, self.stored, *GROUP]
         return b.reshape(sliced, [*([i] for i in range(count + 2)), [count + 2, count + 3, count + 4]], apart)
 
     def _sums_of_blocks(self, first: ir.Value, w: ir.Value, blocks: int) -> ir.Value:
         """sum of slice * number for each slice and each of `blocks` blocks of a panel."""
         b, bits, count = self.b, Scalars(self.b, "i32"), len(self.outer)
-        inner = [self.stored, *HALVES_OF_GROUP]
+        inner = [self.stored, *GROUP]
         x = b.part(self.x, [*[0] * (count + 1), first, 0, 0, 0], [*self.outer, self.sums, blocks, *inner])
         *outer, block, column, word, half, place = dims(*range(count + 6))
 
