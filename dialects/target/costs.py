@@ -45,6 +45,8 @@ class Costs:
     """Cycles to begin one loop over a reduction dimension inside a register tile."""
     fold: float = 1.0
     """Cycles to add the upper half of one accumulator's lanes to the lower half."""
+    summed_block: int = 128
+    """The smallest block of a reduction dimension, in iterations: with fewer, storing and loading partial sums costs more than the block saves."""
     accumulators: int = 8
     """Accumulators that keep the pipes busy: two fused multiply-adds per cycle at a latency of four cycles."""
     prefetch_rounds: int = 8

@@ -32,6 +32,8 @@ from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import vector_segments
 
+EVEN_ROUNDS = 16
+"""The number of iterations per core from which on the load imbalance of threads does not count: it is below a sixteenth."""
 EXPANDED = 16
 """Average number of instructions for a function of the math dialect on one vector (see docs/vector-math.md)."""
 
@@ -296,7 +298,7 @@ class CycleModel:
             starts *= (rounds > 0) + (left > 0)
             whole *= max(1, rounds)
             total *= self.sizes[d] / step
-        longer = max(1.0, ceil(whole / cores) * cores / max(total, 1.0)) if whole < cores * 16 else 1.0
+        longer = max(1.0, ceil(whole / cores) * cores / max(total, 1.0)) if whole < cores * EVEN_ROUNDS else 1.0
         return longer, (starts - 1) * self.target.costs.threads_start * (cores > 1)
 
 

@@ -17,8 +17,6 @@ GAIN = 0.9
 """A change must cost less than this fraction of the best cost so far: smaller gains are below the model's accuracy."""
 ROUNDS = 4
 """The largest number of passes over all knobs."""
-LEAST_SUM = 128
-"""The smallest block of a reduction dimension, in iterations: with fewer, storing and loading the partial sums costs more than the block saves."""
 VECTORS = (1, 2, 4)  # candidate numbers of registers in one vector
 
 
@@ -95,7 +93,7 @@ def blocked(model: CycleModel, nest: Nest) -> Iterator[Nest]:
     largest = max(sums, key=lambda d: sizes[d], default=-1)
     for outer in nest.order[:2]:
         for ours in (0, *cuts(sizes[outer], nest.step(outer))):
-            for summed in (0, *(cuts(sizes[largest], LEAST_SUM) if largest >= 0 else ())):
+            for summed in (0, *(cuts(sizes[largest], model.target.costs.summed_block) if largest >= 0 else ())):
                 if ours or summed:
                     block = tuple(ours if d == outer else summed if d == largest else 0 for d in range(len(sizes)))
                     yield threaded(op, replace(nest, block=block), model.target.costs)
