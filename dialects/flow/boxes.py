@@ -11,7 +11,7 @@ from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import DTYPES, TensorType
 from stepwell.dialects.flow.dialect import Flow
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, Sizes, VariadicOperand
-from stepwell.dialects.graph.inference import no_arithmetic
+from stepwell.dialects.graph.flops import no_arithmetic
 from stepwell.dialects.support.errors import InferenceError
 
 BOX = TensorType("i64", (BOX_ELEMENTS,))

@@ -34,6 +34,7 @@ from stepwell.dialects.core.sizes import Dim, Size, differ, evaluated, holds
 from stepwell.dialects.core.types import TensorType, from_numpy, is_emulated, to_numpy
 from stepwell.dialects.graph.callbacks import inferred_types, referred
 from stepwell.dialects.graph.emulation import emulated_in, needs_emulation
+from stepwell.dialects.graph.flops import no_arithmetic, one_per_element
 from stepwell.dialects.graph.index_operand import IndexOperand
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.graph.products import SumOfProducts
@@ -56,11 +57,6 @@ KIND_NAMES = {
 }  # fmt: skip
 
 
-def one_per_element(*operands: Any, result: TensorType, **attributes: Any) -> int:
-    """Count arithmetic for an op with one operation per element of its result."""
-    return result.elements
-
-
 @register_dialect
 class Graph(Dialect, name="graph"):
     """Pure operations on ranked tensors. They define what a network computes, not how."""
@@ -77,7 +73,8 @@ class GraphOp(Operation, dialect=Graph):
     - `reference` gives the result array(s) from operand arrays: the op's meaning in numpy, used by folding, checks and tests.
       `result_types` may be asked for by keyword where the result depends on more than the operands (dynamic shapes).
 
-    `flops(*operand_types, result, **attributes)` counts arithmetic; one operation an element of the result unless overridden.
+    `flops(*operand_types, result, **attributes)` counts arithmetic. Unless overridden, it is none for an op that the traits `MovesData` or
+    `JoinsData` describe, else one operation for each element of the result.
 
     What passes need to know of an op is here too: its traits (see `traits`), how it is fused, what its padding holds, the range of its
     results, and which operand holds indices.
@@ -111,6 +108,8 @@ class GraphOp(Operation, dialect=Graph):
             cls._dialect_obj = dialect  # replaces the inherited attribute, which the bindings refuse to replace
         if SumsProducts in kwargs.get("traits", ()) and cls.sum_of_products is GraphOp.sum_of_products:
             raise StepwellError(f"op '{cls.__qualname__}' states SumsProducts, so it must define sum_of_products")
+        if "flops" not in vars(cls) and any(issubclass(trait, (MovesData, JoinsData)) for trait in kwargs.get("traits", ())):
+            cls.flops = staticmethod(no_arithmetic)
         super().__init_subclass__(**kwargs)
         cls._implied_traits = frozenset(trait for stated in cls._traits for trait in stated.__mro__)
         define_group_accessors(cls)

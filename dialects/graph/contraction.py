@@ -9,6 +9,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, divides, holds, product
 from stepwell.dialects.core.types import NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, Sizes, broadcast
+from stepwell.dialects.graph.flops import one_per_input
 from stepwell.dialects.graph.inference import (
     expect_at_least,
     expect_dim,
@@ -256,18 +257,7 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
             out[(slice(None), slice(None), *where)] += each[(slice(None), slice(None), *tap)]
         return narrow(out[(slice(None), slice(None), *(slice(low, low + size) for low, size in zip(pads, image, strict=False)))], x.dtype)
 
-    @staticmethod
-    def flops(
-        x: TensorType,
-        *,
-        result: TensorType,
-        image: Sequence[int],
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-    ) -> int:
-        return x.elements
+    flops = staticmethod(one_per_input)
 
 
 def expect_convolution(x: TensorType, w: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> None:

@@ -15,7 +15,7 @@ from stepwell.dialects.graph.base import (
     VariadicResult,
     compatible,
 )
-from stepwell.dialects.graph.inference import no_arithmetic
+from stepwell.dialects.graph.flops import no_arithmetic
 from stepwell.dialects.support.errors import InferenceError
 
 

@@ -8,12 +8,12 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, holds
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
+from stepwell.dialects.graph.flops import no_arithmetic, one_per_input
 from stepwell.dialects.graph.inference import (
     expect_at_least,
     expect_dtype,
     expect_length,
     expect_rank,
-    no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import wide
 from stepwell.dialects.graph.selection import NonMaxSuppressionOp
@@ -83,8 +83,6 @@ class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
     def reference(x: np.ndarray, *, sizes: Sequence[int]) -> np.ndarray:
         return x[tuple(slice(None if size == -1 else size) for size in sizes)]
 
-    flops = staticmethod(no_arithmetic)
-
     def contiguous_run(self) -> Dim:
         """The last dimension, if all of it is taken."""
         return self.result_types()[0].shape[-1] if self.attribute_values()["sizes"][-1:] == (-1,) else 0
@@ -107,9 +105,7 @@ class NonZeroPlacesOp(GraphOp, name="non_zero_places", traits=[Pure]):
         found = np.argwhere(wide(x)).T
         return _padded(found, 1, x.size), np.array([found.shape[1]])
 
-    @staticmethod
-    def flops(x: TensorType, *, result: TensorType) -> int:
-        return x.elements
+    flops = staticmethod(one_per_input)
 
 
 class OrderRowsOp(GraphOp, name="order_rows", traits=[Pure]):
@@ -136,9 +132,7 @@ class OrderRowsOp(GraphOp, name="order_rows", traits=[Pure]):
         same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
         return order.astype(np.int64), np.concatenate([np.ones(min(len(rows), 1), bool), ~same.all(axis=1)])
 
-    @staticmethod
-    def flops(x: TensorType, *, result: TensorType) -> int:
-        return x.elements
+    flops = staticmethod(one_per_input)
 
 
 class KeptBoxesOp(GraphOp, name="kept_boxes", traits=[Pure]):

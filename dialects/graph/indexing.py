@@ -9,6 +9,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, holds, is_static, maximum
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
 from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result, Sizes
+from stepwell.dialects.graph.flops import one_per_input
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -21,7 +22,6 @@ from stepwell.dialects.graph.inference import (
     expect_rank_at_least,
     expect_same_dtype,
     expect_scalar,
-    no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
 from stepwell.dialects.graph.traits import Speculatable
@@ -57,8 +57,6 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData, Speculatable]):
             stop = None if size == -1 else start + size * step
             picked.append(slice(start, None if stop is not None and stop < 0 else stop, step))
         return x[tuple(picked)]
-
-    flops = staticmethod(no_arithmetic)
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
         """The attributes that take all of the new dimension."""
@@ -113,8 +111,6 @@ class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure, MovesData]):
             x = np.take(x, np.arange(*slice_bounds(start, end, step, x.shape[axis]), step), axis=axis)
         return x
 
-    flops = staticmethod(no_arithmetic)
-
 
 def slice_bounds(start: int, end: int, step: int, size: int) -> tuple[int, int]:
     """The first index and the end (which may be -1 for a negative step) of a slice of a dimension of `size`, by ONNX's rules."""
@@ -147,8 +143,6 @@ class GatherOp(GraphOp, name="gather", traits=[Pure, MovesData]):
     def reference(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
         return np.take(x, checked_indices(indices, x.shape[axis]), axis=axis)
 
-    flops = staticmethod(no_arithmetic)
-
 
 class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure, MovesData]):
     """For each element of `indices`, the element of `x` at the same position, except at that index along `axis`."""
@@ -169,8 +163,6 @@ class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure, MovesData]
     @staticmethod
     def reference(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
         return x[element_places(indices, axis, x.shape[axis])]
-
-    flops = staticmethod(no_arithmetic)
 
 
 class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
@@ -203,8 +195,6 @@ class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
         batch_places = [b.reshape(*b.shape, *[1] * inner) for b in batch]
         places = [checked_indices(indices[..., i], x.shape[batch_dims + i]) for i in range(indices.shape[-1])]
         return x[(*batch_places, *places)]
-
-    flops = staticmethod(no_arithmetic)
 
 
 class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
@@ -293,8 +283,6 @@ class AtRoundOp(GraphOp, name="at_round", traits=[Pure, MovesData]):
     def reference(x: np.ndarray, round: np.ndarray, *, axis: int, backwards: bool) -> np.ndarray:
         return np.take(x, x.shape[axis] - 1 - int(round) if backwards else int(round), axis)
 
-    flops = staticmethod(no_arithmetic)
-
 
 class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):
     """The indices of the non-zero elements of `x` in row-major order: one row per dimension, one column per element."""
@@ -311,9 +299,7 @@ class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):
     def reference(x: np.ndarray) -> np.ndarray:
         return np.argwhere(wide(x)).T.astype(np.int64)
 
-    @staticmethod
-    def flops(x: TensorType, *, result: TensorType) -> int:
-        return x.elements
+    flops = staticmethod(one_per_input)
 
 
 def expect_elements(x: TensorType, indices: TensorType, axis: int) -> None:

@@ -125,8 +125,3 @@ def predicate(dtypes: Sequence[str]) -> Any:
         return x.with_dtype(BOOL)
 
     return staticmethod(infer)
-
-
-def no_arithmetic(*operands: Any, result: TensorType, **attributes: Any) -> int:
-    """`flops` for an op that only moves data."""
-    return 0

@@ -10,7 +10,8 @@ from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
-from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
+from stepwell.dialects.graph.flops import no_arithmetic
+from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
 from stepwell.dialects.graph.traits import Converts, Exact
 from stepwell.dialects.graph.value_range import ANY, Range, union

@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, divides, holds
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
-from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least, no_arithmetic
+from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least
 from stepwell.dialects.graph.traits import KeepsEach
 from stepwell.dialects.support.errors import InferenceError
 
@@ -63,5 +63,3 @@ class PixelShuffleOp(GraphOp, name="pixel_shuffle", traits=[Pure, MovesData, Kee
         order = [0, 1, first, *(axis for i in range(spatial) for axis in (first + 1 + i, 2 + i)), *range(first + 1 + spatial, apart.ndim)]
         whole = apart.transpose(order).reshape(images, group * each, *(n * s for n, s in zip(places, strides, strict=True)), *block)
         return np.ascontiguousarray(whole[(slice(None), slice(None), *(slice(o, o + n) for o, n in zip(offsets, sizes, strict=True)))])
-
-    flops = staticmethod(no_arithmetic)

@@ -10,6 +10,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import DTYPES, FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.flops import one_per_input
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
 from stepwell.dialects.graph.traits import ChoosesData
@@ -26,11 +27,6 @@ def without_axes(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> t
 def places(size: Dim) -> Range:
     """The range of an index into a dimension of this size."""
     return (0, size - 1) if isinstance(size, int) and size else ANY
-
-
-def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attributes: Any) -> int:
-    """Count arithmetic for an op with one operation per element of its first operand."""
-    return x.elements
 
 
 class Reduction(GraphOp, traits=[Pure]):
@@ -260,9 +256,7 @@ class TopKOp(GraphOp, name="top_k", traits=[Pure]):
         chosen = np.take(order, np.arange(int(k)), axis=axis)
         return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)
 
-    @staticmethod
-    def flops(x: TensorType, k: TensorType, *, result: TensorType, axis: int, largest: bool) -> int:
-        return x.elements
+    flops = staticmethod(one_per_input)
 
     def value_range(self, x: Range, k: Range) -> tuple[Range, ...]:
         """The ranges of the operand's elements and of their positions along the axis."""

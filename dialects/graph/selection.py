@@ -7,6 +7,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import DTYPES, FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.flops import one_per_input
 from stepwell.dialects.graph.inference import expect_axis, expect_dim, expect_dtype, expect_rank, expect_same_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import wide
 
@@ -54,9 +55,7 @@ class UniqueOp(GraphOp, name="unique", traits=[Pure]):
             first, counts, inverse = first[chosen], counts[chosen], rank[inverse]
         return np.take(x, first, axis=axis), first.astype(np.int64), inverse.astype(np.int64), counts
 
-    @staticmethod
-    def flops(x: TensorType, *, result: TensorType, axis: int, sorted: bool) -> int:
-        return x.elements
+    flops = staticmethod(one_per_input)
 
 
 class NonMaxSuppressionOp(GraphOp, name="non_max_suppression", traits=[Pure]):

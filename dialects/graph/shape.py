@@ -11,6 +11,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, divides, holds, is_static, product, static_sizes
 from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, dtype_info
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, Sizes, VariadicOperand
+from stepwell.dialects.graph.flops import no_arithmetic
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -21,7 +22,6 @@ from stepwell.dialects.graph.inference import (
     expect_rank,
     expect_same_dtype,
     expect_scalar,
-    no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.graph.traits import JoinsData, KeepsAll, KeepsEach, Speculatable
@@ -59,8 +59,6 @@ class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData, KeepsEach, Spe
     def reference(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
         return x.reshape(shape)
 
-    flops = staticmethod(no_arithmetic)
-
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
         """The attributes with the whole shape, without an inferred entry."""
         return {"shape": (count, *self.result_types()[0].shape)}
@@ -81,8 +79,6 @@ class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData,
     def reference(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
         return x.reshape([int(s) for s in shape])
 
-    flops = staticmethod(no_arithmetic)
-
 
 class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach, Speculatable]):
     """A permutation of the dimensions of `x`: dimension `i` of the result is dimension `perm[i]` of `x`."""
@@ -100,8 +96,6 @@ class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach,
     @staticmethod
     def reference(x: np.ndarray, *, perm: Sequence[int]) -> np.ndarray:
         return np.transpose(x, perm)
-
-    flops = staticmethod(no_arithmetic)
 
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
         """The attributes with the first dimension staying the first."""
@@ -136,8 +130,6 @@ class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData, KeepsAll, Specul
         new = len(shape) - x.ndim
         return np.broadcast_to(x, [x.shape[i - new] if s == -1 else s for i, s in enumerate(shape)])
 
-    flops = staticmethod(no_arithmetic)
-
     def batched_attributes(self, count: int | Size) -> dict[str, Any]:
         """The attributes with the whole shape, for tensors of that rank."""
         return {"shape": (count, *self.result_types()[0].shape)}
@@ -160,8 +152,6 @@ class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure, MovesData, K
     def reference(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
         return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(s) for s in shape)))
 
-    flops = staticmethod(no_arithmetic)
-
 
 class TileOp(GraphOp, name="tile", traits=[Pure, MovesData, KeepsAll]):
     """`x` repeated `repeats[i]` times along each dimension `i`."""
@@ -179,8 +169,6 @@ class TileOp(GraphOp, name="tile", traits=[Pure, MovesData, KeepsAll]):
     @staticmethod
     def reference(x: np.ndarray, *, repeats: Sequence[int]) -> np.ndarray:
         return np.tile(x, repeats)
-
-    flops = staticmethod(no_arithmetic)
 
 
 class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
@@ -213,8 +201,6 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
     @staticmethod
     def reference(inputs: Sequence[np.ndarray], *, axis: int) -> np.ndarray:
         return np.concatenate(inputs, axis=axis)
-
-    flops = staticmethod(no_arithmetic)
 
     @property
     def is_contiguous(self) -> bool:

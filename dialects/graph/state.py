@@ -8,7 +8,8 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, Sizes
-from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_length, expect_rank, no_arithmetic
+from stepwell.dialects.graph.flops import no_arithmetic
+from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_length, expect_rank
 from stepwell.dialects.support.errors import InferenceError
 
 

@@ -10,7 +10,8 @@ from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
-from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least, no_arithmetic
+from stepwell.dialects.graph.flops import no_arithmetic
+from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least
 from stepwell.dialects.graph.normalization import LrnOp
 from stepwell.dialects.graph.windows import blocked, unblocked
 from stepwell.dialects.packed.dialect import Packed

@@ -12,7 +12,7 @@ from op_random import type_of_array
 
 from stepwell.dialects.core.types import FLOATS, from_numpy
 from stepwell.dialects.graph import GraphOp, op_class
-from stepwell.dialects.graph.inference import no_arithmetic
+from stepwell.dialects.graph.flops import no_arithmetic
 from stepwell.dialects.graph.traits import ChoosesData, Exact, JoinsData, MovesData, SumsProducts
 from stepwell.dialects.packed import winograd
 

@@ -16,7 +16,7 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, GraphOp, op_class
 from stepwell.dialects.graph.base import in_numbers, map_groups, takes_result_types
 from stepwell.dialects.graph.callbacks import inferred_types
-from stepwell.dialects.graph.inference import no_arithmetic
+from stepwell.dialects.graph.flops import no_arithmetic
 from stepwell.dialects.support.errors import StepwellError
 
 ROUND_ONCE = ("add", "sub", "mul", "div", "sqrt", "reciprocal", "cast", "dequantize", "quantize", "fake_quantize")
