@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from stepwell.dialects.graph.inference import (
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.products import SumOfProducts
 from stepwell.dialects.graph.traits import Convolves, Speculatable, SumsProducts
-from stepwell.dialects.graph.windows import expect_window, padded, window_counts, window_sizes, windows
+from stepwell.dialects.graph.windows import Window, expect_window, padded, steps_of, unpadded, window_counts, window_sizes, windows
 from stepwell.dialects.support.errors import InferenceError
 
 
@@ -63,8 +64,8 @@ class MatmulOp(GraphOp, name="matmul", traits=[Pure, SumsProducts, Speculatable]
         return SumOfProducts((*left, None), (*right, None, rank - 1), rank, lhs.shape[-1])
 
 
-class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
-    """Cross-correlation of `x` (N, C, spatial…) with the filters `w` (M, C / group, spatial…); `x` is padded with zeros."""
+class Convolution(GraphOp):
+    """A convolution in either direction of `x` (N, C, spatial…) with the filters `w`; channels and filters fall into `group` equal parts."""
 
     fusion = Fusion.COMPLEX
 
@@ -77,23 +78,40 @@ class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
     group: ir.IntegerAttr
 
     @staticmethod
-    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> InferredTypes:
-        expect_convolution(x, w, strides, pads, dilations, group)
-        channels, filters = x.shape[1], w.shape[0]
-        if not divides(group, channels):
+    def check(x: TensorType, w: TensorType, group: int, window: Window) -> None:
+        """Check the operands and attributes that both directions share."""
+        expect_same_dtype(x=x, w=w)
+        expect_dtype("x", x, NUMERIC)
+        expect_rank_at_least("x", x, 3)
+        expect_rank("w", w, x.rank)
+        expect_window(x.rank - 2, **window)
+        if group < 1:
+            raise InferenceError(f"attribute 'group' must be 1 or more, got {group}")
+        if 0 in w.shape[2:]:
+            raise InferenceError(f"operand 'w' has a window without elements: {w}")
+        if not divides(group, x.shape[1]):
             raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of group {group}, got {x}")
+
+
+class ConvOp(Convolution, name="conv", traits=[Pure, SumsProducts, Convolves]):
+    """Cross-correlation of `x` (N, C, spatial…) with the filters `w` (M, C / group, spatial…); `x` is padded with zeros."""
+
+    @staticmethod
+    def infer(x: TensorType, w: TensorType, *, group: int, **window: Unpack[Window]) -> InferredTypes:
+        Convolution.check(x, w, group, window)
+        channels, filters = x.shape[1], w.shape[0]
         if not divides(group, filters):
             raise InferenceError(f"dimension 0 of operand 'w' must be a multiple of group {group}, got {w}")
         expect_dim("w", w, 1, None if channels is None else channels // group, f"the channels of operand 'x' ({x}) by group {group}")
-        sizes = window_sizes(x.shape[2:], w.shape[2:], strides=strides, pads=pads, dilations=dilations)
+        sizes = window_sizes(x.shape[2:], w.shape[2:], **window)
         return TensorType(x.dtype, (x.shape[0], filters, *sizes))
 
     @staticmethod
-    def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> np.ndarray:
-        spatial = x.ndim - 2
-        counts = window_counts(x.shape[2:], w.shape[2:], strides=strides, pads=pads, dilations=dilations)
+    def reference(x: np.ndarray, w: np.ndarray, *, group: int, **window: Unpack[Window]) -> np.ndarray:
+        pads, spatial = window["pads"], x.ndim - 2
+        counts = window_counts(x.shape[2:], w.shape[2:], **window)
         image, filters = padded(wide(x), pads[:spatial], pads[spatial:], 0), wide(w)
-        view = windows(image, w.shape[2:], counts, strides=strides, dilations=dilations)
+        view = windows(image, w.shape[2:], counts, **steps_of(window))
         taps = range(2, 2 + spatial)
         parts = []
         for inputs, kernels in zip(np.split(view, group, axis=1), np.split(filters, group, axis=0), strict=True):
@@ -102,9 +120,7 @@ class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
         return narrow(np.concatenate(parts, axis=1), x.dtype)
 
     @staticmethod
-    def flops(
-        x: TensorType, w: TensorType, *, result: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int
-    ) -> int:
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:])
 
     def padding_value(self) -> float:
@@ -130,57 +146,28 @@ class ConvOp(GraphOp, name="conv", traits=[Pure, SumsProducts, Convolves]):
         return SumOfProducts((0, *summed), (1, *summed), x.rank, product(w.shape[1:]), by_channel=w.shape[1] == 1)
 
 
-class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure, Convolves]):
+class ConvTransposeOp(Convolution, name="conv_transpose", traits=[Pure, Convolves]):
     """The transpose of a convolution: each element of `x` (N, C, spatial…) adds a multiple of the filters `w` (C, M / group, spatial…).
 
     `pads` is cut off the result, and `output_padding` is added at its end. The filters are assumed to be finite: compiled code may multiply them by
     zeros between the elements. If they may be infinite, use a matmul and a col2im.
     """
 
-    fusion = Fusion.COMPLEX
-
-    x: Operand
-    w: Operand
-    result: Result
-    strides: ir.DenseI64ArrayAttr
-    pads: ir.DenseI64ArrayAttr
-    dilations: ir.DenseI64ArrayAttr
-    group: ir.IntegerAttr
     output_padding: ir.DenseI64ArrayAttr
 
     @staticmethod
-    def infer(
-        x: TensorType,
-        w: TensorType,
-        *,
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        group: int,
-        output_padding: Sequence[int],
-    ) -> InferredTypes:
-        expect_convolution(x, w, strides, pads, dilations, group)
+    def infer(x: TensorType, w: TensorType, *, group: int, output_padding: Sequence[int], **window: Unpack[Window]) -> InferredTypes:
+        Convolution.check(x, w, group, window)
         expect_length("output_padding", output_padding, x.rank - 2, "one for each spatial dimension")
         expect_at_least("output_padding", output_padding, 0)
-        if not divides(group, x.shape[1]):
-            raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of group {group}, got {x}")
         expect_dim("w", w, 0, x.shape[1], f"the channels of operand 'x' ({x})")
-        sizes = spread_sizes(x.shape[2:], w.shape[2:], strides, pads, dilations, output_padding)
+        sizes = spread_sizes(x.shape[2:], w.shape[2:], output_padding, window)
         return TensorType(x.dtype, (x.shape[0], None if w.shape[1] is None else w.shape[1] * group, *sizes))
 
     @staticmethod
-    def reference(
-        x: np.ndarray,
-        w: np.ndarray,
-        *,
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        group: int,
-        output_padding: Sequence[int],
-    ) -> np.ndarray:
-        spatial = x.ndim - 2
-        whole = spread_sizes(x.shape[2:], w.shape[2:], strides, [0] * 2 * spatial, dilations, output_padding)
+    def reference(x: np.ndarray, w: np.ndarray, *, group: int, output_padding: Sequence[int], **window: Unpack[Window]) -> np.ndarray:
+        strides, pads, dilations, spatial = window["strides"], window["pads"], window["dilations"], x.ndim - 2
+        whole = spread_sizes(x.shape[2:], w.shape[2:], output_padding, unpadded(steps_of(window)))
         parts = []
         for image, filters in zip(np.split(wide(x), group, axis=1), np.split(wide(w), group, axis=0), strict=True):
             out = np.zeros((x.shape[0], w.shape[1], *whole), dtype=image.dtype)
@@ -194,17 +181,7 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure, Convolves]):
         return narrow(full[(slice(None), slice(None), *kept)], x.dtype)
 
     @staticmethod
-    def flops(
-        x: TensorType,
-        w: TensorType,
-        *,
-        result: TensorType,
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        group: int,
-        output_padding: Sequence[int],
-    ) -> int:
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
         return 2 * x.elements * math.prod(w.static_shape[1:])
 
 
@@ -225,30 +202,26 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
     dilations: ir.DenseI64ArrayAttr
 
     @staticmethod
-    def infer(
-        x: TensorType, *, image: Sequence[int | Size], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
-    ) -> InferredTypes:
+    def infer(x: TensorType, *, image: Sequence[int | Size], kernel: Sequence[int], **window: Unpack[Window]) -> InferredTypes:
         expect_dtype("x", x, NUMERIC)
         expect_rank("x", x, 3)
         expect_at_least("image", image, 0)
         expect_length("kernel", kernel, len(image), "one for each spatial dimension")
         expect_at_least("kernel", kernel, 1)
-        expect_window(len(image), strides=strides, pads=pads, dilations=dilations)
+        expect_window(len(image), **window)
         taps, channels = math.prod(kernel), x.shape[1]
         if not divides(taps, channels):
             raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of {taps}, the elements of a window {list(kernel)}; got {x}")
-        counts = window_sizes(image, kernel, strides=strides, pads=pads, dilations=dilations)
+        counts = window_sizes(image, kernel, **window)
         if not all(holds(count, ">", 0) for count in counts):
             raise InferenceError(f"a window {list(kernel)} does not fit into the image {list(image)}")
         expect_dim("x", x, 2, product(counts), f"the positions {list(counts)} of the windows")
         return TensorType(x.dtype, (x.shape[0], None if channels is None else channels // taps, *image))
 
     @staticmethod
-    def reference(
-        x: np.ndarray, *, image: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
-    ) -> np.ndarray:
-        spatial = len(image)
-        counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
+    def reference(x: np.ndarray, *, image: Sequence[int], kernel: Sequence[int], **window: Unpack[Window]) -> np.ndarray:
+        strides, pads, dilations, spatial = window["strides"], window["pads"], window["dilations"], len(image)
+        counts = window_counts(image, kernel, **window)
         each = wide(x).reshape(x.shape[0], x.shape[1] // math.prod(kernel), *kernel, *counts)
         whole = [pads[i] + size + pads[spatial + i] for i, size in enumerate(image)]
         out = np.zeros((*each.shape[:2], *whole), dtype=each.dtype)
@@ -260,28 +233,9 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
     flops = staticmethod(one_per_input)
 
 
-def expect_convolution(x: TensorType, w: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> None:
-    """Check the operands and attributes that both convolutions share."""
-    expect_same_dtype(x=x, w=w)
-    expect_dtype("x", x, NUMERIC)
-    expect_rank_at_least("x", x, 3)
-    expect_rank("w", w, x.rank)
-    expect_window(x.rank - 2, strides=strides, pads=pads, dilations=dilations)
-    if group < 1:
-        raise InferenceError(f"attribute 'group' must be 1 or more, got {group}")
-    if 0 in w.shape[2:]:
-        raise InferenceError(f"operand 'w' has a window without elements: {w}")
-
-
-def spread_sizes(
-    sizes: Sequence[Dim],
-    kernel: Sequence[Dim],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    output_padding: Sequence[int],
-) -> tuple[Dim, ...]:
+def spread_sizes(sizes: Sequence[Dim], kernel: Sequence[Dim], output_padding: Sequence[int], window: Window) -> tuple[Dim, ...]:
     """The spatial sizes of a transposed convolution's result."""
+    strides, pads, dilations = window["strides"], window["pads"], window["dilations"]
     out: list[Dim] = []
     for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
         if size is None or taps is None:

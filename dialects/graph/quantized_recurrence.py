@@ -1,5 +1,6 @@
 """LSTM layers with quantised weights, whose state is quantised again in each step: ONNX Runtime's DynamicQuantizeLSTM."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.base import InferredTypes, Operand, OptionalOperand, Pure, Result
+from stepwell.dialects.graph.base import Operand, OptionalOperand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank
 from stepwell.dialects.graph.quantization import QuantizeOp
 from stepwell.dialects.graph.recurrence import Function, RecurrentOp, lstm_step, recurrence
@@ -37,14 +38,7 @@ class QuantizedLstmOp(RecurrentOp, name="quantized_lstm", traits=[Pure]):
     initial_h: OptionalOperand
     initial_c: OptionalOperand
     peepholes: OptionalOperand
-    y: Result
-    last_h: Result
     last_c: Result
-    direction: ir.StringAttr
-    activations: ir.ArrayAttr
-    alphas: ir.ArrayAttr
-    betas: ir.ArrayAttr
-    clip: ir.FloatAttr
     input_forget: ir.BoolAttr
 
     @classmethod
@@ -68,27 +62,19 @@ class QuantizedLstmOp(RecurrentOp, name="quantized_lstm", traits=[Pure]):
         rows = weights.transpose(0, 1, 3, 5, 2, 4).reshape(directions, gates, groups * depth, panels * width)
         return rows[..., :hidden, :hidden].astype(np.int64)
 
-    @staticmethod
-    def infer(
-        projected: TensorType,
-        weights: TensorType,
-        scales: TensorType,
-        sums: TensorType,
-        lengths: TensorType | None,
-        initial_h: TensorType | None,
-        initial_c: TensorType | None,
-        peepholes: TensorType | None,
-        *,
-        input_forget: bool,
-        **attributes: Any,
-    ) -> InferredTypes:
-        others = {"scales": scales, "initial_h": initial_h, "initial_c": initial_c, "peepholes": peepholes}
-        y, state = QuantizedLstmOp.check(projected, weights, lengths, others, **attributes)
+    @classmethod
+    def check(
+        cls, projected: TensorType, weights: TensorType, lengths: TensorType | None, others: Mapping[str, TensorType | None], **attributes: Any
+    ) -> tuple[TensorType, TensorType]:
+        scales, sums = others["scales"], others["sums"]
+        assert scales is not None, "it is required"
+        assert sums is not None, "it is required"
+        types = super().check(projected, weights, lengths, {name: kind for name, kind in others.items() if name != "sums"}, **attributes)
         expect_dtype("sums", sums, ("i32",))
         expect_rank("sums", sums, 3)
         for axis, size in enumerate(scales.shape):
             expect_dim("sums", sums, axis, size, f"as operand 'scales' ({scales}) has")
-        return y, state, state
+        return types
 
     @staticmethod
     def reference(

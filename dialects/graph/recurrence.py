@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, operand_fields, result_fields
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, OptionalOperand, Pure, Result
@@ -76,6 +76,21 @@ class RecurrentOp(GraphOp):
 
     gates = 0
     functions = 0  # number of activation functions per direction
+
+    y: Result
+    last_h: Result
+    direction: ir.StringAttr
+    activations: ir.ArrayAttr
+    alphas: ir.ArrayAttr
+    betas: ir.ArrayAttr
+    clip: ir.FloatAttr
+
+    @classmethod
+    def infer(cls, *operands: TensorType | None, input_forget: bool = False, **attributes: Any) -> InferredTypes:
+        del input_forget  # only `lstm` has it, which any value fits
+        given: dict[str, Any] = dict(zip((name for name, _ in operand_fields(cls)), operands, strict=True))
+        y, state = cls.check(given.pop("projected"), given.pop("weights"), given.pop("lengths"), given, **attributes)
+        return y, *[state] * (len(result_fields(cls)) - 1)
 
     @classmethod
     def hidden_size(cls, projected: TensorType, weights: TensorType) -> Dim:
@@ -161,31 +176,8 @@ class LstmOp(RecurrentOp, name="lstm", traits=[Pure]):
     initial_h: OptionalOperand
     initial_c: OptionalOperand
     peepholes: OptionalOperand
-    y: Result
-    last_h: Result
     last_c: Result
-    direction: ir.StringAttr
-    activations: ir.ArrayAttr
-    alphas: ir.ArrayAttr
-    betas: ir.ArrayAttr
-    clip: ir.FloatAttr
     input_forget: ir.BoolAttr
-
-    @staticmethod
-    def infer(
-        projected: TensorType,
-        weights: TensorType,
-        lengths: TensorType | None,
-        initial_h: TensorType | None,
-        initial_c: TensorType | None,
-        peepholes: TensorType | None,
-        *,
-        input_forget: bool,
-        **attributes: Any,
-    ) -> InferredTypes:
-        others = {"initial_h": initial_h, "initial_c": initial_c, "peepholes": peepholes}
-        y, state = LstmOp.check(projected, weights, lengths, others, **attributes)
-        return y, state, state
 
     @staticmethod
     def reference(
@@ -223,24 +215,6 @@ class GruOp(RecurrentOp, name="gru", traits=[Pure]):
     lengths: OptionalOperand
     initial_h: OptionalOperand
     hidden_bias: OptionalOperand
-    y: Result
-    last_h: Result
-    direction: ir.StringAttr
-    activations: ir.ArrayAttr
-    alphas: ir.ArrayAttr
-    betas: ir.ArrayAttr
-    clip: ir.FloatAttr
-
-    @staticmethod
-    def infer(
-        projected: TensorType,
-        weights: TensorType,
-        lengths: TensorType | None,
-        initial_h: TensorType | None,
-        hidden_bias: TensorType | None,
-        **attributes: Any,
-    ) -> InferredTypes:
-        return GruOp.check(projected, weights, lengths, {"initial_h": initial_h, "hidden_bias": hidden_bias}, **attributes)
 
     @staticmethod
     def reference(
@@ -265,19 +239,6 @@ class RnnOp(RecurrentOp, name="rnn", traits=[Pure]):
     weights: Operand
     lengths: OptionalOperand
     initial_h: OptionalOperand
-    y: Result
-    last_h: Result
-    direction: ir.StringAttr
-    activations: ir.ArrayAttr
-    alphas: ir.ArrayAttr
-    betas: ir.ArrayAttr
-    clip: ir.FloatAttr
-
-    @staticmethod
-    def infer(
-        projected: TensorType, weights: TensorType, lengths: TensorType | None, initial_h: TensorType | None, **attributes: Any
-    ) -> InferredTypes:
-        return RnnOp.check(projected, weights, lengths, {"initial_h": initial_h}, **attributes)
 
     @staticmethod
     def reference(projected: Array, weights: Array, lengths: Array | None, initial_h: Array | None, **attributes: Any) -> tuple[Array, ...]:

@@ -1,6 +1,7 @@
 """Sliding-window arithmetic shared by convolutions and poolings: output sizes, attribute checks, window views."""
 
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -9,30 +10,46 @@ from stepwell.dialects.graph.inference import expect_at_least, expect_length
 from stepwell.dialects.support.errors import InferenceError
 
 
-def expect_window(spatial: int, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]) -> None:
+class Steps(TypedDict):
+    """The attributes of windows without padding, one number for each spatial dimension."""
+
+    strides: Sequence[int]
+    dilations: Sequence[int]
+
+
+class Window(Steps):
+    """The attributes of windows over an image with `pads` around it: the padding before each spatial dimension, then after each."""
+
+    pads: Sequence[int]
+
+
+def unpadded(steps: Steps) -> Window:
+    """The attributes of the same windows over an image without padding."""
+    return {**steps, "pads": [0] * 2 * len(steps["strides"])}
+
+
+def steps_of(window: Window) -> Steps:
+    """The attributes without the padding."""
+    return {"strides": window["strides"], "dilations": window["dilations"]}
+
+
+def expect_window(spatial: int, **window: Unpack[Window]) -> None:
     """Check that the attributes of a window over so many spatial dimensions are complete and in range."""
-    expect_length("strides", strides, spatial, "one for each spatial dimension")
-    expect_length("pads", pads, 2 * spatial, "the begin of each spatial dimension, then the end of each")
-    expect_length("dilations", dilations, spatial, "one for each spatial dimension")
-    expect_at_least("strides", strides, 1)
-    expect_at_least("pads", pads, 0)
-    expect_at_least("dilations", dilations, 1)
+    expect_length("strides", window["strides"], spatial, "one for each spatial dimension")
+    expect_length("pads", window["pads"], 2 * spatial, "the begin of each spatial dimension, then the end of each")
+    expect_length("dilations", window["dilations"], spatial, "one for each spatial dimension")
+    expect_at_least("strides", window["strides"], 1)
+    expect_at_least("pads", window["pads"], 0)
+    expect_at_least("dilations", window["dilations"], 1)
 
 
-def window_sizes(
-    sizes: Sequence[Dim],
-    kernel: Sequence[Dim],
-    *,
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    ceil_mode: bool = False,
-) -> tuple[Dim, ...]:
+def window_sizes(sizes: Sequence[Dim], kernel: Sequence[Dim], *, ceil_mode: bool = False, **window: Unpack[Window]) -> tuple[Dim, ...]:
     """The number of window positions along each spatial dimension; None if the dimension is unknown.
 
     With `ceil_mode`, the last window may extend past the end, if it begins inside the input or the padding before it. A window larger than its
     dimension has no position; if it is larger by more than a stride, ONNX's formula gives no size, and this is an error.
     """
+    strides, pads, dilations = window["strides"], window["pads"], window["dilations"]
     out: list[Dim] = []
     for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
         if size is None or taps is None:
@@ -52,24 +69,15 @@ def window_sizes(
     return tuple(out)
 
 
-def window_counts(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    *,
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    ceil_mode: bool = False,
-) -> tuple[int, ...]:
+def window_counts(sizes: Sequence[int], kernel: Sequence[int], *, ceil_mode: bool = False, **window: Unpack[Window]) -> tuple[int, ...]:
     """Like `window_sizes`, for sizes that are all known."""
-    counts = window_sizes(sizes, kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
+    counts = window_sizes(sizes, kernel, ceil_mode=ceil_mode, **window)
     return tuple(c for c in counts if isinstance(c, int))
 
 
-def always_meets_image(
-    sizes: Sequence[Dim], kernel: Sequence[int], counts: Sequence[Dim], *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
-) -> bool:
+def always_meets_image(sizes: Sequence[Dim], kernel: Sequence[int], counts: Sequence[Dim], **window: Unpack[Window]) -> bool:
     """Whether each window over an image with at least one element always covers an image element, not only padding."""
+    strides, pads, dilations = window["strides"], window["pads"], window["dilations"]
 
     def meets(i: int, start: int, size: int) -> bool:
         return any(0 <= start + tap * dilations[i] < size for tap in range(kernel[i]))
@@ -86,11 +94,9 @@ def always_meets_image(
     return True
 
 
-def windows(x: np.ndarray, kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
+def windows(x: np.ndarray, kernel: Sequence[int], counts: Sequence[int], **steps: Unpack[Steps]) -> np.ndarray:
     """A view of padded `x` (N, C, spatial…) as (N, C, positions…, taps…)."""
-    steps = x.strides[2:]
-    positions = (s * step for s, step in zip(strides, steps, strict=True))
-    taps = (d * step for d, step in zip(dilations, steps, strict=True))
+    positions, taps = ((n * size for n, size in zip(steps[name], x.strides[2:], strict=True)) for name in ("strides", "dilations"))
     return np.lib.stride_tricks.as_strided(x, (*x.shape[:2], *counts, *kernel), (*x.strides[:2], *positions, *taps), writeable=False)
 
 
@@ -101,11 +107,9 @@ def padded(x: np.ndarray, low: Sequence[int], high: Sequence[int], value: object
     return out
 
 
-def overhang(
-    sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
-) -> tuple[int, ...]:
+def overhang(sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[int], **window: Unpack[Window]) -> tuple[int, ...]:
     """The padding after each spatial dimension that the windows reach, at least `pads`."""
-    spatial = len(sizes)
+    strides, pads, dilations, spatial = window["strides"], window["pads"], window["dilations"], len(sizes)
     return tuple(
         max(pads[spatial + i], (counts[i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - sizes[i] - pads[i]) for i in range(spatial)
     )

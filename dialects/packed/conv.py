@@ -1,8 +1,7 @@
 """Convolutions of channel-blocked images (N, C / b, spatial…, b): the b channels of a block are contiguous."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_r
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.products import SumOfProducts
 from stepwell.dialects.graph.traits import ComputesRows, KeepsChannels, SumsProducts
-from stepwell.dialects.graph.windows import blocked, expect_window, unblocked, window_counts, window_sizes, windows
+from stepwell.dialects.graph.windows import Steps, blocked, expect_window, unblocked, unpadded, window_counts, window_sizes, windows
 from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
@@ -43,11 +42,11 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProdu
     group: ir.IntegerAttr
 
     @staticmethod
-    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> TensorType:
+    def infer(x: TensorType, w: TensorType, *, group: int, **steps: Unpack[Steps]) -> TensorType:
         expect_dtype("x", x, (*FLOATS, "i32"))
         expect_same_dtype(x=x, w=w)
-        spatial = len(strides)
-        expect_window(spatial, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
+        spatial = len(steps["strides"])
+        expect_window(spatial, **unpadded(steps))
         inner = x.rank - 2 - spatial
         in_groups = not is_float(x.dtype) or are_in_groups(x.rank, w.rank)
         if inner != 1 and (inner != 0 or in_groups):
@@ -59,14 +58,14 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProdu
             raise InferenceError(f"attribute 'group' must be 1 where operand 'x' ({x}) is plain, got {group}")
         else:
             expect_dim("w", w, 1, x.shape[1], f"dimension 1 of operand 'x' ({x})")
-        sizes = window_sizes(x.shape[2 : 2 + spatial], w.shape[2 : 2 + spatial], strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
+        sizes = window_sizes(x.shape[2 : 2 + spatial], w.shape[2 : 2 + spatial], **unpadded(steps))
         return TensorType(x.dtype, (x.shape[0], w.shape[0], *sizes, w.shape[-2 if in_groups else -1]))
 
     @staticmethod
-    def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> np.ndarray:
-        spatial = len(strides)
+    def reference(x: np.ndarray, w: np.ndarray, *, group: int, **steps: Unpack[Steps]) -> np.ndarray:
+        spatial = len(steps["strides"])
         if x.ndim == 2 + spatial:
-            return _convolved(x, w, strides, dilations)
+            return _convolved(x, w, steps)
         if w.ndim == 5 + spatial:  # (…, s / d, b, d) -> (…, s, b)
             w = np.moveaxis(w, -1, -2)
             w = w.reshape(*w.shape[:-3], -1, w.shape[-1])
@@ -78,7 +77,7 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProdu
             image = unblocked(x[:, first : first + blocks, ..., lane : lane + lanes])
             # (M / b, K, taps…, s, b) -> (M / b, K, s, taps…, b) -> (M / b, C, taps…, b)
             filters = np.moveaxis(filters, -2, 2)
-            parts.append(_convolved(image, filters.reshape(len(filters), -1, *filters.shape[3:]), strides, dilations))
+            parts.append(_convolved(image, filters.reshape(len(filters), -1, *filters.shape[3:]), steps))
         return np.concatenate(parts, axis=1)
 
     @staticmethod
@@ -131,12 +130,12 @@ def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
         raise InferenceError(f"operand 'w' ({w}) reads {side_by_side} x {lanes} lanes of operand 'x' ({x})")
 
 
-def _convolved(image: np.ndarray, w: np.ndarray, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
+def _convolved(image: np.ndarray, w: np.ndarray, steps: Steps) -> np.ndarray:
     """A plain image (N, C, spatial…) convolved with filters (M / b, C, taps…, b), blocked and of the dtype of the image."""
-    spatial, taps, block = len(strides), w.shape[2:-1], w.shape[-1]
+    spatial, taps, block = len(steps["strides"]), w.shape[2:-1], w.shape[-1]
     filters = np.moveaxis(wide(w), -1, 1).reshape(w.shape[0] * block, -1, *taps)
-    counts = window_counts(image.shape[2:], taps, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
-    view = windows(wide(image), taps, counts, strides=strides, dilations=dilations)
+    counts = window_counts(image.shape[2:], taps, **unpadded(steps))
+    view = windows(wide(image), taps, counts, **steps)
     axes = [*range(2, 2 + spatial)]
     sums = contract(view, filters, axes=([1, *(t + spatial for t in axes)], [1, *axes]))
     return narrow(np.ascontiguousarray(blocked(np.moveaxis(sums, -1, 1), block)), image.dtype)
@@ -154,25 +153,25 @@ class PackedDepthwiseConvOp(GraphOp, dialect=Packed, name="depthwise_conv", trai
     dilations: ir.DenseI64ArrayAttr
 
     @staticmethod
-    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], dilations: Sequence[int]) -> InferredTypes:
+    def infer(x: TensorType, w: TensorType, **steps: Unpack[Steps]) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
         expect_same_dtype(x=x, w=w)
-        spatial = len(strides)
+        spatial = len(steps["strides"])
         expect_rank("x", x, 3 + spatial)
         expect_rank("w", w, 2 + spatial)
-        expect_window(spatial, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
+        expect_window(spatial, **unpadded(steps))
         expect_dim("w", w, 0, x.shape[1], f"dimension 1 of operand 'x' ({x})")
         expect_dim("w", w, w.rank - 1, x.shape[-1], f"the block of operand 'x' ({x})")
-        sizes = window_sizes(x.shape[2:-1], w.shape[1:-1], strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
+        sizes = window_sizes(x.shape[2:-1], w.shape[1:-1], **unpadded(steps))
         return TensorType(x.dtype, (*x.shape[:2], *sizes, x.shape[-1]))
 
     @staticmethod
-    def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
-        spatial, taps = len(strides), w.shape[1:-1]
+    def reference(x: np.ndarray, w: np.ndarray, **steps: Unpack[Steps]) -> np.ndarray:
+        spatial, taps = len(steps["strides"]), w.shape[1:-1]
         image = wide(unblocked(x))
         filters = np.moveaxis(wide(w), -1, 1).reshape(-1, *taps)
-        counts = window_counts(image.shape[2:], taps, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
-        view = windows(image, taps, counts, strides=strides, dilations=dilations)
+        counts = window_counts(image.shape[2:], taps, **unpadded(steps))
+        view = windows(image, taps, counts, **steps)
         filters = filters.reshape(1, filters.shape[0], *[1] * spatial, *taps)
         sums = np.sum(view * filters, axis=tuple(range(2 + spatial, 2 + 2 * spatial)))
         return narrow(np.ascontiguousarray(blocked(sums, x.shape[-1])), x.dtype)
