@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.dialects.core.sizes import Size, is_static, maximum, static_sizes
-from stepwell.dialects.graph.windows import window_sizes
+from stepwell.dialects.graph import windows
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 
@@ -17,6 +17,11 @@ class Window:
     strides: tuple[int, ...]
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
+
+    @property
+    def attributes(self) -> windows.Window:
+        """The attributes of an op with such windows, beside its kernel."""
+        return {"strides": self.strides, "pads": self.pads, "dilations": self.dilations}
 
     @property
     def spans(self) -> tuple[int, ...]:
@@ -81,7 +86,7 @@ def with_overhang(x: Value, win: Window) -> Window:
     if isinstance(win, FreeWindow):
         return win  # there are as many windows as full and partial strides already
     spatial, dims = len(win.kernel), dims_of(x)[2:]
-    counts = window_sizes(dims, win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=True)
+    counts = windows.window_sizes(dims, win.kernel, **win.attributes, ceil_mode=True)
     ends = []
     for i, (size, count) in enumerate(zip(dims, counts, strict=True)):
         assert count is not None

@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -17,6 +18,20 @@ from stepwell.frontends.onnx.sequences import Nothing, SequenceValue, described
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class Group:
+    """The base class of dataclasses whose fields are, as an input parameter of a rule, inputs in a row, or as a keyword attributes of the node."""
+
+
+def _parts(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The inputs or attributes that a rule's parameter stands for: the fields of a group, or the parameter itself."""
+    fields = inspect.signature(parameter.annotation).parameters.values() if _is_group(parameter) else [parameter]
+    return [field.replace(kind=parameter.kind) for field in fields]
+
+
+def _is_group(parameter: inspect.Parameter) -> bool:
+    return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Group)
+
+
 @dataclass(frozen=True)
 class Rule:
     """How nodes of one operator are imported from opset `since` on, until a rule with a newer `since` replaces it."""
@@ -25,25 +40,27 @@ class Rule:
     domain: str
     since: int
     function: Callable[..., Any]
+    ignored: Mapping[str, Any] = field(default_factory=dict)
+    """The attributes that have no effect on the result, and their defaults."""
 
     # The properties from the function's signature, read when the rule is first applied: most are never applied in one process.
 
     @cached_property
-    def _parameters(self) -> list[inspect.Parameter]:
+    def _declared(self) -> list[inspect.Parameter]:
         return list(inspect.signature(self.function).parameters.values())[1:]
+
+    @cached_property
+    def _parameters(self) -> list[inspect.Parameter]:
+        return [part for parameter in self._declared for part in _parts(parameter)]
 
     @cached_property
     def _inputs(self) -> list[inspect.Parameter]:
         return [p for p in self._parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
     @cached_property
-    def _keywords(self) -> list[inspect.Parameter]:
-        return [p for p in self._parameters if p.kind is p.KEYWORD_ONLY]
-
-    @cached_property
-    def required(self) -> int:
-        """The number of required inputs."""
-        return sum(p.default is p.empty for p in self._inputs)
+    def required(self) -> list[int]:
+        """The numbers of the required inputs."""
+        return [i for i, p in enumerate(self._inputs) if p.default is p.empty]
 
     @cached_property
     def positional(self) -> int:
@@ -56,14 +73,13 @@ class Rule:
         return any(p.kind is p.VAR_POSITIONAL for p in self._parameters)
 
     @cached_property
-    def attributes(self) -> Mapping[str, bool]:
-        """Whether an attribute is required, by its name."""
-        return {p.name: p.default is p.empty for p in self._keywords}
+    def attributes(self) -> Mapping[str, Any]:
+        """The default of each attribute, `inspect.Parameter.empty` for a required one.
 
-    @cached_property
-    def numbers(self) -> Mapping[str, float]:
-        """The defaults of float attributes, rounded to f32 as in ONNX, even for f64 data."""
-        return {p.name: float(np.float32(p.default)) for p in self._keywords if type(p.default) is float}
+        Floats are rounded to f32 as in ONNX, even for f64 data.
+        """
+        own = {p.name: p.default for p in self._parameters if p.kind is p.KEYWORD_ONLY}
+        return {name: float(np.float32(given)) if type(given) is float else given for name, given in {**own, **self.ignored}.items()}
 
     @cached_property
     def kinds(self) -> tuple[tuple[type, ...], ...]:
@@ -80,10 +96,10 @@ class Rule:
             present.pop()
         if not self.variadic and len(present) > self.positional:
             raise UnsupportedError(f"input number {self.positional} is not supported; supported: {self.positional} inputs")
-        needed = [*range(self.required), *range(self.positional, len(present))]
+        needed = [*self.required, *range(self.positional, len(present))]
         absent = [i for i in needed if i >= len(present) or present[i] is None]
         if absent:
-            raise UnsupportedError(f"without its input number {absent[0]} it is not supported; supported: all of its first {len(needed)} inputs")
+            raise UnsupportedError(f"without its input number {absent[0]} it is not supported; supported: with the inputs {needed}")
         for i, value in enumerate(present):
             kinds = self.kinds[min(i, len(self.kinds) - 1)]
             if value is not None and not isinstance(value, kinds):
@@ -92,29 +108,48 @@ class Rule:
         if unknown:
             known = ", ".join(self.attributes) or "none"
             raise UnsupportedError(f"attribute {unknown[0]}={shortened(attributes[unknown[0]])} is not supported; supported attributes: {known}")
-        missing = [name for name, needed in self.attributes.items() if needed and name not in attributes]
+        missing = [name for name, default in self.attributes.items() if default is inspect.Parameter.empty and name not in attributes]
         if missing:
             raise UnsupportedError(f"without the attribute {missing[0]} it is not supported")
-        made = self.function(builder, *present, **{**self.numbers, **attributes})
+        positional, keywords = self._arguments(present, attributes)
+        made = self.function(builder, *positional, **keywords)
         return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+
+    def _arguments(self, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of the function: the inputs and attributes, those of a group in one."""
+        positional: list[Any] = []
+        keywords, taken = {name: attributes.get(name, default) for name, default in self.attributes.items() if name not in self.ignored}, 0
+        for parameter in self._declared:
+            parts = _parts(parameter)
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                if _is_group(parameter):
+                    keywords[parameter.name] = parameter.annotation(**{part.name: keywords.pop(part.name) for part in parts})
+            elif parameter.kind is not parameter.VAR_POSITIONAL:
+                given = inputs[taken : taken + len(parts)]
+                positional += [parameter.annotation(*given)] if _is_group(parameter) else given
+                taken += len(parts)
+        return [*positional, *inputs[taken:]], keywords
 
 
 _rules: dict[tuple[str, str], list[Rule]] = {}
 
 
-def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False) -> Callable[[Function], Function]:
+def onnx_rule(
+    name: str, *, since: int, domain: str = "", replace: bool = False, ignored: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[Function], Function]:
     """Register the decorated function as the rule for operator `name` from opset version `since` of `domain` on.
 
     The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values` for any number;
     `SequenceValue` and `Nothing` if one may be a sequence, or an empty optional) and its attributes by keyword (a default for an optional one), and
     returns the node's outputs: one value or a tuple, which may omit unsupported outputs at the end, and have an Unavailable with the reason for
-    others. It raises UnsupportedError or ModelError about its node.
+    others. It raises UnsupportedError or ModelError about its node. A `Group` stands for several inputs or attributes.
 
-    `replace` allows replacing an existing rule. Raises StepwellError if there is one and `replace` is not set.
+    `ignored` are further attributes, with their defaults, that have no effect on the result. `replace` allows replacing an existing rule. Raises
+    StepwellError if there is one and `replace` is not set.
     """
 
     def register(function: Function) -> Function:
-        rule = Rule(name, domain_of(domain), since, function)
+        rule = Rule(name, domain_of(domain), since, function, ignored)
         rules = _rules.setdefault((rule.domain, name), [])
         same = [r for r in rules if r.since == since]
         if same and not replace:

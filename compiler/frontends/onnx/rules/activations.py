@@ -109,8 +109,11 @@ def gelu(b: ImportBuilder, x: Value, *, approximate: str = "none") -> Value:
     return b.mul(b.mul(x, b.scalar(0.5, like=x)), b.add(inner, b.scalar(1, like=x)))
 
 
-@onnx_rule("Dropout", since=7)
-def dropout(b: ImportBuilder, x: Value, *, ratio: float = 0.5) -> tuple[Value, ...]:
+RATIO = {"ratio": 0.5}  # counts in training only
+
+
+@onnx_rule("Dropout", since=7, ignored=RATIO)
+def dropout(b: ImportBuilder, x: Value) -> tuple[Value, ...]:
     if b.node.output_count < 2:
         return (x,)
     mask = truth(b, x)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,22 +13,31 @@ from stepwell.frontends.blocks.slicing import counting
 from stepwell.frontends.blocks.windows import Window, halved, image_of
 from stepwell.frontends.builder import Value, dims_of, static_dims
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.contractions import centred
 from stepwell.frontends.onnx.rules.windows import window
 
 
-def filter_window(
-    x: Value, w: Value, kernel_shape: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str
-) -> Window:
-    """The window of a convolution with the filters `w`."""
-    kernel = static_dims(w, "the weights")[2:]
-    if type_of(w).rank != type_of(x).rank:
-        raise ModelError(f"the weights must have the rank of the input {type_of(x)}, got {type_of(w)}")
-    if kernel_shape and tuple(kernel_shape) != kernel:
-        raise ModelError(f"kernel_shape {list(kernel_shape)} does not match the weights {type_of(w)}")
-    return window(x, kernel, strides, pads, dilations, auto_pad)
+@dataclass(frozen=True)
+class ConvolutionAttributes(Group):
+    """The attributes that convolutions share."""
+
+    kernel_shape: Sequence[int] = ()
+    strides: Sequence[int] = ()
+    pads: Sequence[int] = ()
+    dilations: Sequence[int] = ()
+    auto_pad: str = "NOTSET"
+    group: int = 1
+
+    def window(self, x: Value, w: Value) -> Window:
+        """The window of a convolution of `x` with the filters `w`."""
+        kernel = static_dims(w, "the weights")[2:]
+        if type_of(w).rank != type_of(x).rank:
+            raise ModelError(f"the weights must have the rank of the input {type_of(x)}, got {type_of(w)}")
+        if self.kernel_shape and tuple(self.kernel_shape) != kernel:
+            raise ModelError(f"kernel_shape {list(self.kernel_shape)} does not match the weights {type_of(w)}")
+        return window(x, kernel, self.strides, self.pads, self.dilations, self.auto_pad)
 
 
 def with_channels(b: ImportBuilder, x: Value, channels: int) -> Value:
@@ -50,22 +59,10 @@ def with_bias(b: ImportBuilder, y: Value, bias: Value | None) -> Value:
 
 @onnx_rule("Conv", since=1)
 @rounded_once
-def conv(
-    b: ImportBuilder,
-    x: Value,
-    w: Value,
-    bias: Value | None = None,
-    *,
-    kernel_shape: Sequence[int] = (),
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    dilations: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    group: int = 1,
-) -> Value:
-    win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
+def conv(b: ImportBuilder, x: Value, w: Value, bias: Value | None = None, *, attributes: ConvolutionAttributes) -> Value:
+    win, group = attributes.window(x, w), attributes.group
     image = image_of(b, with_channels(b, x, static_dims(w, "the weights")[1] * group), win)
-    return with_bias(b, b.conv(image, w, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group), bias)
+    return with_bias(b, b.conv(image, w, **win.attributes, group=group), bias)
 
 
 @onnx_rule("ConvInteger", since=10)
@@ -76,18 +73,13 @@ def conv_integer(
     x_zero_point: Value | None = None,
     w_zero_point: Value | None = None,
     *,
-    kernel_shape: Sequence[int] = (),
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    dilations: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    group: int = 1,
+    attributes: ConvolutionAttributes,
 ) -> Value:
-    win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
+    win, group = attributes.window(x, w), attributes.group
     x = with_channels(b, x, static_dims(w, "the weights")[1] * group)
     image, filters = centred(b, x, x_zero_point, 1), centred(b, w, w_zero_point, 0)  # so that padding equals the zero point
     image = image_of(b, image, win)
-    return b.conv(image, filters, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group)
+    return b.conv(image, filters, **win.attributes, group=group)
 
 
 @onnx_rule("ConvTranspose", since=1)
@@ -98,17 +90,12 @@ def conv_transpose(
     w: Value,
     bias: Value | None = None,
     *,
-    kernel_shape: Sequence[int] = (),
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    dilations: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    group: int = 1,
+    attributes: ConvolutionAttributes,
     output_padding: Sequence[int] = (),
     output_shape: Sequence[int] = (),
 ) -> Value:
-    same = auto_pad in ("SAME_UPPER", "SAME_LOWER")
-    win = filter_window(x, w, kernel_shape, strides, pads, dilations, "NOTSET" if same else auto_pad)
+    same, group = attributes.auto_pad in ("SAME_UPPER", "SAME_LOWER"), attributes.group
+    win = (replace(attributes, auto_pad="NOTSET") if same else attributes).window(x, w)
     spatial = len(win.kernel)
     extra = list(output_padding) or [0] * spatial
     if len(extra) != spatial or len(output_shape) not in (0, spatial, spatial + 2):
@@ -122,13 +109,13 @@ def conv_transpose(
         totals = static_sizes(differences)  # for SAME they do not depend on the sizes
         if output_shape:
             extra = [e + max(-total, 0) for e, total in zip(extra, totals, strict=True)]  # requested output beyond the windows is zero
-        edges = tuple(static_sizes(halved([max(total, 0) for total in totals], more_at_end=auto_pad == "SAME_UPPER")))
+        edges = tuple(static_sizes(halved([max(total, 0) for total in totals], more_at_end=attributes.auto_pad == "SAME_UPPER")))
     if any(e < 0 for e in extra):
         raise UnsupportedError(f"output_padding={extra} is not supported; supported: 0 or more")
     x = with_channels(b, x, static_dims(w, "the weights")[0])
     constant = b.constant_value(w)
     if constant is not None and np.isfinite(constant).all():
-        y = b.conv_transpose(x, w, strides=win.strides, pads=edges, dilations=win.dilations, group=group, output_padding=tuple(extra))
+        y = b.conv_transpose(x, w, **replace(win, pads=edges).attributes, group=group, output_padding=tuple(extra))
     else:
         y = sum_of_windows(b, x, w, replace(win, pads=edges), group, extra)
     return with_bias(b, y, bias)
@@ -147,7 +134,7 @@ def sum_of_windows(b: ImportBuilder, x: Value, w: Value, win: Window, group: int
     edges = [win.pads[i] + win.pads[spatial + i] for i in range(spatial)]
     image = [stride * (size - 1) + win.spans[i] + reached[i] - edges[i] for i, (size, stride) in enumerate(zip(sizes, win.strides, strict=True))]
     flat = b.with_shape(columns, (n, group * filters * taps, places))
-    y = b.col2im(flat, image=tuple(image), kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations)
+    y = b.col2im(flat, image=tuple(image), kernel=win.kernel, **win.attributes)
     rest = tuple(e - r for e, r in zip(extra, reached, strict=True))
     return b.pad(y, low=(0,) * (2 + spatial), high=(0, 0, *rest), mode="constant", value=0.0) if any(rest) else y
 
@@ -170,7 +157,7 @@ def deform_conv(
     offset_group: int = 1,
 ) -> Value:
     """J. Dai et al., "Deformable convolutional networks", 2017; the mask is from their second version: interpolated elements, then a product."""
-    win = filter_window(x, w, kernel_shape, strides, pads, dilations, "NOTSET")
+    win = ConvolutionAttributes(kernel_shape, strides, pads, dilations).window(x, w)
     (n, depth, *spatial), filters, rank = dims_of(x), static_dims(w, "the weights"), len(win.kernel)
     ends = zip(spatial, win.pads[:rank], win.pads[rank:], win.spans, win.strides, strict=True)
     out = [(size + low + high - span) // stride + 1 for size, low, high, span, stride in ends]

@@ -57,7 +57,7 @@ def linear_regressor(
     return b.convert(transformed(b, linear(b, in_floats(b, x), coefficients, intercepts, targets), post_transform), "f32")
 
 
-@onnx_rule("LinearClassifier", since=1, domain=ML)
+@onnx_rule("LinearClassifier", since=1, domain=ML, ignored={"multi_class": 0})  # how the model was trained
 def linear_classifier(
     b: ImportBuilder,
     x: Value,
@@ -66,7 +66,6 @@ def linear_classifier(
     classlabels_strings: Sequence[str] = (),
     coefficients: Sequence[float],
     intercepts: Sequence[float] = (),
-    multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple[Value | Unavailable, Value]:
     """Scores of the classes and the class with the largest one; one row of coefficients for two classes gives `[-s, s]`."""

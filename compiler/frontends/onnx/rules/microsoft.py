@@ -12,7 +12,7 @@ from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.activations import gelu, hard_sigmoid
 from stepwell.frontends.onnx.rules.contractions import gemm, matmul
-from stepwell.frontends.onnx.rules.convolutions import conv
+from stepwell.frontends.onnx.rules.convolutions import ConvolutionAttributes, conv
 
 MICROSOFT = "com.microsoft"
 # The possible values of `activation`: names, and the largest number of parameters.
@@ -106,15 +106,10 @@ def fused_conv(
     *,
     activation: str = "",
     activation_params: Sequence[float] = (),
-    auto_pad: str = "NOTSET",
-    dilations: Sequence[int] = (),
-    group: int = 1,
-    kernel_shape: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    strides: Sequence[int] = (),
+    attributes: ConvolutionAttributes,
 ) -> Value:
     """`activation(conv(x, w) + bias + added)`."""
-    y = conv(b, x, w, bias, kernel_shape=kernel_shape, strides=strides, pads=pads, dilations=dilations, auto_pad=auto_pad, group=group)
+    y = conv(b, x, w, bias, attributes=attributes)
     return activated(b, y if added is None else b.add(y, added), activation, activation_params)
 
 

@@ -1,13 +1,11 @@
 """Rules for whole layers of ONNX Runtime's domain com.microsoft with quantised weights: LSTM, attention, and embeddings."""
 
-from collections.abc import Sequence
 
 from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.sizes import same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.recurrence import DIRECTIONS
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.recurrence import bound
 from stepwell.frontends.blocks.slicing import split_axis
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
@@ -17,7 +15,7 @@ from stepwell.frontends.onnx.rules.microsoft_attention import Masks, attended, d
 from stepwell.frontends.onnx.rules.microsoft_normalizations import Table, embedded, normalised_rows
 from stepwell.frontends.onnx.rules.microsoft_quantization import dynamic_quantize_matmul, matmul_integer_to_float, number, real
 from stepwell.frontends.onnx.rules.quantization import is_zero
-from stepwell.frontends.onnx.rules.recurrence import ImportedLayer
+from stepwell.frontends.onnx.rules.recurrence import ImportedLayer, RecurrentAttributes
 
 
 @onnx_rule("DynamicQuantizeLSTM", since=1, domain=MICROSOFT)
@@ -36,28 +34,23 @@ def dynamic_quantize_lstm(
     r_scale: Value | None = None,
     r_zero_point: Value | None = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
+    attributes: RecurrentAttributes,
     input_forget: int = 0,
 ) -> tuple[Value, ...]:
     """Outputs: Y, Y_h, Y_c. All inputs are quantised as one tensor, and so is the state of all sequences before each step."""
     if type_of(x).dtype != "f32":
         raise UnsupportedError(f"of {type_of(x)} is not supported; supported: f32")
-    layer = QuantizedLayer(b, x, w, r, direction, hidden_size)
-    functions = layer.functions(activations or ("Sigmoid", "Tanh", "Tanh") * layer.directions, 3, activation_alpha, activation_beta)
+    layer = QuantizedLayer(b, x, w, r, attributes.direction, attributes.hidden_size)
+    made = layer.attributes(attributes, "Sigmoid", "Tanh", "Tanh")
     layer.of_inputs = layer.parameters("W", w, w_scale, w_zero_point)
     scale, zero_point = layer.parameters("R", r, r_scale, r_zero_point)
     peepholes = layer.peepholes(peepholes)
     projected = layer.projected(layer.both_biases(bias))
     states = (layer.state("initial_h", initial_h), layer.state("initial_c", initial_c))
-    attributes = {**functions, "direction": direction, "clip": bound(clip), "input_forget": bool(input_forget)}
     numbers, sums = layer.numbers(zero_point)
     scales = b.with_shape(scale, (layer.directions, layer.gates, layer.hidden))
-    return layer.results(b.quantized_lstm(projected, numbers, scales, sums, layer.lengths(sequence_lens), *states, peepholes, **attributes))
+    operands = (projected, numbers, scales, sums, layer.lengths(sequence_lens), *states, peepholes)
+    return layer.results(b.quantized_lstm(*operands, **made, input_forget=bool(input_forget)))
 
 
 class QuantizedLayer(ImportedLayer):

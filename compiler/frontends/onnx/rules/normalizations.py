@@ -14,23 +14,17 @@ from stepwell.frontends.onnx.rules.reductions import reduce_mean, reduce_sum, su
 from stepwell.frontends.onnx.tensors import our_dtype
 from stepwell.frontends.onnx.validation import WITHDRAWN
 
+MOMENTUM = {"momentum": 0.9}  # counts in training only
 
-@onnx_rule("BatchNormalization", since=7)
+
+@onnx_rule("BatchNormalization", since=7, ignored=MOMENTUM)
 @rounded_once
 def batch_normalization_spatial(
-    b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1
+    b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, spatial: int = 1
 ) -> Value:
     if spatial:
         return batch_norm(b, x, scale, bias, mean, var, epsilon=epsilon)
     return normalized(b, x, mean, var, epsilon, scale, bias)  # one mean per element of an image, not per channel
-
-
-@onnx_rule("BatchNormalization", since=9)
-@rounded_once
-def batch_normalization_inference(
-    b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9
-) -> Value:
-    return batch_norm(b, x, scale, bias, mean, var, epsilon=epsilon)
 
 
 @onnx_rule("BatchNormalization", since=14)
@@ -64,13 +58,16 @@ def batch_normalization(
     return (y, *running)
 
 
-def batch_norm(b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float) -> Value:
+def batch_norm(b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5) -> Value:
     """`x` normalised by the statistics of its channels, dimension 1; a tensor with one dimension has one channel."""
     if type_of(x).rank != 1:
         return b.batch_norm(x, scale, bias, mean, var, epsilon=epsilon)
     (size,) = dims_of(x)
     y = b.batch_norm(b.with_shape(x, [size, 1]), scale, bias, mean, var, epsilon=epsilon)
     return b.with_shape(y, [size])
+
+
+onnx_rule("BatchNormalization", since=9, ignored=MOMENTUM)(rounded_once(batch_norm))
 
 
 def moments(b: ImportBuilder, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:

@@ -1,9 +1,6 @@
 """Rules for operators as they were up to opset 5: most of them only have one additional attribute, a hint about memory."""
 
-import functools
-import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from onnx import TensorProto
@@ -13,7 +10,7 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.builder import Value, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import find_rule, onnx_rule
-from stepwell.frontends.onnx.rules import activations, elementwise, layout, opset6, pooling, resampling
+from stepwell.frontends.onnx.rules import activations, contractions, elementwise, layout, opset6, pooling, resampling
 
 SINCE_6 = (
     *("Abs", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Tanh", "Max", "Min", "Sum", "Mean", "Clip", "Elu"),
@@ -21,33 +18,16 @@ SINCE_6 = (
 )
 
 
-def with_consumed_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that also takes `consumed_inputs`, which says whose memory a result may reuse: we plan memory ourselves."""
-
-    @functools.wraps(function)
-    def rule(b: ImportBuilder, *inputs: Value | None, consumed_inputs: Sequence[int] = (), **attributes: Any) -> Any:
-        return function(b, *inputs, **attributes)
-
-    signature = inspect.signature(function)
-    hint = inspect.Parameter("consumed_inputs", inspect.Parameter.KEYWORD_ONLY, default=())
-    rule.__signature__ = signature.replace(parameters=[*signature.parameters.values(), hint])  # type: ignore[attr-defined]  # what `inspect.signature` reads
-    return rule
-
-
-def since_6(name: str) -> Callable[..., Any]:
-    """The function of an operator's rule at opset 6."""
-    rule = find_rule("", name, 6)
-    assert rule is not None
-    return rule.function
-
+CONSUMED_INPUTS = {"consumed_inputs": ()}  # says whose memory a result may reuse: we plan memory ourselves
 
 for _name in SINCE_6:
-    onnx_rule(_name, since=1)(with_consumed_inputs(since_6(_name)))
-onnx_rule("Gemm", since=1)(opset6.gemm)
+    _rule = find_rule("", _name, 6)
+    assert _rule is not None
+    onnx_rule(_name, since=1, ignored={**_rule.ignored, **CONSUMED_INPUTS})(_rule.function)
+onnx_rule("Gemm", since=1, ignored=opset6.BROADCAST)(contractions.gemm)
 
 
-@onnx_rule("Selu", since=1)
-@with_consumed_inputs
+@onnx_rule("Selu", since=1, ignored=CONSUMED_INPUTS)
 def selu(b: ImportBuilder, x: Value, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Value:
     return activations.selu(b, x, alpha=float(np.float32(alpha)), gamma=float(np.float32(gamma)))
 
@@ -65,8 +45,7 @@ def concat(b: ImportBuilder, first: Value, *others: Value, axis: int = 1) -> Val
     return layout.concat(b, first, *others, axis=axis)
 
 
-@onnx_rule("Reshape", since=1)
-@with_consumed_inputs
+@onnx_rule("Reshape", since=1, ignored=CONSUMED_INPUTS)
 def reshape(b: ImportBuilder, x: Value, *, shape: Sequence[int] | None = None) -> Value:
     if shape is None:
         raise UnsupportedError("without the attribute shape it is not supported")
@@ -111,7 +90,7 @@ def lp_pool(
 ) -> Value:
     if kernel_shape is None:
         raise UnsupportedError("without the attribute kernel_shape it is not supported")
-    return pooling.lp_pool(b, x, kernel_shape=kernel_shape, strides=strides, pads=pads, auto_pad=auto_pad, p=p)
+    return pooling.lp_pool(b, x, attributes=pooling.PoolingAttributes(kernel_shape, strides, pads, auto_pad=auto_pad), p=p)
 
 
 @onnx_rule("Upsample", since=1)

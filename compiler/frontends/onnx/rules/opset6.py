@@ -42,39 +42,9 @@ def prelu_by_channel(b: ImportBuilder, x: Value, slope: Value) -> Value:
     return activations.prelu(b, x, normalizations.per_channel(b, slope, type_of(x).rank) if per_channel else slope)
 
 
-@onnx_rule("Dropout", since=6)
-def dropout(b: ImportBuilder, x: Value, *, ratio: float = 0.5, is_test: int = 0) -> tuple[Value, ...]:
-    return activations.dropout(b, x)
+IS_TEST = {"is_test": 0}  # opset 6 had no other mark of inference, and exporters left it at its default
+BROADCAST = {"broadcast": 0}  # opset 6 allowed other shapes only with it; shapes that do not broadcast are refused anyway
 
-
-@onnx_rule("BatchNormalization", since=6)
-def batch_normalization(
-    b: ImportBuilder,
-    x: Value,
-    scale: Value,
-    bias: Value,
-    mean: Value,
-    var: Value,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    spatial: int = 1,
-    is_test: int = 0,
-) -> Value:
-    return normalizations.batch_normalization_spatial(b, x, scale, bias, mean, var, epsilon=epsilon, spatial=spatial)
-
-
-@onnx_rule("Gemm", since=6)
-def gemm(
-    b: ImportBuilder,
-    lhs: Value,
-    rhs: Value,
-    bias: Value,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-    broadcast: int = 0,
-) -> Value:
-    return contractions.gemm(b, lhs, rhs, bias, alpha=alpha, beta=beta, transA=transA, transB=transB)
+onnx_rule("Dropout", since=6, ignored={**activations.RATIO, **IS_TEST})(activations.dropout)
+onnx_rule("BatchNormalization", since=6, ignored={**normalizations.MOMENTUM, **IS_TEST})(normalizations.batch_normalization_spatial)
+onnx_rule("Gemm", since=6, ignored=BROADCAST)(contractions.gemm)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
@@ -9,83 +10,60 @@ from stepwell.dialects.graph.numerics import lowest
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.pooled_places import places_of_maxima
 from stepwell.frontends.blocks.pooling import mean_of_padded, raised
-from stepwell.frontends.blocks.windows import FreeWindow, image_of, with_overhang
+from stepwell.frontends.blocks.windows import FreeWindow, Window, image_of, with_overhang
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.reductions import plain, reduce_mean
 from stepwell.frontends.onnx.rules.windows import window
 
 
+@dataclass(frozen=True)
+class PoolingAttributes(Group):
+    """The attributes that poolings share."""
+
+    kernel_shape: Sequence[int]
+    strides: Sequence[int] = ()
+    pads: Sequence[int] = ()
+    dilations: Sequence[int] = ()
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+
+    def window(self, x: Value) -> Window:
+        """The window over the image `x`."""
+        return window(x, self.kernel_shape, self.strides, self.pads, self.dilations, self.auto_pad)
+
+
 @onnx_rule("MaxPool", since=1)
-def max_pool(
-    b: ImportBuilder,
-    x: Value,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    dilations: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    storage_order: int = 0,
-) -> tuple[Value, ...]:
-    win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
-    image, hangs = image_of(b, x, win, float(lowest(to_numpy(type_of(x).dtype)))), bool(ceil_mode) and not isinstance(win, FreeWindow)
-    y = b.max_pool(image, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=hangs)
+def max_pool(b: ImportBuilder, x: Value, *, attributes: PoolingAttributes, storage_order: int = 0) -> tuple[Value, ...]:
+    win = attributes.window(x)
+    image, hangs = image_of(b, x, win, float(lowest(to_numpy(type_of(x).dtype)))), bool(attributes.ceil_mode) and not isinstance(win, FreeWindow)
+    y = b.max_pool(image, kernel=win.kernel, **win.attributes, ceil_mode=hangs)
     return (y,) if b.node.output_count < 2 else (y, places_of_maxima(b, x, win, dims_of(y), bool(storage_order)))
 
 
 @onnx_rule("AveragePool", since=1)
-def average_pool(
-    b: ImportBuilder,
-    x: Value,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    dilations: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-) -> Value:
-    win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
+def average_pool(b: ImportBuilder, x: Value, *, attributes: PoolingAttributes, count_include_pad: int = 0) -> Value:
+    win = attributes.window(x)
     if isinstance(win, FreeWindow):
         return rounded_once(mean_of_padded)(b, x, win, bool(count_include_pad))
     return b.avg_pool(
-        x,
-        kernel=win.kernel,
-        strides=win.strides,
-        pads=win.pads,
-        dilations=win.dilations,
-        ceil_mode=bool(ceil_mode),
-        count_include_pad=bool(count_include_pad),
+        x, kernel=win.kernel, **win.attributes, ceil_mode=bool(attributes.ceil_mode), count_include_pad=bool(count_include_pad)
     )
 
 
 @onnx_rule("LpPool", since=2)
 @rounded_once
-def lp_pool(
-    b: ImportBuilder,
-    x: Value,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    dilations: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    p: float = 2,
-) -> Value:
+def lp_pool(b: ImportBuilder, x: Value, *, attributes: PoolingAttributes, p: float = 2) -> Value:
     """The sum of each window is a depthwise convolution with ones."""
-    win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
-    if ceil_mode:
+    win = attributes.window(x)
+    if attributes.ceil_mode:
         win = with_overhang(x, win)
     n, c, *dims = dims_of(x)
     powers = b.with_shape(raised(b, b.abs(x), checked_power(p)), (n * c, 1, *dims))
     ones = b.expand(b.scalar(1, like=x), shape=(1, 1, *win.kernel))
-    sums = b.conv(image_of(b, powers, win), ones, strides=win.strides, pads=win.pads, dilations=win.dilations, group=1)
+    sums = b.conv(image_of(b, powers, win), ones, **win.attributes, group=1)
     return raised(b, b.with_shape(sums, (n, c, *dims_of(sums)[2:])), 1 / p)
 
 

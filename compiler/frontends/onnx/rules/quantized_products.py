@@ -1,77 +1,48 @@
 """Rules for products of quantised data: QLinearMatMul and QLinearConv. Integers are multiplied and summed as integers, in i32."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.contractions import matmul_integer
-from stepwell.frontends.onnx.rules.convolutions import conv_integer, with_bias
+from stepwell.frontends.onnx.rules.convolutions import ConvolutionAttributes, conv_integer, with_bias
 from stepwell.frontends.onnx.rules.quantization import is_single, saturated
 
 
+@dataclass(frozen=True)
+class Quantized(Group):
+    """A quantised operand with its scale and its zero point."""
+
+    x: Value
+    scale: Value
+    zero_point: Value | None
+
+
 @onnx_rule("QLinearMatMul", since=10)
-def qlinear_matmul(
-    b: ImportBuilder,
-    lhs: Value,
-    lhs_scale: Value,
-    lhs_zero_point: Value,
-    rhs: Value,
-    rhs_scale: Value,
-    rhs_zero_point: Value,
-    scale: Value,
-    zero_point: Value,
-) -> Value:
-    product = matmul_integer(b, lhs, rhs, lhs_zero_point, rhs_zero_point)
-    return requantized(b, product, sides(b, lhs, lhs_scale, rhs, rhs_scale, product), scale, zero_point)
+def qlinear_matmul(b: ImportBuilder, lhs: Quantized, rhs: Quantized, scale: Value, zero_point: Value) -> Value:
+    product = matmul_integer(b, lhs.x, rhs.x, lhs.zero_point, rhs.zero_point)
+    return requantized(b, product, sides(b, lhs, rhs, product), scale, zero_point)
 
 
 @onnx_rule("QLinearConv", since=10)
 def qlinear_conv(
-    b: ImportBuilder,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value,
-    w: Value,
-    w_scale: Value,
-    w_zero_point: Value,
-    scale: Value,
-    zero_point: Value,
-    bias: Value | None = None,
-    *,
-    kernel_shape: Sequence[int] = (),
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (),
-    dilations: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    group: int = 1,
+    b: ImportBuilder, x: Quantized, w: Quantized, scale: Value, zero_point: Value, bias: Value | None = None, *, attributes: ConvolutionAttributes
 ) -> Value:
-    total = conv_integer(
-        b,
-        x,
-        w,
-        x_zero_point,
-        w_zero_point,
-        kernel_shape=kernel_shape,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        auto_pad=auto_pad,
-        group=group,
-    )
-    total = with_bias(b, total, bias)
-    filters = beside(b, w_scale, total, "the scale of the weights", 1)
-    return requantized(b, total, [beside(b, x_scale, total, "the scale of the input", None), filters], scale, zero_point)
+    total = with_bias(b, conv_integer(b, x.x, w.x, x.zero_point, w.zero_point, attributes=attributes), bias)
+    scales = [beside(b, x.scale, total, "the scale of the input", None), beside(b, w.scale, total, "the scale of the weights", 1)]
+    return requantized(b, total, scales, scale, zero_point)
 
 
-def sides(b: ImportBuilder, lhs: Value, lhs_scale: Value, rhs: Value, rhs_scale: Value, product: Value) -> list[Value]:
+def sides(b: ImportBuilder, lhs: Quantized, rhs: Quantized, product: Value) -> list[Value]:
     """The scales of a matrix product's operands in forms that broadcast to it: one for each row of the left, each column of the right."""
-    row = None if type_of(lhs).rank == 1 else -2 if type_of(rhs).rank > 1 else -1
-    column = None if type_of(rhs).rank == 1 else -1
-    return [beside(b, lhs_scale, product, "the scale of the rows", row), beside(b, rhs_scale, product, "the scale of the columns", column)]
+    row = None if type_of(lhs.x).rank == 1 else -2 if type_of(rhs.x).rank > 1 else -1
+    column = None if type_of(rhs.x).rank == 1 else -1
+    return [beside(b, lhs.scale, product, "the scale of the rows", row), beside(b, rhs.scale, product, "the scale of the columns", column)]
 
 
 def beside(b: ImportBuilder, parameter: Value, total: Value, what: str, axis: int | None) -> Value:

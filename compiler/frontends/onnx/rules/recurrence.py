@@ -1,6 +1,8 @@
 """Rules for recurrent layers: LSTM, GRU and RNN."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from stepwell.frontends.blocks.recurrence import Layer, bound
 from stepwell.frontends.blocks.slicing import slice_axis
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 
 # Maps the operator's name of an activation function (case-insensitive) to the dialect's, with default parameters, which are those of the operator of
@@ -27,16 +29,30 @@ FUNCTIONS: dict[str, tuple[str, tuple[float | None, ...]]] = {
     "Tanh": ("tanh", ()),
     "ThresholdedRelu": ("thresholded_relu", (1.0,)),
 }
+OUTPUT_SEQUENCE = {"output_sequence": 0}  # asks for Y in opsets 1 to 6; Y is made if the node has a name for it
+
+
+@dataclass(frozen=True)
+class RecurrentAttributes(Group):
+    """The attributes that recurrent layers share."""
+
+    hidden_size: int | None = None
+    direction: str = "forward"
+    activations: Sequence[str] = ()
+    activation_alpha: Sequence[float] = ()
+    activation_beta: Sequence[float] = ()
+    clip: float | None = None
 
 
 class ImportedLayer(Layer):
     """A recurrent layer with ONNX's names of activation functions."""
 
-    def functions(self, names: Sequence[str], each: int, alphas: Sequence[float], betas: Sequence[float]) -> dict[str, list[float] | list[str]]:
-        """The attributes with the activation functions of all directions.
+    def attributes(self, given: RecurrentAttributes, *defaults: str) -> dict[str, Any]:
+        """The attributes of the op: direction, clipping, and the activation functions of all directions; by default these for each direction.
 
-        The functions that need parameters take them from `alphas` and `betas` in order.
+        The functions that need parameters take them from `activation_alpha` and `activation_beta` in order.
         """
+        names, each = given.activations or defaults * self.directions, len(defaults)
         count = each * self.directions
         if len(names) != count:
             raise ModelError(f"activations must name {count} functions, {each} for each direction; got {', '.join(names)}")
@@ -47,8 +63,10 @@ class ImportedLayer(Layer):
         names = [known[name.lower()] for name in names]
         return {
             "activations": [FUNCTIONS[name][0] for name in names],
-            "alphas": self._numbers("activation_alpha", 0, names, alphas),
-            "betas": self._numbers("activation_beta", 1, names, betas),
+            "alphas": self._numbers("activation_alpha", 0, names, given.activation_alpha),
+            "betas": self._numbers("activation_beta", 1, names, given.activation_beta),
+            "direction": given.direction,
+            "clip": bound(given.clip),
         }
 
     @staticmethod
@@ -64,7 +82,7 @@ class ImportedLayer(Layer):
         return [float(np.float32(next(rest, FUNCTIONS[name][1][place]))) if name in takers else 0.0 for name in names]
 
 
-@onnx_rule("LSTM", since=1)
+@onnx_rule("LSTM", since=1, ignored=OUTPUT_SEQUENCE)
 @rounded_once
 def lstm(
     b: ImportBuilder,
@@ -77,27 +95,21 @@ def lstm(
     initial_c: Value | None = None,
     peepholes: Value | None = None,
     *,
-    hidden_size: int | None = None,
-    direction: str = "forward",
-    activations: Sequence[str] = (),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
+    attributes: RecurrentAttributes,
     input_forget: int = 0,
-    output_sequence: int = 0,
     layout: int = 0,
 ) -> tuple[Value, ...]:
     """Outputs: Y, Y_h, Y_c."""
-    layer = ImportedLayer(b, x, w, r, 4, direction, layout, hidden_size)
-    functions = layer.functions(activations or ("Sigmoid", "Tanh", "Tanh") * layer.directions, 3, activation_alpha, activation_beta)
+    layer = ImportedLayer(b, x, w, r, 4, attributes.direction, layout, attributes.hidden_size)
+    made = layer.attributes(attributes, "Sigmoid", "Tanh", "Tanh")
     peepholes = layer.peepholes(peepholes)
     projected = layer.projected(layer.both_biases(bias))
     states = (layer.state("initial_h", initial_h), layer.state("initial_c", initial_c))
-    attributes = {**functions, "direction": direction, "clip": bound(clip), "input_forget": bool(input_forget)}
-    return layer.results(b.lstm(projected, layer.weights(), layer.lengths(sequence_lens), *states, peepholes, **attributes))
+    operands = (projected, layer.weights(), layer.lengths(sequence_lens), *states, peepholes)
+    return layer.results(b.lstm(*operands, **made, input_forget=bool(input_forget)))
 
 
-@onnx_rule("GRU", since=1)
+@onnx_rule("GRU", since=1, ignored=OUTPUT_SEQUENCE)
 @rounded_once
 def gru(
     b: ImportBuilder,
@@ -108,19 +120,13 @@ def gru(
     sequence_lens: Value | None = None,
     initial_h: Value | None = None,
     *,
-    hidden_size: int | None = None,
-    direction: str = "forward",
-    activations: Sequence[str] = (),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
+    attributes: RecurrentAttributes,
     linear_before_reset: int = 0,
-    output_sequence: int = 0,
     layout: int = 0,
 ) -> tuple[Value, ...]:
     """Outputs: Y, Y_h."""
-    layer = ImportedLayer(b, x, w, r, 3, direction, layout, hidden_size)
-    functions = layer.functions(activations or ("Sigmoid", "Tanh") * layer.directions, 2, activation_alpha, activation_beta)
+    layer = ImportedLayer(b, x, w, r, 3, attributes.direction, layout, attributes.hidden_size)
+    made = layer.attributes(attributes, "Sigmoid", "Tanh")
     hidden_bias = None
     if linear_before_reset:
         of_inputs, of_state = layer.biases(bias)
@@ -131,10 +137,10 @@ def gru(
     else:
         projected = layer.projected(layer.both_biases(bias))
     state, lengths = layer.state("initial_h", initial_h), layer.lengths(sequence_lens)
-    return layer.results(b.gru(projected, layer.weights(), lengths, state, hidden_bias, **functions, direction=direction, clip=bound(clip)))
+    return layer.results(b.gru(projected, layer.weights(), lengths, state, hidden_bias, **made))
 
 
-@onnx_rule("RNN", since=1)
+@onnx_rule("RNN", since=1, ignored=OUTPUT_SEQUENCE)
 @rounded_once
 def rnn(
     b: ImportBuilder,
@@ -145,18 +151,12 @@ def rnn(
     sequence_lens: Value | None = None,
     initial_h: Value | None = None,
     *,
-    hidden_size: int | None = None,
-    direction: str = "forward",
-    activations: Sequence[str] = (),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    output_sequence: int = 0,
+    attributes: RecurrentAttributes,
     layout: int = 0,
 ) -> tuple[Value, ...]:
     """Outputs: Y, Y_h."""
-    layer = ImportedLayer(b, x, w, r, 1, direction, layout, hidden_size)
-    functions = layer.functions(activations or ("Tanh",) * layer.directions, 1, activation_alpha, activation_beta)
+    layer = ImportedLayer(b, x, w, r, 1, attributes.direction, layout, attributes.hidden_size)
+    made = layer.attributes(attributes, "Tanh")
     projected = layer.projected(layer.both_biases(bias))
     state, lengths = layer.state("initial_h", initial_h), layer.lengths(sequence_lens)
-    return layer.results(b.rnn(projected, layer.weights(), lengths, state, **functions, direction=direction, clip=bound(clip)))
+    return layer.results(b.rnn(projected, layer.weights(), lengths, state, **made))

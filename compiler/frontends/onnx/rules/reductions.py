@@ -182,8 +182,8 @@ def top_k_by_attribute(b: ImportBuilder, x: Value, *, k: int, axis: int = -1) ->
     return top_k(b, x, b.literal(np.array(k, np.int64)), axis=axis)
 
 
-@onnx_rule("TopK", since=10)
-def top_k(b: ImportBuilder, x: Value, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Value, Value]:
+@onnx_rule("TopK", since=10, ignored={"sorted": 1})  # without it any order will do, the sorted one too
+def top_k(b: ImportBuilder, x: Value, k: Value, *, axis: int = -1, largest: int = 1) -> tuple[Value, Value]:
     tensor = type_of(x)
     axis = normalized_axis(axis, tensor.rank)
     count, size = b.symbolic_scalar(k, "k"), tensor.shape[axis]

@@ -1,6 +1,7 @@
 """Rules for ensembles of decision trees: their nodes become the tables of one graph.tree_ensemble."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from stepwell.frontends.blocks.trees import Forest, Votes, compared_in, with_bas
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.scores import ML, TRANSFORMS, labels_of, transformed
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -39,16 +40,34 @@ def wide(weights: np.ndarray) -> np.ndarray:
     return weights.astype(np.float64 if weights.dtype == np.float64 else np.float32)
 
 
-def forest(
-    x: Value, nodes: dict[str, Sequence[Any]], thresholds: np.ndarray, missing: Sequence[int], votes: dict[str, Sequence[int]], weights: np.ndarray,
-    targets: int,
-) -> Forest:  # fmt: skip
-    """The trees of a TreeEnsembleRegressor or TreeEnsembleClassifier, whose nodes are identified by tree and number in the tree."""
-    count = same_length("nodes", nodes_values=thresholds, **nodes)
+@dataclass(frozen=True)
+class Nodes(Group):
+    """The nodes of a TreeEnsembleRegressor or TreeEnsembleClassifier, identified by tree and number in the tree."""
+
+    nodes_falsenodeids: Sequence[int] = ()
+    nodes_featureids: Sequence[int] = ()
+    nodes_missing_value_tracks_true: Sequence[int] = ()
+    nodes_modes: Sequence[str] = ()
+    nodes_nodeids: Sequence[int] = ()
+    nodes_treeids: Sequence[int] = ()
+    nodes_truenodeids: Sequence[int] = ()
+    nodes_values: Sequence[float] = ()
+    nodes_values_as_tensor: np.ndarray | None = None
+
+
+HITRATES = {"nodes_hitrates": (), "nodes_hitrates_as_tensor": None}  # tell about speed, not about results
+
+
+def forest(x: Value, nodes: Nodes, votes: dict[str, Sequence[int]], weights: np.ndarray, targets: int) -> Forest:
+    """The trees of a TreeEnsembleRegressor or TreeEnsembleClassifier."""
+    thresholds, missing = either("nodes_values", nodes.nodes_values, nodes.nodes_values_as_tensor), nodes.nodes_missing_value_tracks_true
+    names = ("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_modes", "nodes_truenodeids", "nodes_falsenodeids")
+    lists: dict[str, Any] = {name: getattr(nodes, name) for name in names}
+    count = same_length("nodes", nodes_values=thresholds, **lists)
     same_length("votes", weights=weights, **votes)
     if len(missing) not in (0, count):
         raise ModelError(f"nodes_missing_value_tracks_true must have an entry for each of the {count} nodes, or none; got {len(missing)}")
-    treeids, nodeids, features, modes, yes, no = nodes.values()
+    treeids, nodeids, features, modes, yes, no = lists.values()
     numbers: dict[tuple[int, int], int] = {}  # of a node: that of a split, or ~leaf
     splits, leaves, roots = 0, 0, []
     begun: set[int] = set()
@@ -88,7 +107,7 @@ def aggregated(name: str) -> str:
     return name
 
 
-@onnx_rule("TreeEnsembleRegressor", since=1, domain=ML)
+@onnx_rule("TreeEnsembleRegressor", since=1, domain=ML, ignored=HITRATES)
 def tree_ensemble_regressor(
     b: ImportBuilder,
     x: Value,
@@ -97,17 +116,7 @@ def tree_ensemble_regressor(
     base_values: Sequence[float] = (),
     base_values_as_tensor: np.ndarray | None = None,
     n_targets: int = 1,
-    nodes_falsenodeids: Sequence[int] = (),
-    nodes_featureids: Sequence[int] = (),
-    nodes_hitrates: Sequence[float] = (),
-    nodes_hitrates_as_tensor: np.ndarray | None = None,
-    nodes_missing_value_tracks_true: Sequence[int] = (),
-    nodes_modes: Sequence[str] = (),
-    nodes_nodeids: Sequence[int] = (),
-    nodes_treeids: Sequence[int] = (),
-    nodes_truenodeids: Sequence[int] = (),
-    nodes_values: Sequence[float] = (),
-    nodes_values_as_tensor: np.ndarray | None = None,
+    nodes: Nodes,
     post_transform: str = "NONE",
     target_ids: Sequence[int] = (),
     target_nodeids: Sequence[int] = (),
@@ -115,21 +124,14 @@ def tree_ensemble_regressor(
     target_weights: Sequence[float] = (),
     target_weights_as_tensor: np.ndarray | None = None,
 ) -> Value:
-    nodes = {
-        "nodes_treeids": nodes_treeids, "nodes_nodeids": nodes_nodeids, "nodes_featureids": nodes_featureids, "nodes_modes": nodes_modes,
-        "nodes_truenodeids": nodes_truenodeids, "nodes_falsenodeids": nodes_falsenodeids,
-    }  # fmt: skip
     votes = {"treeids": target_treeids, "nodeids": target_nodeids, "ids": target_ids}
     rows = matrix_rows(b, x)
-    made = forest(
-        rows, nodes, either("nodes_values", nodes_values, nodes_values_as_tensor), nodes_missing_value_tracks_true, votes,
-        either("target_weights", target_weights, target_weights_as_tensor), n_targets,
-    )  # fmt: skip
+    made = forest(rows, nodes, votes, either("target_weights", target_weights, target_weights_as_tensor), n_targets)
     scores = with_base(b, made.scores(b, rows, aggregated(aggregate_function)), either("base_values", base_values, base_values_as_tensor))
     return b.convert(transformed(b, scores, post_transform), "f32")
 
 
-@onnx_rule("TreeEnsembleClassifier", since=1, domain=ML)
+@onnx_rule("TreeEnsembleClassifier", since=1, domain=ML, ignored=HITRATES)
 def tree_ensemble_classifier(
     b: ImportBuilder,
     x: Value,
@@ -143,17 +145,7 @@ def tree_ensemble_classifier(
     class_weights_as_tensor: np.ndarray | None = None,
     classlabels_int64s: Sequence[int] = (),
     classlabels_strings: Sequence[str] = (),
-    nodes_falsenodeids: Sequence[int] = (),
-    nodes_featureids: Sequence[int] = (),
-    nodes_hitrates: Sequence[float] = (),
-    nodes_hitrates_as_tensor: np.ndarray | None = None,
-    nodes_missing_value_tracks_true: Sequence[int] = (),
-    nodes_modes: Sequence[str] = (),
-    nodes_nodeids: Sequence[int] = (),
-    nodes_treeids: Sequence[int] = (),
-    nodes_truenodeids: Sequence[int] = (),
-    nodes_values: Sequence[float] = (),
-    nodes_values_as_tensor: np.ndarray | None = None,
+    nodes: Nodes,
     post_transform: str = "NONE",
 ) -> tuple[Value | Unavailable, Value]:
     """If the trees vote for only one of two classes, its score decides: the other gets the rest to 1, or its negative.
@@ -161,18 +153,11 @@ def tree_ensemble_classifier(
     These scores, `[1 - s, s]` without a transform (or with PROBIT) and `[-s, s]` before the others, are those of ONNX's reference.
     """
     labels = labels_of(classlabels_int64s, classlabels_strings)
-    nodes = {
-        "nodes_treeids": nodes_treeids, "nodes_nodeids": nodes_nodeids, "nodes_featureids": nodes_featureids, "nodes_modes": nodes_modes,
-        "nodes_truenodeids": nodes_truenodeids, "nodes_falsenodeids": nodes_falsenodeids,
-    }  # fmt: skip
     binary = len(set(class_ids)) == 1 and labels.count <= 2
     ids = [0] * len(class_ids) if binary else class_ids
     rows = matrix_rows(b, x)
-    made = forest(
-        rows, nodes, either("nodes_values", nodes_values, nodes_values_as_tensor), nodes_missing_value_tracks_true,
-        {"treeids": class_treeids, "nodeids": class_nodeids, "ids": ids}, either("class_weights", class_weights, class_weights_as_tensor),
-        1 if binary else labels.count,
-    )  # fmt: skip
+    votes = {"treeids": class_treeids, "nodeids": class_nodeids, "ids": ids}
+    made = forest(rows, nodes, votes, either("class_weights", class_weights, class_weights_as_tensor), 1 if binary else labels.count)
     base = either("base_values", base_values, base_values_as_tensor)
     if binary:
         if labels.count == 1 and labels.numbers not in (None, (1,)):
@@ -187,7 +172,7 @@ def tree_ensemble_classifier(
     return found if labels.count == 1 and labels.numbers else labels.pick(b, found), b.convert(scores, "f32")
 
 
-@onnx_rule("TreeEnsemble", since=5, domain=ML)
+@onnx_rule("TreeEnsemble", since=5, domain=ML, ignored={"nodes_hitrates": None})
 def tree_ensemble(
     b: ImportBuilder,
     x: Value,
@@ -200,7 +185,6 @@ def tree_ensemble(
     nodes_falseleafs: Sequence[int],
     nodes_falsenodeids: Sequence[int],
     nodes_featureids: Sequence[int],
-    nodes_hitrates: np.ndarray | None = None,
     nodes_missing_value_tracks_true: Sequence[int] = (),
     nodes_modes: np.ndarray,
     nodes_splits: np.ndarray,

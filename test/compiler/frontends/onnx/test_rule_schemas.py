@@ -21,29 +21,11 @@ from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.frontends.onnx import import_model, onnx_rule, registry as registry_module
 from stepwell.frontends.onnx.attributes import attribute_value
 from stepwell.frontends.onnx.functions import schema_function
-from stepwell.frontends.onnx.registry import Rule, all_rules, find_rule
-from stepwell.frontends.onnx.rules import opset1
+from stepwell.frontends.onnx.registry import Group, Rule, all_rules, find_rule
 from stepwell.frontends.onnx.validation import RUNTIMES_OWN, WITHDRAWN
 
 NEWEST = 1 << 30
-
-# Parameters of rules that their bodies do not use: (operator, parameter) and why that is right.
-WITHOUT_EFFECT = {
-    ("Dropout", "ratio"): "counts in training only",
-    ("Dropout", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
-    ("BatchNormalization", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
-    ("BatchNormalization", "momentum"): "counts in training only",
-    ("Gemm", "broadcast"): "opset 6 allowed other shapes only with it; shapes that do not broadcast are refused anyway",
-    **{(op, "output_sequence"): "asks for Y in opsets 1 to 6: it is made where the node has a name for it" for op in ("GRU", "LSTM", "RNN")},
-    ("TopK", "sorted"): "without it any order will do, the sorted one too",
-    **{(op, "consumed_inputs"): "says whose memory a result may take" for op in (*opset1.SINCE_6, "Selu", "Reshape")},
-}
-
-TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
-WITHOUT_EFFECT |= {(op, "nodes_hitrates"): "tells about speed, not about results" for op in TREES}
-WITHOUT_EFFECT |= {(op, "nodes_hitrates_as_tensor"): "tells about speed, not about results" for op in TREES[1:]}
-WITHOUT_EFFECT["MatMulNBits", "accuracy_level"] = "how much precision may be given up, and none is"
-WITHOUT_EFFECT["LinearClassifier", "multi_class"] = "how the model was trained; runtimes and ONNX's evaluator do not look at it"
+REQUIRED = inspect.Parameter.empty
 
 # Defaults of rules that are not those of the schema: (operator, attribute) and why.
 OWN_DEFAULTS = {
@@ -126,8 +108,8 @@ def test_a_rule_takes_nothing_that_no_schema_has(rule: Rule) -> None:
 @every("rule", RULES, ids=named)
 def test_a_rule_needs_nothing_that_its_schemas_leave_out(rule: Rule) -> None:
     for schema in schemas(rule):
-        assert rule.required <= schema.min_input, f"version {schema.since_version}"
-        needed = {name for name, required in rule.attributes.items() if required and name in schema.attributes}
+        assert max(rule.required, default=-1) < schema.min_input, f"version {schema.since_version}"
+        needed = {name for name, default in rule.attributes.items() if default is REQUIRED and name in schema.attributes}
         assert {name for name in needed if not schema.attributes[name].required} == set(), f"version {schema.since_version}"
 
 
@@ -135,9 +117,9 @@ def test_a_rule_needs_nothing_that_its_schemas_leave_out(rule: Rule) -> None:
 def test_what_is_not_given_is_what_the_schema_says(rule: Rule) -> None:
     for schema in schemas(rule):
         for name, attribute in schema.attributes.items():
-            if rule.attributes.get(name, True) or (rule.name, name) in OWN_DEFAULTS:
+            ours = rule.attributes.get(name, REQUIRED)
+            if ours is REQUIRED or (rule.name, name) in OWN_DEFAULTS:
                 continue
-            ours = rule.numbers.get(name, inspect.signature(rule.function).parameters[name].default)
             if default_of(attribute) is not None:
                 assert ours == default_of(attribute), f"{name} of version {schema.since_version}"
             elif not attribute.required and ours not in (None, (), "", 0):  # of a scale, 0 stands for what it is without one
@@ -147,17 +129,31 @@ def test_what_is_not_given_is_what_the_schema_says(rule: Rule) -> None:
 
 @every("rule", RULES, ids=named)
 def test_a_rule_uses_all_that_it_takes(rule: Rule) -> None:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(rule.function)))).body[0]
-    assert isinstance(tree, ast.FunctionDef)
-    used = {name.id for statement in tree.body for name in ast.walk(statement) if isinstance(name, ast.Name)}
-    idle = [p for p in list(inspect.signature(rule.function).parameters)[1:] if p not in used]
-    assert [p for p in idle if (rule.name, p) not in WITHOUT_EFFECT] == []
+    """It uses each parameter, or each field of a group by itself, by the group's methods, or by passing the group on; or `ignored` names it."""
+    nodes = nodes_of(inspect.unwrap(rule.function))
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    parameters = list(inspect.signature(rule.function).parameters.values())[1:]
+    assert [p.name for p in parameters if p.name not in used] == []
+    read = {id(node.value): node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    for parameter in parameters:
+        if isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Group):
+            fields = inspect.signature(parameter.annotation).parameters
+            own = {node.attr for node in nodes_of(parameter.annotation) if isinstance(node, ast.Attribute)}
+            names = [node for node in nodes if isinstance(node, ast.Name) and node.id == parameter.name]
+            passed = any(id(node) not in read for node in names)
+            assert passed or not set(fields) - own - {read[id(node)] for node in names}, parameter
+
+
+def nodes_of(code: Any) -> list[ast.AST]:
+    """The syntax tree of the body of a function or class, flat."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(code))).body[0]
+    assert isinstance(tree, ast.FunctionDef | ast.ClassDef)
+    return [node for statement in tree.body for node in ast.walk(statement)]
 
 
 def test_what_is_declared_is_there() -> None:
-    """The two lists above name nothing that has gone."""
-    taken = {(r.name, p) for r in RULES for p in inspect.signature(r.function).parameters}
-    assert not set(WITHOUT_EFFECT) - taken
+    """The lists above name nothing that has gone."""
+    taken = {(r.name, p) for r in RULES for p in (*r.attributes, *inspect.signature(r.function).parameters)}
     known = {(s.name, name) for s in SCHEMAS for name in (*s.attributes, *(p.name for p in s.inputs))}
     assert not set(UNSUPPORTED) - known
     assert not set(UNSUPPORTED) & taken
