@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Dim, Size, holds, is_static
-from stepwell.dialects.core.types import MAX_RANK, TensorType, is_compact, to_numpy, type_of
+from stepwell.dialects.core.types import MAX_RANK, TensorType, dims_of as dims_of, is_compact, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups, takes_result_types
 from stepwell.dialects.graph.builder import GraphBuilder
@@ -295,13 +295,6 @@ def normalized_axes(axes: Sequence[int], rank: int, what: str = "axes") -> tuple
     if len(set(out)) != len(out):
         raise ModelError(f"{what} names an axis twice: {list(axes)}")
     return tuple(out)
-
-
-def dims_of(value: Value) -> tuple[int | Size, ...]:
-    """The shape of `value`. While a model is imported, every dimension is a number or has a symbol."""
-    shape = type_of(value).shape
-    assert None not in shape, f"{type_of(value)} has a dimension without a symbol"
-    return cast("tuple[int | Size, ...]", shape)
 
 
 def static_dim(value: Value, axis: int, what: str) -> int:

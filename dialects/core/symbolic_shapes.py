@@ -39,18 +39,36 @@ class SymbolicShapes:
 
         `hints` has typical values of symbols.
         """
-        self.hints = hints or {}
         self.block: ir.Block = function.regions[0].blocks[0]
-        self.arguments = dict(zip(self.block.arguments, arguments, strict=False))
-        numbers = [argument for argument in self.block.arguments if isinstance(argument.type, ir.IndexType)]
-        self.symbols = {symbol(name): argument for name, argument in zip(symbols, numbers, strict=False)}
+        self._said = {"shapes": arguments, "symbols": symbols, "elements": elements, "hints": hints or {}}
 
-        self.elements: dict[Size, tuple[ir.Value, int]] = {
-            size: (argument, place)
-            for argument, sizes in zip(self.block.arguments, elements, strict=False)
-            for place, size in enumerate(sizes)
-            if isinstance(size, Size)
-        }
+    def _told(self, what: str) -> Any:
+        return self._said[what]
+
+    # A query reads few of these, so each is made when it is first needed.
+
+    @cached_property
+    def hints(self) -> Mapping[str, int]:
+        """About how large symbols are, by name."""
+        hints: Mapping[str, int] = self._told("hints")
+        return hints
+
+    @cached_property
+    def arguments(self) -> dict[ir.Value, Sequence[Dim]]:
+        """The shapes of the arguments."""
+        return dict(zip(self.block.arguments, self._told("shapes"), strict=False))
+
+    @cached_property
+    def symbols(self) -> dict[Size, ir.Value]:
+        """The arguments of type index, by the symbols that they are."""
+        numbers = [argument for argument in self.block.arguments if isinstance(argument.type, ir.IndexType)]
+        return {symbol(name): argument for name, argument in zip(self._told("symbols"), numbers, strict=False)}
+
+    @cached_property
+    def elements(self) -> dict[Size, tuple[ir.Value, int]]:
+        """The argument and the place in it of each element that is a size."""
+        known = zip(self.block.arguments, self._told("elements"), strict=False)
+        return {size: (argument, place) for argument, sizes in known for place, size in enumerate(sizes) if isinstance(size, Size)}
 
     def shape(self, value: ir.Value) -> list[Dim]:
         """The shape of a tensor or memref."""
@@ -218,17 +236,30 @@ def elements_of(function: Any) -> Sequence[Sequence[Dim]]:
     return ModuleInfo(function.parent.operation).elements
 
 
+class _NamedShapes(SymbolicShapes):
+    """The shapes of a function that names the sizes of its arguments itself (`KernelInfo.sizes`)."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function, ())
+        self._function = function
+
+    def _told(self, what: str) -> Any:
+        read = {"shapes": self._shapes, "symbols": lambda f: KernelInfo(f).symbols, "elements": elements_of, "hints": hints_around}
+        return read[what](self._function)
+
+    def _shapes(self, function: Any) -> list[list[Dim]]:
+        shapes: list[list[Dim]] = []
+        named = KernelInfo(function).sizes
+        for index, argument in enumerate(self.block.arguments):
+            free = list(named[index]) if index < len(named) else []
+            sizes = list(argument.type.shape) if isinstance(argument.type, ir.ShapedType) else []
+            shapes.append([(free.pop(0) if free else None) if size == _DYNAMIC else size for size in sizes])
+        return shapes
+
+
 def shapes_around(op: ir.Operation) -> SymbolicShapes:
     """The shapes of the function around an op, which records the sizes of its arguments (`KernelInfo.sizes`)."""
-    function: Any = function_around(op)
-    shapes: list[list[Dim]] = []
-    arguments = list(function.regions[0].blocks[0].arguments)
-    named = KernelInfo(function).sizes
-    for index, argument in enumerate(arguments):
-        free = list(named[index]) if index < len(named) else []
-        sizes = list(argument.type.shape) if isinstance(argument.type, ir.ShapedType) else []
-        shapes.append([(free.pop(0) if free else None) if size == _DYNAMIC else size for size in sizes])
-    return SymbolicShapes(function, shapes, KernelInfo(function).symbols, elements_of(function), hints_around(function))
+    return _NamedShapes(function_around(op))
 
 
 def hints_around(op: ir.Operation) -> Mapping[str, int]:

@@ -142,3 +142,10 @@ def dtype_of(mlir_type: ir.Type) -> str:
 def type_of(value: ir.Value) -> TensorType:
     """The light type of a tensor value."""
     return TensorType.from_mlir(value.type)
+
+
+def dims_of(value: ir.Value) -> tuple[int | Size, ...]:
+    """The shape of a tensor value whose dimensions are all numbers or have symbols, as while a model is imported."""
+    shape = type_of(value).shape
+    assert None not in shape, f"{type_of(value)} has a dimension without a symbol"
+    return cast("tuple[int | Size, ...]", shape)

@@ -20,13 +20,11 @@ MOST_DIMENSIONS = BOX_ELEMENTS - 1
 BOX_OP, UNBOX_OP = "flow.box", "flow.unbox"
 
 
-class BoxOp(GraphOp, dialect=Flow, name="box", traits=[Pure]):
+class BoxOp(GraphOp, dialect=Flow, name="box", fusion=Fusion.FREE, flops=no_arithmetic, traits=[Pure]):
     """A box of `x`, which then has memory of its own and stays unchanged there for as long as a box of it can be reached.
 
     `destinations` as in `flow.if`: from the level `graph-opt` on there is one.
     """
-
-    fusion = Fusion.FREE
 
     x: Operand
     destinations: VariadicOperand
@@ -40,13 +38,9 @@ class BoxOp(GraphOp, dialect=Flow, name="box", traits=[Pure]):
             raise InferenceError(f"operand 'destinations' must be nothing or one {BOX}, got {', '.join(map(str, destinations))}")
         return BOX
 
-    flops = staticmethod(no_arithmetic)
 
-
-class UnboxOp(GraphOp, dialect=Flow, name="unbox", traits=[Pure]):
+class UnboxOp(GraphOp, dialect=Flow, name="unbox", fusion=Fusion.FREE, flops=no_arithmetic, traits=[Pure]):
     """The tensor in a box, with element type `to` and these sizes, which are already known (see `opened`)."""
-
-    fusion = Fusion.FREE
 
     box: Operand
     result: Result
@@ -62,8 +56,6 @@ class UnboxOp(GraphOp, dialect=Flow, name="unbox", traits=[Pure]):
         if len(sizes) > MOST_DIMENSIONS:
             raise InferenceError(f"attribute 'sizes' must have at most {MOST_DIMENSIONS} entries, got {len(sizes)}")
         return TensorType(to, tuple(sizes))
-
-    flops = staticmethod(no_arithmetic)
 
 
 def may_hold_boxes(kind: TensorType | ir.Type) -> bool:

@@ -12,13 +12,11 @@ from stepwell.dialects.graph.control import report, spell
 CONTROL = ("flow.if", "flow.loop")
 
 
-class IfOp(GraphOp, dialect=Flow, name="if"):
+class IfOp(GraphOp, dialect=Flow, name="if", fusion=Fusion.FREE):
     """The results of the function `then` on the inputs if the condition holds, else those of the function `otherwise`.
 
     The last `destinations` inputs are not passed on: they are the buffers for the results, one for each from the level `graph-opt` on.
     """
-
-    fusion = Fusion.FREE
 
     condition: Operand
     inputs: VariadicOperand
@@ -35,7 +33,7 @@ class IfOp(GraphOp, dialect=Flow, name="if"):
         return report(self, destination_problem(self))
 
 
-class LoopOp(GraphOp, dialect=Flow, name="loop"):
+class LoopOp(GraphOp, dialect=Flow, name="loop", fusion=Fusion.FREE):
     """Iterations of the function `body`: at most `trip_count`, while the condition holds.
 
     The body takes the iteration number (tensor<i64>), the condition (tensor<i1>) and the inputs, the first `carried` of which are those of the
@@ -45,8 +43,6 @@ class LoopOp(GraphOp, dialect=Flow, name="loop"):
     The results are the carried values; the collected parts along a new first dimension, which is as long as the largest possible trip count (the
     parts of iterations that did not run are undefined); and the trip count (tensor<1xi64>). `destinations` as in `flow.if`.
     """
-
-    fusion = Fusion.FREE
 
     trip_count: Operand
     condition: Operand

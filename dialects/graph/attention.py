@@ -12,14 +12,12 @@ from stepwell.dialects.graph.reduction import SoftmaxOp
 from stepwell.dialects.support.errors import InferenceError
 
 
-class AttentionOp(GraphOp, name="attention", traits=[Pure]):
+class AttentionOp(GraphOp, name="attention", fusion=Fusion.COMPLEX, traits=[Pure]):
     """`softmax(q k * scale + mask) v`, with the softmax along the last dimension.
 
     `q` is (…, queries, depth), `k` (…, depth, keys), `v` (…, keys, columns); leading dimensions broadcast. `mask` broadcasts to the scores (…,
     queries, keys).
     """
-
-    fusion = Fusion.COMPLEX
 
     q: Operand
     k: Operand

@@ -96,7 +96,10 @@ class GraphOp(Operation, dialect=Graph):
         reference = None
         flops = staticmethod(one_per_element)
 
-    def __init_subclass__(cls, *, dialect: type[Dialect] | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, *, dialect: type[Dialect] | None = None, fusion: Fusion | None = None, reference: Any = None, flops: Any = None, **kwargs: Any
+    ) -> None:
+        """`fusion`, `reference` and `flops` may be given here instead of in the class's body."""
         name, place = kwargs.get("name"), dialect or Graph
         taken = next((op for op in place.operations if f"{place.DIALECT_NAMESPACE}.{name}" == op.OPERATION_NAME), None)
         if taken is not None:
@@ -110,6 +113,9 @@ class GraphOp(Operation, dialect=Graph):
             raise StepwellError(f"op '{cls.__qualname__}' states SumsProducts, so it must define sum_of_products")
         if "flops" not in vars(cls) and any(issubclass(trait, (MovesData, JoinsData)) for trait in kwargs.get("traits", ())):
             cls.flops = staticmethod(no_arithmetic)
+        for attribute, value in (("fusion", fusion), ("reference", reference), ("flops", flops)):
+            if value is not None:
+                setattr(cls, attribute, staticmethod(value) if callable(value) and not isinstance(value, staticmethod) else value)
         super().__init_subclass__(**kwargs)
         cls._implied_traits = frozenset(trait for stated in cls._traits for trait in stated.__mro__)
         define_group_accessors(cls)

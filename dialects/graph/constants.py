@@ -9,10 +9,8 @@ from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Pure, R
 from stepwell.dialects.graph.traits import Speculatable
 
 
-class ConstantOp(GraphOp, name="constant", traits=[Pure, Speculatable]):
+class ConstantOp(GraphOp, name="constant", fusion=Fusion.FREE, traits=[Pure, Speculatable]):
     """A small literal tensor."""
-
-    fusion = Fusion.FREE
 
     value: ir.DenseElementsAttr
     result: Result
@@ -30,10 +28,8 @@ class ConstantOp(GraphOp, name="constant", traits=[Pure, Speculatable]):
         return 0
 
 
-class ParameterOp(GraphOp, name="parameter", traits=[Pure, Speculatable]):
+class ParameterOp(GraphOp, name="parameter", fusion=Fusion.FREE, traits=[Pure, Speculatable]):
     """The entry `id` of the weight table; its type is the entry's type."""
-
-    fusion = Fusion.FREE
 
     id: ir.StringAttr
     result: Result

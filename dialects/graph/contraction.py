@@ -27,10 +27,8 @@ from stepwell.dialects.graph.windows import Window, expect_window, padded, steps
 from stepwell.dialects.support.errors import InferenceError
 
 
-class MatmulOp(GraphOp, name="matmul", traits=[Pure, SumsProducts, Speculatable]):
+class MatmulOp(GraphOp, name="matmul", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts, Speculatable]):
     """The matrix product of the last two dimensions; leading dimensions are batch dimensions, which broadcast."""
-
-    fusion = Fusion.COMPLEX
 
     lhs: Operand
     rhs: Operand
@@ -64,10 +62,8 @@ class MatmulOp(GraphOp, name="matmul", traits=[Pure, SumsProducts, Speculatable]
         return SumOfProducts((*left, None), (*right, None, rank - 1), rank, lhs.shape[-1])
 
 
-class Convolution(GraphOp):
+class Convolution(GraphOp, fusion=Fusion.COMPLEX):
     """A convolution in either direction of `x` (N, C, spatial…) with the filters `w`; channels and filters fall into `group` equal parts."""
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand
@@ -185,13 +181,11 @@ class ConvTransposeOp(Convolution, name="conv_transpose", traits=[Pure, Convolve
         return 2 * x.elements * math.prod(w.static_shape[1:])
 
 
-class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
+class Col2ImOp(GraphOp, name="col2im", fusion=Fusion.COMPLEX, flops=one_per_input, traits=[Pure]):
     """Adds up windows at their positions in an image: `x` is (N, C * taps, positions), the result (N, C, image…).
 
     Taps and positions are in row-major order. The windows are those of the image with `pads` around it; this padding is cut off the result.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result
@@ -229,8 +223,6 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
             where = (slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in zip(tap, dilations, strides, counts, strict=True))
             out[(slice(None), slice(None), *where)] += each[(slice(None), slice(None), *tap)]
         return narrow(out[(slice(None), slice(None), *(slice(low, low + size) for low, size in zip(pads, image, strict=False)))], x.dtype)
-
-    flops = staticmethod(one_per_input)
 
 
 def spread_sizes(sizes: Sequence[Dim], kernel: Sequence[Dim], output_padding: Sequence[int], window: Window) -> tuple[Dim, ...]:

@@ -29,18 +29,14 @@ class ControlInfo(Carrier):
 
 
 
-class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
+class YieldOp(GraphOp, name="yield", fusion=Fusion.FREE, traits=[ir.IsTerminatorTrait]):
     """Ends the region of a graph op and yields its results."""
-
-    fusion = Fusion.FREE
 
     values: VariadicOperand
 
 
-class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait]):
+class FusedOp(GraphOp, name="fused", fusion=Fusion.FREE, traits=[Pure, ir.IsIsolatedFromAboveTrait]):
     """A group of ops that becomes one kernel: its body sees only the inputs, as block arguments, and yields the result(s)."""
-
-    fusion = Fusion.FREE
 
     inputs: VariadicOperand
     results_: VariadicResult
@@ -51,10 +47,8 @@ class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait])
         return report(self, region_problem(self.operation, 0, [type_of(v) for v in self.inputs], list(self.result_types())))
 
 
-class IfOp(GraphOp, name="if", traits=[Pure]):
+class IfOp(GraphOp, name="if", fusion=Fusion.FREE, traits=[Pure]):
     """Runs `then` or `else_` depending on a boolean scalar; both regions capture the values that they use and yield the results."""
-
-    fusion = Fusion.FREE
 
     condition: Operand
     results_: VariadicResult
@@ -70,7 +64,7 @@ class IfOp(GraphOp, name="if", traits=[Pure]):
         return report(self, region_problem(self.operation, 0, [], results) or region_problem(self.operation, 1, [], results))
 
 
-class LoopOp(GraphOp, name="loop", traits=[Pure]):
+class LoopOp(GraphOp, name="loop", fusion=Fusion.FREE, traits=[Pure]):
     """ONNX's Loop: at most `trip_count` iterations while the condition holds.
 
     The body's block arguments are the iteration number (tensor<i64>), the condition (tensor<i1>) and the carried values; it yields the next
@@ -78,8 +72,6 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
     of all iterations along a new first dimension. If a size of a carried value changes between iterations, the body has its own symbol for it, and
     the result another one.
     """
-
-    fusion = Fusion.FREE
 
     trip_count: Operand
     condition: Operand
@@ -106,13 +98,11 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
         return report(self, problem)
 
 
-class RequireOp(GraphOp, name="require"):
+class RequireOp(GraphOp, name="require", fusion=Fusion.FREE, flops=no_arithmetic):
     """Ends the run with an error that contains `problem`, unless the boolean scalar `condition` equals `value`.
 
     It replaces a branch of a conditional that cannot be valid; the other branch is computed instead. `check-indices` turns it into a check.
     """
-
-    fusion = Fusion.FREE
 
     condition: Operand
     value: ir.BoolAttr
@@ -123,8 +113,6 @@ class RequireOp(GraphOp, name="require"):
         if condition != TensorType(BOOL, ()):
             raise InferenceError(f"operand 'condition' must be tensor<i1>, got {condition}")
         return ()
-
-    flops = staticmethod(no_arithmetic)
 
 
 def report(op: GraphOp, problem: str | None) -> bool:

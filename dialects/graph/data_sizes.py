@@ -21,15 +21,13 @@ from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import InferenceError
 
 
-class BindSizesOp(GraphOp, name="bind_sizes"):
+class BindSizesOp(GraphOp, name="bind_sizes", fusion=Fusion.FREE, flops=no_arithmetic):
     """Binds the symbols in `sizes` to the numbers in the vector `values`, which must be non-negative integers.
 
     If an entry is a number, or an expression of symbols that are already bound, it must equal the number in `values`; otherwise the run ends with an
     error that names the node. No pass may move an op whose types or attributes use the symbols before this one. The op is not pure, so that no pass
     removes it.
     """
-
-    fusion = Fusion.FREE
 
     values: Operand
     sizes: Sizes
@@ -42,25 +40,19 @@ class BindSizesOp(GraphOp, name="bind_sizes"):
             raise InferenceError(f"attribute 'sizes' {list(sizes)} must have an entry for each element of operand 'values' ({values})")
         return ()
 
-    flops = staticmethod(no_arithmetic)
 
-
-class KeepOp(GraphOp, name="keep"):
+class KeepOp(GraphOp, name="keep", fusion=Fusion.FREE, flops=no_arithmetic):
     """Keeps `x` from being removed as unused, because a symbol that is bound at its definition is used.
 
     A size is used by its name alone (`graph.sizes`, attributes), so a loop of which only the size of a result is used would be removed before
     `outline-regions` has bound the symbol. That pass removes these ops.
     """
 
-    fusion = Fusion.FREE
-
     x: Operand
 
     @staticmethod
     def infer(x: TensorType) -> InferredTypes:
         return ()
-
-    flops = staticmethod(no_arithmetic)
 
 
 class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
@@ -88,7 +80,7 @@ class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
         return self.result_types()[0].shape[-1] if self.attribute_values()["sizes"][-1:] == (-1,) else 0
 
 
-class NonZeroPlacesOp(GraphOp, name="non_zero_places", traits=[Pure]):
+class NonZeroPlacesOp(GraphOp, name="non_zero_places", flops=one_per_input, traits=[Pure]):
     """Like `non_zero`, but with one column for each element of `x`: only the first `count` (a vector with one number) columns are meaningful."""
 
     x: Operand
@@ -105,10 +97,8 @@ class NonZeroPlacesOp(GraphOp, name="non_zero_places", traits=[Pure]):
         found = np.argwhere(wide(x)).T
         return _padded(found, 1, x.size), np.array([found.shape[1]])
 
-    flops = staticmethod(one_per_input)
 
-
-class OrderRowsOp(GraphOp, name="order_rows", traits=[Pure]):
+class OrderRowsOp(GraphOp, name="order_rows", flops=one_per_input, traits=[Pure]):
     """The row numbers of the matrix `x` sorted in ascending order, lexicographically from the first column; the sort is stable.
 
     `starts` is true for each sorted row that differs from the previous one. NaN sorts last and equals itself.
@@ -131,8 +121,6 @@ class OrderRowsOp(GraphOp, name="order_rows", traits=[Pure]):
         ranked = rows[order]
         same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
         return order.astype(np.int64), np.concatenate([np.ones(min(len(rows), 1), bool), ~same.all(axis=1)])
-
-    flops = staticmethod(one_per_input)
 
 
 class KeptBoxesOp(GraphOp, name="kept_boxes", traits=[Pure]):

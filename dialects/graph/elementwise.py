@@ -55,10 +55,8 @@ class SubOp(NumericBinary, name="sub", traits=[KeepsFinite, Exact]):
     value_range = of_integers(lambda a, b: (a[0] - b[1], a[1] - b[0]))
 
 
-class MulOp(NumericBinary, name="mul", traits=[KeepsFinite, Exact]):
+class MulOp(NumericBinary, name="mul", traits=[KeepsFinite, Exact], reference=pointwise(np.multiply)):
     """`lhs * rhs`; integers wrap."""
-
-    reference = pointwise(np.multiply)
 
 
 class DivOp(NumericBinary, name="div", traits=[Exact]):
@@ -135,28 +133,20 @@ class SignOp(Unary, name="sign"):
     reference = pointwise(np.sign)
 
 
-class ReciprocalOp(FloatUnary, name="reciprocal"):
+class ReciprocalOp(FloatUnary, name="reciprocal", reference=pointwise(np.reciprocal)):
     """`1 / x`."""
 
-    reference = pointwise(np.reciprocal)
 
-
-class FloorOp(FloatUnary, name="floor", traits=[KeepsFinite]):
+class FloorOp(FloatUnary, name="floor", traits=[KeepsFinite], reference=pointwise(np.floor)):
     """The largest integer that is at most `x`."""
 
-    reference = pointwise(np.floor)
 
-
-class CeilOp(FloatUnary, name="ceil", traits=[KeepsFinite]):
+class CeilOp(FloatUnary, name="ceil", traits=[KeepsFinite], reference=pointwise(np.ceil)):
     """The smallest integer that is at least `x`."""
 
-    reference = pointwise(np.ceil)
 
-
-class RoundOp(FloatUnary, name="round", traits=[KeepsFinite, Exact]):
+class RoundOp(FloatUnary, name="round", traits=[KeepsFinite, Exact], reference=pointwise(np.rint)):
     """The nearest integer, with ties to even."""
-
-    reference = pointwise(np.rint)
 
 
 class ReluOp(Unary, name="relu", traits=[KeepsFinite, Exact]):

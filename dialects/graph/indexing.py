@@ -284,7 +284,7 @@ class AtRoundOp(GraphOp, name="at_round", traits=[Pure, MovesData]):
         return np.take(x, x.shape[axis] - 1 - int(round) if backwards else int(round), axis)
 
 
-class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):
+class NonZeroOp(GraphOp, name="non_zero", flops=one_per_input, traits=[Pure]):
     """The indices of the non-zero elements of `x` in row-major order: one row per dimension, one column per element."""
 
     x: Operand
@@ -298,8 +298,6 @@ class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):
     @staticmethod
     def reference(x: np.ndarray) -> np.ndarray:
         return np.argwhere(wide(x)).T.astype(np.int64)
-
-    flops = staticmethod(one_per_input)
 
 
 def expect_elements(x: TensorType, indices: TensorType, axis: int) -> None:

@@ -31,28 +31,20 @@ class EqualOp(Comparison, name="equal"):
     reference = staticmethod(np.equal)
 
 
-class LessOp(Comparison, name="less"):
+class LessOp(Comparison, name="less", reference=np.less):
     """`lhs < rhs`."""
 
-    reference = staticmethod(np.less)
 
-
-class LessEqualOp(Comparison, name="less_equal"):
+class LessEqualOp(Comparison, name="less_equal", reference=np.less_equal):
     """`lhs <= rhs`."""
 
-    reference = staticmethod(np.less_equal)
 
-
-class GreaterOp(Comparison, name="greater"):
+class GreaterOp(Comparison, name="greater", reference=np.greater):
     """`lhs > rhs`."""
 
-    reference = staticmethod(np.greater)
 
-
-class GreaterEqualOp(Comparison, name="greater_equal"):
+class GreaterEqualOp(Comparison, name="greater_equal", reference=np.greater_equal):
     """`lhs >= rhs`."""
-
-    reference = staticmethod(np.greater_equal)
 
 
 class BoolBinary(Binary):
@@ -61,22 +53,16 @@ class BoolBinary(Binary):
     infer = binary((BOOL,))
 
 
-class AndOp(BoolBinary, name="and"):
+class AndOp(BoolBinary, name="and", reference=np.logical_and):
     """True if both are true."""
 
-    reference = staticmethod(np.logical_and)
 
-
-class OrOp(BoolBinary, name="or"):
+class OrOp(BoolBinary, name="or", reference=np.logical_or):
     """True if at least one is true."""
 
-    reference = staticmethod(np.logical_or)
 
-
-class XorOp(BoolBinary, name="xor"):
+class XorOp(BoolBinary, name="xor", reference=np.logical_xor):
     """True if exactly one is true."""
-
-    reference = staticmethod(np.logical_xor)
 
 
 class NotOp(Unary, name="not"):
@@ -92,22 +78,16 @@ class IntegerBinary(Binary):
     infer = binary(INTEGERS)
 
 
-class BitwiseAndOp(IntegerBinary, name="bitwise_and"):
+class BitwiseAndOp(IntegerBinary, name="bitwise_and", reference=np.bitwise_and):
     """Bitwise and."""
 
-    reference = staticmethod(np.bitwise_and)
 
-
-class BitwiseOrOp(IntegerBinary, name="bitwise_or"):
+class BitwiseOrOp(IntegerBinary, name="bitwise_or", reference=np.bitwise_or):
     """Bitwise or."""
 
-    reference = staticmethod(np.bitwise_or)
 
-
-class BitwiseXorOp(IntegerBinary, name="bitwise_xor"):
+class BitwiseXorOp(IntegerBinary, name="bitwise_xor", reference=np.bitwise_xor):
     """Bitwise exclusive or."""
-
-    reference = staticmethod(np.bitwise_xor)
 
 
 class BitwiseNotOp(Unary, name="bitwise_not"):

@@ -46,10 +46,8 @@ class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
         return 2 * x.elements  # a multiplication and an addition, after the channels' factors are computed
 
 
-class LrnOp(GraphOp, name="lrn", traits=[Pure]):
+class LrnOp(GraphOp, name="lrn", fusion=Fusion.COMPLEX, traits=[Pure]):
     """`x / (bias + alpha / size * s) ** beta`, where `s` is the sum of squares of `size` adjacent channels (dimension 1)."""
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result

@@ -14,15 +14,13 @@ from stepwell.dialects.graph.traits import KeepsEach
 from stepwell.dialects.support.errors import InferenceError
 
 
-class PixelShuffleOp(GraphOp, name="pixel_shuffle", traits=[Pure, MovesData, KeepsEach]):
+class PixelShuffleOp(GraphOp, name="pixel_shuffle", fusion=Fusion.COMPLEX, traits=[Pure, MovesData, KeepsEach]):
     """The larger image (N, C, sizes…); each phase in `x` (N, group * phases * C / group, spatial…) holds every `strides`-th position of it.
 
     Position `p` of the result is position `(p + offsets) // strides` of phase `(p + offsets) % strides`. The phases of all dimensions are in
     row-major order; in a group, the channels of a phase are adjacent. `x` may be blocked, (N, …, spatial…, b); then blocks replace channels. W. Shi
     et al., "Real-time single image and video super-resolution using an efficient sub-pixel convolutional neural network", CVPR 2016.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result

@@ -40,10 +40,8 @@ def pooling_windows(x: np.ndarray, value: object, kernel: Sequence[int], ceil_mo
     return windows(padded(x, window["pads"][: len(kernel)], high, value), kernel, counts, **steps_of(window))
 
 
-class Pooling(GraphOp):
+class Pooling(GraphOp, fusion=Fusion.COMPLEX):
     """An op on each window over `x` (N, C, spatial…), or channel-blocked `x` (N, C / b, spatial…, b)."""
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result

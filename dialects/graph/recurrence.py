@@ -24,6 +24,7 @@ from stepwell.dialects.graph.inference import (
     expect_same_dtype,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.transcendental import SigmoidOp
 
 Array = np.ndarray
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -38,11 +39,6 @@ class Activation:
     takes: int = 0
 
 
-def _sigmoid(x: Array) -> Array:
-    small = np.exp(-np.abs(x))
-    return np.where(x < 0, small, x.dtype.type(1)) / (1 + small)
-
-
 ACTIVATIONS: dict[str, Activation] = {
     "affine": Activation(lambda x, alpha, beta: alpha * x + beta, 2),
     "elu": Activation(lambda x, alpha, _: np.where(x < 0, alpha * np.expm1(x), x), 1),
@@ -50,7 +46,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "leaky_relu": Activation(lambda x, alpha, _: np.where(x < 0, alpha * x, x), 1),
     "relu": Activation(lambda x, *_: np.maximum(x, 0)),
     "scaled_tanh": Activation(lambda x, alpha, beta: alpha * np.tanh(beta * x), 2),
-    "sigmoid": Activation(lambda x, *_: _sigmoid(x)),
+    "sigmoid": Activation(lambda x, *_: SigmoidOp.reference(x)),
     "softplus": Activation(lambda x, *_: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
     "softsign": Activation(lambda x, *_: x / (1 + np.abs(x))),
     "tanh": Activation(lambda x, *_: np.tanh(x)),

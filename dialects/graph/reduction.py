@@ -29,10 +29,8 @@ def places(size: Dim) -> Range:
     return (0, size - 1) if isinstance(size, int) and size else ANY
 
 
-class Reduction(GraphOp, traits=[Pure]):
+class Reduction(GraphOp, fusion=Fusion.REDUCTION, flops=one_per_input, traits=[Pure]):
     """A reduction of `x` along `axes` (an empty list reduces nothing)."""
-
-    fusion = Fusion.REDUCTION
 
     x: Operand
     result: Result
@@ -44,8 +42,6 @@ class Reduction(GraphOp, traits=[Pure]):
         expect_dtype("x", x, NUMERIC)
         expect_axes("axes", axes, x.rank)
         return x.with_shape(without_axes(x.shape, axes, keepdims))
-
-    flops = staticmethod(one_per_input)
 
 
 class ReduceSumOp(Reduction, name="reduce_sum"):
@@ -94,7 +90,7 @@ class ReduceMinOp(OrderReduction, name="reduce_min", traits=[ChoosesData]):
         return narrow(np.asarray(np.min(w, axis=tuple(axes), keepdims=keepdims, initial=highest(w.dtype))), x.dtype)
 
 
-class ArgReduction(GraphOp, traits=[Pure]):
+class ArgReduction(GraphOp, flops=one_per_input, traits=[Pure]):
     """The position of the extreme element of `x` along `axis`: the first such position, or the last if `select_last`."""
 
     x: Operand
@@ -108,8 +104,6 @@ class ArgReduction(GraphOp, traits=[Pure]):
         expect_dtype("x", x, NUMERIC)
         expect_axis("axis", axis, x.rank)
         return TensorType("i64", without_axes(x.shape, (axis,), keepdims))
-
-    flops = staticmethod(one_per_input)
 
     def value_range(self, x: Range) -> Range:
         """The positions along the axis."""
@@ -181,10 +175,8 @@ class CumprodOp(Scan, name="cumprod"):
         return scan(np.multiply, x, axis, exclusive, reverse)
 
 
-class NormalisedPowers(GraphOp, traits=[Pure]):
+class NormalisedPowers(GraphOp, fusion=Fusion.COMPLEX, traits=[Pure]):
     """An op on the exponentials of floats and their sum along an axis."""
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result
@@ -226,7 +218,7 @@ class LogSoftmaxOp(NormalisedPowers, name="log_softmax"):
         return narrow(shifted - np.log(total).astype(w.dtype), x.dtype)
 
 
-class TopKOp(GraphOp, name="top_k", traits=[Pure]):
+class TopKOp(GraphOp, name="top_k", flops=one_per_input, traits=[Pure]):
     """The `k` largest (or smallest) elements along `axis` and their indices, in order; among equal elements, lower indices come first.
 
     The results have a dynamic size along `axis` unless the builder gets `result_types` with a known `k`.
@@ -255,8 +247,6 @@ class TopKOp(GraphOp, name="top_k", traits=[Pure]):
             order = np.argsort(wide(x), axis=axis, kind="stable")
         chosen = np.take(order, np.arange(int(k)), axis=axis)
         return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)
-
-    flops = staticmethod(one_per_input)
 
     def value_range(self, x: Range, k: Range) -> tuple[Range, ...]:
         """The ranges of the operand's elements and of their positions along the axis."""

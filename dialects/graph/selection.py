@@ -12,7 +12,7 @@ from stepwell.dialects.graph.inference import expect_axis, expect_dim, expect_dt
 from stepwell.dialects.graph.numerics import wide
 
 
-class UniqueOp(GraphOp, name="unique", traits=[Pure]):
+class UniqueOp(GraphOp, name="unique", flops=one_per_input, traits=[Pure]):
     """The distinct slices of `x` along `axis`, ascending if `sorted`, else in order of first occurrence.
 
     `indices` holds the position of each slice's first occurrence, `counts` the number of its occurrences, and `inverse` the index of the distinct
@@ -54,8 +54,6 @@ class UniqueOp(GraphOp, name="unique", traits=[Pure]):
             rank[chosen] = np.arange(len(chosen))
             first, counts, inverse = first[chosen], counts[chosen], rank[inverse]
         return np.take(x, first, axis=axis), first.astype(np.int64), inverse.astype(np.int64), counts
-
-    flops = staticmethod(one_per_input)
 
 
 class NonMaxSuppressionOp(GraphOp, name="non_max_suppression", traits=[Pure]):

@@ -31,10 +31,8 @@ from stepwell.dialects.support.errors import ElementTypeError, InferenceError, S
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
-class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData, KeepsEach, Speculatable]):
+class ReshapeOp(GraphOp, name="reshape", fusion=Fusion.FREE, traits=[Pure, MovesData, KeepsEach, Speculatable]):
     """The elements of `x` in row-major order with another shape; one entry may be -1 and is inferred."""
-
-    fusion = Fusion.FREE
 
     x: Operand
     result: Result
@@ -222,7 +220,7 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
         return Fusion.FREE if self.is_contiguous else Fusion.OPAQUE
 
 
-class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
+class PadOp(GraphOp, name="pad", flops=no_arithmetic, traits=[Pure, KeepsChannels, KeepsEach]):
     """`x` padded with `low[i]` elements before and `high[i]` after each dimension: with `value`, or with copies from `x` selected by `mode`.
 
     "edge" repeats the outermost element, "reflect" mirrors about it without repeating it, "wrap" continues from the other end.
@@ -258,8 +256,6 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
         out[tuple(slice(a, a + s) for s, (a, _) in zip(x.shape, amounts, strict=True))] = x
         return out
 
-    flops = staticmethod(no_arithmetic)
-
     def fusion_category(self) -> Fusion:
         """Only padding with constants is fused with the producer."""
         return Fusion.PAD if self.attribute_values()["mode"] == "constant" else Fusion.OPAQUE
@@ -270,7 +266,7 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels, KeepsEach]):
         return union([x, (attributes["value"],) * 2]) if attributes["mode"] == "constant" else x
 
 
-class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):
+class ShapeOfOp(GraphOp, name="shape_of", flops=no_arithmetic, traits=[Pure]):
     """The sizes of the dimensions of `x`."""
 
     x: Operand
@@ -284,10 +280,8 @@ class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):
     def reference(x: np.ndarray) -> np.ndarray:
         return np.array(x.shape, dtype=np.int64)
 
-    flops = staticmethod(no_arithmetic)
 
-
-class SizesOp(GraphOp, name="sizes", traits=[Pure, Speculatable]):
+class SizesOp(GraphOp, name="sizes", flops=no_arithmetic, traits=[Pure, Speculatable]):
     """Sizes as numbers: the results of arithmetic on the sizes of operands."""
 
     result: Result
@@ -300,8 +294,6 @@ class SizesOp(GraphOp, name="sizes", traits=[Pure, Speculatable]):
     @staticmethod
     def reference(*, values: Sequence[int]) -> np.ndarray:
         return np.array(values, dtype=np.int64)
-
-    flops = staticmethod(no_arithmetic)
 
     def value_range(self) -> Range:
         """Sizes are not negative; values computed from them may be."""

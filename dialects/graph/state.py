@@ -13,7 +13,7 @@ from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, exp
 from stepwell.dialects.support.errors import InferenceError
 
 
-class OverwriteOp(GraphOp, name="overwrite", traits=[Pure]):
+class OverwriteOp(GraphOp, name="overwrite", flops=no_arithmetic, traits=[Pure]):
     """`x` with `part` replacing its elements from `starts` on.
 
     If `x` is memory that is kept between calls (`append-in-place`), the kernel writes there, and nothing is copied.
@@ -40,8 +40,6 @@ class OverwriteOp(GraphOp, name="overwrite", traits=[Pure]):
         written = x.copy()
         written[tuple(slice(start, start + size) for start, size in zip(starts, part.shape, strict=True))] = part
         return written
-
-    flops = staticmethod(no_arithmetic)
 
     def copied_operands(self) -> list[ir.Value]:
         """`part`: memory that is kept between calls already holds the rest."""

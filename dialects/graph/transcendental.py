@@ -9,16 +9,12 @@ from stepwell.dialects.graph.numerics import erf, pointwise, widened
 from stepwell.dialects.graph.value_range import Range
 
 
-class SqrtOp(FloatUnary, name="sqrt"):
+class SqrtOp(FloatUnary, name="sqrt", reference=pointwise(np.sqrt)):
     """The square root of `x`; NaN for negative `x`."""
 
-    reference = pointwise(np.sqrt)
 
-
-class RsqrtOp(FloatUnary, name="rsqrt"):
+class RsqrtOp(FloatUnary, name="rsqrt", reference=pointwise(lambda x: np.reciprocal(np.sqrt(x)))):
     """`1 / sqrt(x)`."""
-
-    reference = pointwise(lambda x: np.reciprocal(np.sqrt(x)))
 
 
 class ExpOp(FloatUnary, name="exp"):
@@ -31,88 +27,60 @@ class ExpOp(FloatUnary, name="exp"):
         return (0, math.inf)
 
 
-class LogOp(FloatUnary, name="log"):
+class LogOp(FloatUnary, name="log", reference=pointwise(np.log)):
     """The natural logarithm of `x`."""
 
-    reference = pointwise(np.log)
 
-
-class SinOp(FloatUnary, name="sin"):
+class SinOp(FloatUnary, name="sin", reference=pointwise(np.sin)):
     """The sine of `x` in radians."""
 
-    reference = pointwise(np.sin)
 
-
-class CosOp(FloatUnary, name="cos"):
+class CosOp(FloatUnary, name="cos", reference=pointwise(np.cos)):
     """The cosine of `x` in radians."""
 
-    reference = pointwise(np.cos)
 
-
-class TanOp(FloatUnary, name="tan"):
+class TanOp(FloatUnary, name="tan", reference=pointwise(np.tan)):
     """The tangent of `x` in radians."""
 
-    reference = pointwise(np.tan)
 
-
-class AsinOp(FloatUnary, name="asin"):
+class AsinOp(FloatUnary, name="asin", reference=pointwise(np.arcsin)):
     """The arc sine of `x`, in radians."""
 
-    reference = pointwise(np.arcsin)
 
-
-class AcosOp(FloatUnary, name="acos"):
+class AcosOp(FloatUnary, name="acos", reference=pointwise(np.arccos)):
     """The arc cosine of `x`, in radians."""
 
-    reference = pointwise(np.arccos)
 
-
-class AtanOp(FloatUnary, name="atan"):
+class AtanOp(FloatUnary, name="atan", reference=pointwise(np.arctan)):
     """The arc tangent of `x`, in radians."""
 
-    reference = pointwise(np.arctan)
 
-
-class SinhOp(FloatUnary, name="sinh"):
+class SinhOp(FloatUnary, name="sinh", reference=pointwise(np.sinh)):
     """The hyperbolic sine of `x`."""
 
-    reference = pointwise(np.sinh)
 
-
-class CoshOp(FloatUnary, name="cosh"):
+class CoshOp(FloatUnary, name="cosh", reference=pointwise(np.cosh)):
     """The hyperbolic cosine of `x`."""
 
-    reference = pointwise(np.cosh)
 
-
-class TanhOp(FloatUnary, name="tanh"):
+class TanhOp(FloatUnary, name="tanh", reference=pointwise(np.tanh)):
     """The hyperbolic tangent of `x`."""
 
-    reference = pointwise(np.tanh)
 
-
-class AsinhOp(FloatUnary, name="asinh"):
+class AsinhOp(FloatUnary, name="asinh", reference=pointwise(np.arcsinh)):
     """The inverse hyperbolic sine of `x`."""
 
-    reference = pointwise(np.arcsinh)
 
-
-class AcoshOp(FloatUnary, name="acosh"):
+class AcoshOp(FloatUnary, name="acosh", reference=pointwise(np.arccosh)):
     """The inverse hyperbolic cosine of `x`."""
 
-    reference = pointwise(np.arccosh)
 
-
-class AtanhOp(FloatUnary, name="atanh"):
+class AtanhOp(FloatUnary, name="atanh", reference=pointwise(np.arctanh)):
     """The inverse hyperbolic tangent of `x`."""
 
-    reference = pointwise(np.arctanh)
 
-
-class ErfOp(FloatUnary, name="erf"):
+class ErfOp(FloatUnary, name="erf", reference=pointwise(erf)):
     """The error function of `x`."""
-
-    reference = pointwise(erf)
 
 
 class SigmoidOp(FloatUnary, name="sigmoid"):
@@ -129,7 +97,5 @@ class SigmoidOp(FloatUnary, name="sigmoid"):
         return (0, 1)
 
 
-class SoftplusOp(FloatUnary, name="softplus"):
+class SoftplusOp(FloatUnary, name="softplus", reference=pointwise(lambda x: np.logaddexp(x, x.dtype.type(0)))):
     """`log(1 + exp(x))`."""
-
-    reference = pointwise(lambda x: np.logaddexp(x, x.dtype.type(0)))

@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.flow.boxes import BOX_OP, UNBOX_OP
 from stepwell.dialects.flow.control import called_by
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
-from stepwell.dialects.interpreter.tensors import owned, undefined
+from stepwell.dialects.interpreter.tensors import owned
 
 
 @meaning("func.call")
@@ -120,10 +120,3 @@ def view(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> S
 def same(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
     """The operand itself."""
     return operands
-
-
-@meaning("bufferization.alloc_tensor")
-def allocated(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """A tensor with undefined elements."""
-    kind = op.results[0].type
-    return [undefined(sizes_of(kind, operands), scalar_dtype(kind.element_type))]

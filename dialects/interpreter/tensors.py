@@ -20,7 +20,7 @@ def undefined(sizes: Sequence[int], dtype: np.dtype) -> Array:
     return np.full(sizes, True if dtype.kind == "b" else -0x55, dtype)
 
 
-@meaning("tensor.empty")
+@meaning("tensor.empty", "bufferization.alloc_tensor")
 def empty(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
     """A tensor with undefined elements."""
     kind = op.results[0].type

@@ -18,14 +18,12 @@ from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
 
-class BorderedConvOp(GraphOp, dialect=Packed, name="bordered_conv", traits=[Pure, SumsProducts]):
+class BorderedConvOp(GraphOp, dialect=Packed, name="bordered_conv", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts]):
     """Like `packed.conv`, for an image `x` whose first and last elements along each spatial dimension are zeros; `zeros` has their numbers.
 
     `zeros` lists those before each spatial dimension, then those after each. Each dimension is divided into stretches of positions, and taps that
     read only zeros for a whole stretch are omitted: large or dilated windows need half of the products, or fewer.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand

@@ -18,7 +18,7 @@ from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
 
-class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProducts, ComputesRows]):
+class PackedConvOp(GraphOp, dialect=Packed, name="conv", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts, ComputesRows]):
     """The convolution of `x` with filters `w`; the result is blocked (N, M / b, spatial…, b).
 
     `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), such as an input image
@@ -31,8 +31,6 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", traits=[Pure, SumsProdu
     neighbouring blocks of `x`. Each of the C / a / K runs of blocks is read by one set of groups, and the groups of a set read neighbouring
     stretches of lanes, starting at lane 0. With one group this is the plain convolution of the first `s` lanes of all blocks.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand

@@ -18,14 +18,12 @@ from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
 
-class RelayoutOp(GraphOp, dialect=Packed, name="relayout", traits=[Pure]):
+class RelayoutOp(GraphOp, dialect=Packed, name="relayout", fusion=Fusion.COMPLEX, flops=no_arithmetic, traits=[Pure]):
     """Rearrange lanes of blocked images (N, B, spatial…, a) into (N, B', spatial…, block).
 
     The lanes of all operands are numbered consecutively, block after block. The result consists of stretches of them: `sizes[i]` lanes
     starting at lane `starts[i]`, or as many zeros if `starts[i]` is -1.
     """
-
-    fusion = Fusion.COMPLEX
 
     inputs: VariadicOperand
     result: Result
@@ -63,8 +61,6 @@ class RelayoutOp(GraphOp, dialect=Packed, name="relayout", traits=[Pure]):
         parts = [np.repeat(zeros, n, axis=1) if a < 0 else lanes[:, a : a + n] for a, n in zip(starts, sizes, strict=True)]
         return np.ascontiguousarray(blocked(np.concatenate(parts, axis=1), block))
 
-    flops = staticmethod(no_arithmetic)
-
 
 class MaskedOp(NumericBinary, dialect=Packed, name="masked"):
     """`lhs` where `rhs` is nonzero, otherwise 0, even if `lhs` is infinite or NaN there."""
@@ -74,12 +70,10 @@ class MaskedOp(NumericBinary, dialect=Packed, name="masked"):
         return np.where(rhs != 0, lhs, np.zeros((), lhs.dtype))
 
 
-class PackedLrnOp(GraphOp, dialect=Packed, name="lrn", traits=[Pure]):
+class PackedLrnOp(GraphOp, dialect=Packed, name="lrn", fusion=Fusion.COMPLEX, traits=[Pure]):
     """Like `lrn`, on blocked `x` (N, C / b, spatial…, b) whose channels are in order. Lanes after the last of the `channels` count as zero
     and are zero in the result.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result

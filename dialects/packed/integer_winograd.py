@@ -91,7 +91,7 @@ def with_depth(w: np.ndarray, depth: int) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(w, -1, -2))
 
 
-class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv", traits=[Pure, ComputesRows]):
+class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv", fusion=Fusion.COMPLEX, traits=[Pure, ComputesRows]):
     """The 3x3 convolution with stride 1 of blocked integers `x` (N, C / a, H + 2, W + 2, a), with result (N, M / b, H, W, b) in i32, by F(tile, 3)
     along both axes; H and W are multiples of `tile`.
 
@@ -103,8 +103,6 @@ class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv
     fit 16 bits (`transformed_range`) and results times 2**`shift` fit 32. Otherwise data wrap around in 16 bits, and sums and the result in 32.
     Products and their sums may wrap around, because the final division is exact modulo 2**32.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     u: Operand

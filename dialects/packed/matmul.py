@@ -48,13 +48,11 @@ def in_groups(matrix: np.ndarray, depth: int, width: int) -> np.ndarray:
     return np.stack([panel.reshape(-1, width, depth) for panel in in_panels(grouped, width * depth)])
 
 
-class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", traits=[Pure, SumsProducts]):
+class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts]):
     """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b); the result is (…, M, N / b, b), with columns in order.
 
     Panels may also be (N / b, K / d, b, d), and always are for integers (i32): each d neighbours of a column are contiguous.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand
@@ -89,7 +87,7 @@ class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", traits=[Pure, SumsP
         return SumOfProducts((*range(x.rank - 1), None), (rank - 2, None, rank - 1, None)[: w.rank], rank, x.shape[-1])
 
 
-class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", traits=[Pure]):
+class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", fusion=Fusion.COMPLEX, traits=[Pure]):
     """The product of `x` (…, M, K) in f32 with quantised weights in panels; the result is (…, M, N / b, b), with columns in order.
 
     Weights are blocks of B neighbours of a column, `(number - zero point) * scale`, with a scale and a zero point for each block. `scale` is
@@ -98,8 +96,6 @@ class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", traits=[Pur
     Alternatively four bytes hold them, (N / b, K / B, B / 8, b, 4) of ui8, as dot-product instructions of bytes read them: the first four in the
     lower halves, the others in the upper halves.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand

@@ -103,7 +103,7 @@ def error_bound(tile: int) -> float:
     return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PARTS[tile] / 6 + 8 + 1))
 
 
-class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", traits=[Pure, ComputesRows]):
+class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", fusion=Fusion.COMPLEX, traits=[Pure, ComputesRows]):
     """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), with result (N, M / b, H, W, b), by F(tile, 3) along both
     axes; H and W are multiples of `tile`.
 
@@ -111,8 +111,6 @@ class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", traits=[Pure
     are transformed in each run. The blocks of channels and of filters are divided into `group` equal parts each; the filters of a group read its
     K = C / a / group blocks.
     """
-
-    fusion = Fusion.COMPLEX
 
     x: Operand
     u: Operand

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, is_static
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import dims_of, type_of
 from stepwell.dialects.graph import DynamicExpandOp, DynamicReshapeOp, DynamicSliceOp, GraphBuilder, GraphOp
 from stepwell.dialects.support.extensions import extension
 
@@ -41,14 +41,7 @@ def asks(op: ir.Operation) -> bool:
 def asked_sizes(op: ir.Operation, b: GraphBuilder) -> ir.Value:
     """The requested sizes as a vector of i64, built at the insertion point; the op's operand and result have known sizes."""
     vectors = [_wide(b, v) for v in list(op.operands)[1:]]
-    return _RULES[op.name](b, declared_shape(op.operands[0]), vectors, declared_shape(op.results[0]))
-
-
-def declared_shape(value: ir.Value) -> tuple[int | Size, ...]:
-    """The shape of a value whose sizes are all numbers or expressions of symbols."""
-    shape = type_of(value).shape
-    assert None not in shape, f"{type_of(value)} has a size of which nothing is known"
-    return cast("tuple[int | Size, ...]", shape)
+    return _RULES[op.name](b, dims_of(op.operands[0]), vectors, dims_of(op.results[0]))
 
 
 def size_vector(b: GraphBuilder, sizes: Sequence[int | Size]) -> ir.Value:

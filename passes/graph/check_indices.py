@@ -13,7 +13,7 @@ from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Dim, Size, always, holds, product, static_sizes
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import dims_of, type_of
 from stepwell.dialects.flow.control import CONTROL, called_by
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.base import GraphOp, IndexOperand
@@ -25,7 +25,7 @@ from stepwell.dialects.support.errors import ModelError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import innermost_first, main_function, program_functions, retyped
-from stepwell.passes.graph.asked_sizes import asked_sizes, asks, declared_shape, size_vector
+from stepwell.passes.graph.asked_sizes import asked_sizes, asks, size_vector
 from stepwell.passes.graph.bind_sizes import bound_sizes, symbols_of
 from stepwell.passes.graph.matching import is_used, producer, states, stored
 from stepwell.passes.graph.ranges import ranges
@@ -222,7 +222,7 @@ class _Checks:
 
     def add_sizes(self, op: ir.Operation) -> None:
         """Check that the operands of an op request the sizes that its result has."""
-        sizes = declared_shape(op.results[0])
+        sizes = dims_of(op.results[0])
         with ir.InsertionPoint(self.end), op.location:
             codes, compared = zigzag(self.b, self.b.sub(asked_sizes(op, self.b), size_vector(self.b, sizes))), self._are_inside(sizes)
             if compared:

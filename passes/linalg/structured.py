@@ -11,6 +11,7 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.linalg.accesses import Access, last_stride
 from stepwell.passes.linalg.factors import Factor, product_factors
+from stepwell.passes.linalg.views import origin
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
 VECTOR_DIALECTS = ("arith", "math")
@@ -189,10 +190,10 @@ class Structured:
         accumulator = self.body.arguments[len(self.body.arguments) - 1]
         total = self.body.operations[len(self.body.operations) - 1].operands[0]
         [term] = [v for v in total.owner.operands if v != accumulator]
-        product = defining_op(_unconverted(term))
+        product = defining_op(origin(term, CONVERSIONS))
         if product is None or product.name not in ("arith.mulf", "arith.muli"):
             return frozenset()
-        factors = [_unconverted(v) for v in product.operands]
+        factors = [origin(v, CONVERSIONS) for v in product.operands]
         return frozenset(n for n, argument in enumerate(list(self.body.arguments)[: len(self.inputs)]) if argument in factors)
 
     @cached_property
@@ -380,15 +381,6 @@ def filled(value: ir.Value, out: ir.Value) -> ir.Value:
 def structured_ops(function: ir.Operation) -> list[Structured]:
     """The structured ops of a function in order, as a schedule file counts them."""
     return [Structured(o) for o in ops_below(function) if o.name in STRUCTURED]
-
-
-def _unconverted(value: ir.Value) -> ir.Value:
-    """The scalar before conversions that keep zero."""
-    op = defining_op(value)
-    while op is not None and op.name in CONVERSIONS:
-        value = op.operands[0]
-        op = defining_op(value)
-    return value
 
 
 def may_contract(op: ir.Operation) -> bool:

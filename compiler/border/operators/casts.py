@@ -52,16 +52,17 @@ def as_numbers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return out.reshape(x.shape)
 
 
+def as_type(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """An array of numbers or strings as one of another type. Raises InputError like `as_numbers`."""
+    if is_string(dtype):
+        return x if is_string(x.dtype) else as_strings(x)
+    return as_numbers(x, dtype) if is_string(x.dtype) else x.astype(dtype)
+
+
 @border_operator("Cast", since=6, of_strings=lambda attributes: attributes.get("to") == _STRING)
 def cast(*, to: int, saturate: int = 1, round_mode: str = "up") -> Prepared:
     """Cast; `saturate` and `round_mode` concern 8-bit floats."""
     if to != _STRING and to not in _ELEMENTS:
         raise UnsupportedError(f"to={to} is not supported for strings; supported: {', '.join(DTYPES)}")
     dtype = STRING if to == _STRING else to_numpy(_ELEMENTS[to])
-
-    def run(x: np.ndarray) -> np.ndarray:
-        if is_string(dtype):
-            return x if is_string(x.dtype) else as_strings(x)
-        return as_numbers(x, dtype) if is_string(x.dtype) else x.astype(dtype)
-
-    return Prepared(run, lambda x: Kind(dtype, x.shape))
+    return Prepared(lambda x: as_type(x, dtype), lambda x: Kind(dtype, x.shape))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.border.operators.casts import as_numbers, as_strings
+from stepwell.border.operators.casts import as_type
 from stepwell.border.operators.labels import ML
 from stepwell.border.registry import Kind, Prepared, border_operator
 from stepwell.border.values import Map
@@ -76,7 +76,7 @@ def cast_map(*, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int
             entries = [x.get(place, "0" if is_string(x.dtype) else 0) for place in range(max_map)]
         given = np.empty(len(entries), x.dtype)
         given[:] = entries
-        return _cast(given, dtype).reshape(1, -1)
+        return as_type(given, dtype).reshape(1, -1)
 
     def infer(x: Kind) -> Kind:
         if MAP not in x.form or x.keys is None or is_string(x.keys):
@@ -84,9 +84,3 @@ def cast_map(*, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int
         return Kind(dtype, (1, max_map if map_form == "SPARSE" else None))
 
     return Prepared(run, infer)
-
-
-def _cast(given: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    if is_string(dtype):
-        return given if is_string(given.dtype) else as_strings(given)
-    return as_numbers(given, dtype) if is_string(given.dtype) else given.astype(dtype)

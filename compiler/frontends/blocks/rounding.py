@@ -18,15 +18,19 @@ def computed_wide(block: Function) -> Function:
     overflows although the result fits.
     """
 
+    return rounded_by(block, lambda b, results, narrow: [narrowed(b, value, narrow) for value in results])
+
+
+def rounded_by(block: Function, round_results: Callable[[Any, Sequence[Any], str], Sequence[Any]]) -> Function:
+    """A function like `computed_wide`; `round_results` gets the builder, the wide results and the narrow type, and returns the rounded ones."""
+
     @functools.wraps(block)
     def wrapped(b: ModelBuilder, *operands: Any, **attributes: Any) -> Any:
         narrow = narrow_type(operands)
         if narrow is None:
             return block(b, *operands, **attributes)
         made = block(b, *widened(b, operands), **attributes)
-        if isinstance(made, (tuple, list)):
-            return tuple(narrowed(b, value, narrow) for value in made)
-        return narrowed(b, made, narrow)
+        return tuple(round_results(b, made, narrow)) if isinstance(made, (tuple, list)) else round_results(b, [made], narrow)[0]
 
     return wrapped  # type: ignore[return-value]  # functools.wraps hides the signature
 

@@ -1,12 +1,11 @@
 """Rounds narrow floats only once, at the end, in operators that are imported as several ops."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.frontends.blocks import rounding
-from stepwell.frontends.blocks.rounding import narrow_type, widened
+from stepwell.frontends.blocks.rounding import rounded_by
 from stepwell.frontends.onnx.builder import ImportBuilder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -18,17 +17,7 @@ def rounded_once(rule: Function) -> Function:
     A result in f32 is not rounded if ONNX infers that the output is f32.
     """
 
-    @functools.wraps(rule)
-    def wrapped(b: ImportBuilder, *inputs: Any, **attributes: Any) -> Any:
-        narrow = narrow_type(inputs)
-        if narrow is None:
-            return rule(b, *inputs, **attributes)
-        made = rule(b, *widened(b, inputs), **attributes)
-        if isinstance(made, (tuple, list)):
-            return narrowed(b, made, narrow, b.node.output_types)
-        return narrowed(b, [made], narrow, b.node.output_types)[0]
-
-    return wrapped  # type: ignore[return-value]  # functools.wraps hides the signature
+    return rounded_by(rule, lambda b, results, narrow: narrowed(b, results, narrow, b.node.output_types))
 
 
 def narrowed(b: ImportBuilder, results: Sequence[Any], narrow: str, types: Sequence[TensorType | None]) -> tuple[Any, ...]:

@@ -55,30 +55,26 @@ def constants_in_row(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[Any, n
 @pattern(AddOp)
 def merge_additions(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (x + a) + b -> x + (a + b)   one rounding less, of x + a"""
-    match = constants_in_row(op, "add", rw)
-    if isinstance(match, NoMatch):
-        return match
-    inner, a, b = match
-    total = combined(np.add, a, b)
-    if isinstance(total, NoMatch):
-        return total
-    with fused_location(inner, op):
-        value: ir.Value = rw.add(inner.lhs, new_weight(rw, inner.rhs, total))
-    return value
+    return merged(op, "add", np.add, rw)
 
 
 @pattern(MulOp)
 def merge_products(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (x * a) * b -> x * (a * b)   one rounding less, of x * a; declined where a * b overflows, becomes 0 or loses digits"""
-    match = constants_in_row(op, "mul", rw)
+    return merged(op, "mul", np.multiply, rw)
+
+
+def merged(op: Any, mnemonic: str, fold: np.ufunc, rw: Rewriter) -> ir.Value | NoMatch:
+    """Two ops of one kind in a row, each with a constant, as one with both constants folded."""
+    match = constants_in_row(op, mnemonic, rw)
     if isinstance(match, NoMatch):
         return match
     inner, a, b = match
-    product = combined(np.multiply, a, b)
-    if isinstance(product, NoMatch):
-        return product
+    constant = combined(fold, a, b)
+    if isinstance(constant, NoMatch):
+        return constant
     with fused_location(inner, op):
-        value: ir.Value = rw.mul(inner.lhs, new_weight(rw, inner.rhs, product))
+        value: ir.Value = rw.create(type(op), [inner.lhs, new_weight(rw, inner.rhs, constant)], {}).operation.results[0]
     return value
 
 

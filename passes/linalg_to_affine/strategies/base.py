@@ -9,6 +9,7 @@ from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Position
 from stepwell.passes.linalg_to_affine.prefetches import prefetch_lines
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
+from stepwell.passes.schedule.intrinsics import Use
 from stepwell.passes.schedule.segments import Segment
 
 CONSTANT = "the elements of a constant are written into the code instead of being loaded for an intrinsic"
@@ -78,3 +79,20 @@ class TileStrategy(ABC):
 
             carried = loop(tile.at, dim, segment, carried, body, written_out=self.written_out(tile, dim, segment))
         return carried
+
+
+class IntrinsicStrategy(TileStrategy):
+    """A strategy that computes with an intrinsic; `rest` computes the remainder of the sum."""
+
+    def __init__(self, context: NestContext, use: Use) -> None:
+        super().__init__(context)
+        self.use = use
+
+    def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
+        lanes = self.use.intrinsic.lanes
+        if tile.width % lanes:
+            return NoMatch(f"a vector of {tile.width} is no multiple of the {lanes} lanes of '{self.use.intrinsic.name}'")
+        return super().compute(tile)
+
+    def cut(self, tile: RegisterTile, dim: int) -> list[tuple[Segment, TileStrategy]]:
+        return [(segment, self.rest or self if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]

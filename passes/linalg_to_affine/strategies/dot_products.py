@@ -12,7 +12,7 @@ from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Offsets
 from stepwell.passes.linalg_to_affine.prefetches import prefetch
 from stepwell.passes.linalg_to_affine.scalar_body import emit_value
-from stepwell.passes.linalg_to_affine.strategies.base import CONSTANT, TileStrategy
+from stepwell.passes.linalg_to_affine.strategies.base import CONSTANT, IntrinsicStrategy, TileStrategy
 from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_strategy
 from stepwell.passes.linalg_to_affine.strategies.sums_in_lanes import SumsInLanes
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
@@ -22,12 +22,8 @@ from stepwell.passes.schedule.segments import Segment
 
 
 @register_tile_strategy("dot-products", kinds=("contraction",))
-class DotProducts(TileStrategy):
+class DotProducts(IntrinsicStrategy):
     """The schedule's intrinsic on vectors. Operands are rearranged as it requires; the op's body computes the remainder of the sum."""
-
-    def __init__(self, context: NestContext, use: Use) -> None:
-        super().__init__(context)
-        self.use = use
 
     @classmethod
     def fits(cls, context: NestContext) -> TileStrategy | NoMatch | None:
@@ -37,15 +33,6 @@ class DotProducts(TileStrategy):
         if context.use is None:
             return NoMatch(CONSTANT)
         return DotProductsInLanes(context, named) if context.lanes_reduce else cls(context, named)
-
-    def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
-        lanes = self.use.intrinsic.lanes
-        if tile.width % lanes:
-            return NoMatch(f"a vector of {tile.width} is no multiple of the {lanes} lanes of '{self.use.intrinsic.name}'")
-        return super().compute(tile)
-
-    def cut(self, tile: RegisterTile, dim: int) -> list[tuple[Segment, TileStrategy]]:
-        return [(segment, self.rest or self if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]
 
     def written_out(self, tile: RegisterTile, dim: int, segment: Segment) -> bool:
         return is_rolled(self.use, self.root, dim, segment) or super().written_out(tile, dim, segment)

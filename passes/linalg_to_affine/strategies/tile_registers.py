@@ -9,21 +9,20 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg_to_affine.context import NestContext
 from stepwell.passes.linalg_to_affine.position import Offsets
-from stepwell.passes.linalg_to_affine.strategies.base import CONSTANT, TileStrategy
+from stepwell.passes.linalg_to_affine.strategies.base import CONSTANT, IntrinsicStrategy
 from stepwell.passes.linalg_to_affine.strategies.registry import register_tile_strategy
 from stepwell.passes.linalg_to_affine.tile import RegisterTile
 from stepwell.passes.linalg_to_affine.values import combine, index_value, is_zero
 from stepwell.passes.schedule.intrinsics import Use
-from stepwell.passes.schedule.segments import Segment
 
 
 @register_tile_strategy("tile-registers", kinds=("contraction",))
-class TileRegisters(TileStrategy):
+class TileRegisters(IntrinsicStrategy):
     """Sums in tile registers, starting from zero, row by row. The initial values are added when the sums become vectors, by way of memory."""
 
     def __init__(self, context: NestContext, use: Use, registers: Tile) -> None:
-        super().__init__(context)
-        self.use, self.registers = use, registers
+        super().__init__(context, use)
+        self.registers = registers
         self.element = context.root.outputs[0].element_type
 
     @classmethod
@@ -37,18 +36,9 @@ class TileRegisters(TileStrategy):
             return NoMatch("vectors lie along a summed dimension")
         return cls(context, named, named.intrinsic.tile)
 
-    def compute(self, tile: RegisterTile) -> list[ir.Value] | NoMatch:
-        lanes = self.use.intrinsic.lanes
-        if tile.width % lanes:
-            return NoMatch(f"a vector of {tile.width} is no multiple of the {lanes} columns of '{self.use.intrinsic.name}'")
-        return super().compute(tile)
-
     def begin(self, tile: RegisterTile) -> list[ir.Value]:
         layout = self._layout(tile)
         return [self.registers.zero(self.element, len(part), self.use.intrinsic.lanes) for part in layout.parts for _ in layout.columns]
-
-    def cut(self, tile: RegisterTile, dim: int) -> list[tuple[Segment, TileStrategy]]:
-        return [(segment, self.rest or self if inside is None else self) for segment, inside in self.use.cut(dim, tile.at.extents[dim])]
 
     def step(self, tile: RegisterTile, carried: list[ir.Value]) -> list[ir.Value]:
         use, at, layout = self.use, tile.at, self._layout(tile)
