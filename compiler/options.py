@@ -100,8 +100,7 @@ class About:
 
 def about(name: str) -> About:
     """The description of an option."""
-    found: About = CompileOptions.__dataclass_fields__[name].metadata[_ABOUT]
-    return found
+    return CompileOptions.__dataclass_fields__[name].metadata[_ABOUT]
 
 
 def default_of(name: str) -> Any:

@@ -118,8 +118,7 @@ class _Source(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
-        return code
+        return self.source_to_code(self.get_data(path), path)
 
 
 def depends_on(*paths: "str | os.PathLike[str]") -> None:

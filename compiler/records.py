@@ -74,8 +74,7 @@ def read(data: bytes, *kinds: type[R]) -> R:
         raise RecordError(f"expected a record of {' or '.join(kind.__name__ for kind in kinds)}, got one of {shown(found['record'])}")
     if found["schema"] != schema(kind):
         raise RecordError(f"{kind.__name__}: the record has other fields than this version of Stepwell writes")
-    made: R = _read(_codec(kind), found["fields"], kind.__name__)
-    return made
+    return _read(_codec(kind), found["fields"], kind.__name__)
 
 
 @cache

@@ -58,5 +58,4 @@ def call_address(function: ir.Value, operands: Sequence[ir.Value]) -> None:
 
 
 def _created(name: str, kind: ir.Type, operands: Sequence[ir.Value], attributes: Mapping[str, ir.Attribute]) -> ir.Value:
-    result: ir.Value = ir.Operation.create(name, results=[kind], operands=list(operands), attributes=dict(attributes)).results[0]
-    return result
+    return ir.Operation.create(name, results=[kind], operands=list(operands), attributes=dict(attributes)).results[0]

@@ -269,8 +269,7 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
 @_remembered
 def _evaluator(expr: Expr) -> Callable[[Mapping[str, int]], int]:
     """A Python function that evaluates an expression, because sympy is slow; the first call for an expression compiles it."""
-    function: Callable[[Mapping[str, int]], int] = eval(f"lambda v: {_code(expr)}")
-    return function
+    return eval(f"lambda v: {_code(expr)}")
 
 
 def _code(expr: Expr) -> str:

@@ -62,8 +62,7 @@ class Size:
     def renamed(self, names: Mapping[str, str]) -> "int | Size":
         """The expression with symbols renamed by `names`; others stay."""
         ops = {"+": operator.add, "*": operator.mul, "//": operator.floordiv, "max": maximum, "min": minimum}
-        made: int | Size = self.fold(lambda part: symbol(names.get(str(part), str(part))) if part.is_symbol else None, int, ops)
-        return made
+        return self.fold(lambda part: symbol(names.get(str(part), str(part))) if part.is_symbol else None, int, ops)
 
     def __str__(self) -> str:
         return self._text
@@ -397,8 +396,7 @@ def _holds(a: "int | Size", relation: str, b: "int | Size") -> bool | None:
     apart = a - b
     if isinstance(apart, int):
         return apart > 0 if relation == ">" else apart >= 0
-    answer: bool | None = _algebra().is_above_zero(apart._expr, relation == ">")
-    return answer
+    return _algebra().is_above_zero(apart._expr, relation == ">")
 
 
 def _decided(a: "int | Size", relation: str, b: "int | Size") -> bool:

@@ -50,8 +50,7 @@ class SymbolicShapes:
     @cached_property
     def hints(self) -> Mapping[str, int]:
         """About how large symbols are, by name."""
-        hints: Mapping[str, int] = self._told("hints")
-        return hints
+        return self._told("hints")
 
     @cached_property
     def arguments(self) -> dict[ir.Value, Sequence[Dim]]:

@@ -123,8 +123,7 @@ def element_type(dtype: str) -> ir.Type:
     """The MLIR element type spelled `dtype`, in the current context."""
     made = _FLOAT_CLASSES.get(dtype)
     if made is not None:
-        found: ir.Type = made.get()
-        return found
+        return made.get()
     info = dtype_info(dtype)
     if info.is_float:
         return ir.Type.parse(dtype)  # slower

@@ -66,8 +66,7 @@ def may_hold_boxes(kind: TensorType | ir.Type) -> bool:
 
 def boxed(b: Any, x: ir.Value) -> ir.Value:
     """A box of `x`, built by a GraphBuilder."""
-    box: ir.Value = b.build(BoxOp, x, [])
-    return box
+    return b.build(BoxOp, x, [])
 
 
 def opened(b: Any, box: ir.Value, dtype: str, sizes: Sequence[Dim]) -> ir.Value:
@@ -76,8 +75,7 @@ def opened(b: Any, box: ir.Value, dtype: str, sizes: Sequence[Dim]) -> ir.Value:
     if sizes:
         numbers = b.slice(box, starts=(1,), sizes=(len(sizes),), steps=(1,))
         b.bind_sizes(numbers, sizes=tuple(sizes))
-    value: ir.Value = b.build(UnboxOp, box, to=dtype, sizes=tuple(sizes))
-    return value
+    return b.build(UnboxOp, box, to=dtype, sizes=tuple(sizes))
 
 
 class Boxes:

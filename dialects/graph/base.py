@@ -399,8 +399,7 @@ def make_op(cls: type[GraphOp], operands: Sequence[Any], attributes: dict[str, A
     if [kind for _, kind in result_fields(cls)] == ["variadic"]:
         types = [types]
     encoded = {field.name: to_attribute(attributes[field.name], field.constraint) for field in declared}
-    made: GraphOp = create_operation(cls, operands, types, encoded, **where)
-    return made
+    return create_operation(cls, operands, types, encoded, **where)
 
 
 def field_type(cls: type[GraphOp], name: str) -> Any:

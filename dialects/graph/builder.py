@@ -54,8 +54,7 @@ class GraphBuilder:
         if is_compact(from_numpy(data.dtype)):
             return self._from_bytes(self.literal(data.view(np.uint8)), data.dtype)
         if data.size <= LITERAL_ELEMENTS:
-            value: ir.Value = self.constant(value=data)
-            return value
+            return self.constant(value=data)
         return self.weight("constant", data)
 
     def weight(self, name: str, array: np.ndarray | Deferred) -> ir.Value:
@@ -67,14 +66,12 @@ class GraphBuilder:
 
     def _from_bytes(self, stored: ir.Value, dtype: np.dtype) -> ir.Value:
         """Build elements of a compact type from their bytes, which the weight table stores."""
-        value: ir.Value = self.bit_cast(stored, to=from_numpy(dtype))
-        return value
+        return self.bit_cast(stored, to=from_numpy(dtype))
 
     def named_weight(self, entry: str) -> ir.Value:
         """Build a parameter for an existing entry of the weight table."""
         array = self.weights.entry(entry)
-        value: ir.Value = self.parameter(id=entry, result_types=[TensorType(from_numpy(array.dtype), array.shape)])
-        return value
+        return self.parameter(id=entry, result_types=[TensorType(from_numpy(array.dtype), array.shape)])
 
     def constant_value(self, value: ir.Value) -> np.ndarray | None:
         """The array of a value that is known at compile time, or None.

@@ -47,5 +47,4 @@ class ParameterOp(GraphOp, name="parameter", fusion=Fusion.FREE, traits=[Pure, S
 
 def constant_array(op: ConstantOp) -> np.ndarray:
     """The array that a constant holds."""
-    array: np.ndarray = to_python(op.attributes["value"])
-    return array
+    return to_python(op.attributes["value"])

@@ -20,8 +20,7 @@ def _nest(attribute: ir.Attribute) -> NestKnobs:
 
 def _from_nest(nest: NestKnobs) -> ir.Attribute:
     encoded = {name: ir.DenseI64ArrayAttr.get(list(v)) if isinstance(v, tuple) else v for name, v in nest.chosen().items()}
-    made: ir.Attribute = NestAttr.get(to_attribute(encoded))
-    return made
+    return NestAttr.get(to_attribute(encoded))
 
 
 def _loops(attribute: ir.Attribute) -> tuple[FusedLoop, ...]:
@@ -41,8 +40,7 @@ def _loops(attribute: ir.Attribute) -> tuple[FusedLoop, ...]:
 
 def _from_loops(loops: tuple[FusedLoop, ...]) -> ir.Attribute:
     written = [{name: value for name, value in vars(loop).items() if value or name not in ("prefetch", "rest")} for loop in loops]
-    made: ir.Attribute = FusedAttr.get(ir.ArrayAttr.get([to_attribute(entry) for entry in written]))
-    return made
+    return FusedAttr.get(ir.ArrayAttr.get([to_attribute(entry) for entry in written]))
 
 
 def _versions(attribute: ir.Attribute) -> tuple[NestVersion, ...]:

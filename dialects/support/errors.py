@@ -18,6 +18,10 @@ class StepwellError(Exception):
 
     code = "SW000"
 
+    def __init_subclass__(cls, code: str | None = None) -> None:
+        if code is not None:
+            cls.code = code
+
     def __init__(self, message: str, *, code: str | None = None, details: Sequence[str] = ()) -> None:
         if code is not None:
             self.code = code
@@ -28,91 +32,67 @@ class StepwellError(Exception):
         return f"{self.code} {super().__str__()}"
 
 
-class ModelError(StepwellError):
+class ModelError(StepwellError, code="SW001"):
     """The model is malformed: not ONNX, truncated, inconsistent, or its data is missing."""
 
-    code = "SW001"
 
-
-class UnsupportedError(StepwellError):
+class UnsupportedError(StepwellError, code="SW002"):
     """The model is valid, but uses an unsupported feature; every such node is listed."""
 
-    code = "SW002"
 
-
-class InputError(StepwellError):
+class InputError(StepwellError, code="SW003"):
     """An input array of a compiled model (or a user's option) does not fit; the message names it, the expectation and the given value."""
 
-    code = "SW003"
 
-
-class InferenceError(StepwellError):
+class InferenceError(StepwellError, code="SW004"):
     """Operand types or attributes do not fit an operation; raised by an op's `infer`."""
-
-    code = "SW004"
 
 
 class ElementTypeError(InferenceError):
     """An operation, or all of Stepwell, does not support an element type, of which ONNX has more; the model is not wrong."""
 
 
-class PassError(StepwellError):
+class PassError(StepwellError, code="SW005"):
     """A pass or lowering failed: names the phase, pass, pattern, op and node, and the IR before it if it is known."""
 
-    code = "SW005"
 
-
-class PipelineError(StepwellError):
+class PipelineError(StepwellError, code="SW006"):
     """A pass pipeline is misspelled: unknown pass, unknown or ill-typed option, unbalanced parentheses."""
 
-    code = "SW006"
 
-
-class CodegenError(StepwellError):
+class CodegenError(StepwellError, code="SW007"):
     """Native code could not be generated or loaded for a kernel."""
 
-    code = "SW007"
 
-
-class IRError(StepwellError):
+class IRError(StepwellError, code="SW008"):
     """A file of IR cannot be parsed or does not verify.
 
     `diagnostics` are MLIR's messages about its text, with lines and columns, if the text is wrong.
     """
-
-    code = "SW008"
 
     def __init__(self, message: str, *, code: str | None = None, details: Sequence[str] = (), diagnostics: "Sequence[Diagnostic]" = ()) -> None:
         super().__init__(message, code=code, details=details)
         self.diagnostics = tuple(diagnostics)
 
 
-class ScheduleError(PassError):
+class ScheduleError(PassError, code="SW009"):
     """A schedule is missing or not legal for its op and target, in IR or in a schedule file: names kernel, op and knob."""
 
-    code = "SW009"
 
-
-class IndexRangeError(StepwellError):
+class IndexRangeError(StepwellError, code="SW010"):
     """A value known only at run time does not fit: an index, a declared size, or the branch taken. Names the node and the expectation."""
-
-    code = "SW010"
 
 
 class SizesDifferError(IndexRangeError):
     """Data-dependent sizes that the code assumes to be equal differ, and one of them is 1: it may be a broadcast."""
 
 
-class LimitError(StepwellError):
+class LimitError(StepwellError, code="SW011"):
     """Compiling or running the model would exceed a limit; the message names the node, the limit and the needed amount."""
 
-    code = "SW011"
 
-
-class ResourceError(StepwellError):
+class ResourceError(StepwellError, code="SW012"):
     """The machine lacks a resource: memory, stack, a file to write, a process."""
-
-    code = "SW012"
 
 
 class ModelWarning(UserWarning):

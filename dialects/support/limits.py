@@ -19,8 +19,7 @@ def _part_of_memory(part: int, most: str) -> int:
     """The field of a limit that defaults to a fraction of the memory available to this process, at most `most`."""
     bound = int(most[:-1]) * _UNITS[most[-1]]
     text = f"1/{part} of the memory that the process may have, at most {most}"
-    found: int = field(default_factory=lambda: min(memory_of_process() // part, bound), metadata={DEFAULT: text})
-    return found
+    return field(default_factory=lambda: min(memory_of_process() // part, bound), metadata={DEFAULT: text})
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ def _described(attribute: ir.Attribute) -> Target:
         given = to_python(ir.DictAttr(attribute.fields))
     except InferenceError as error:
         raise ValueError(error.args[0]) from None
-    described: Target = _record(Target, given, "")
-    return described
+    return _record(Target, given, "")
 
 
 def _description(target: Target) -> ir.Attribute:
@@ -40,8 +39,7 @@ def _description(target: Target) -> ir.Attribute:
     if "costs" in values:
         values["costs"] = asdict(target.costs)
     values["pipes"] = {f.name: (float if f.type is float else int)(getattr(target.pipes, f.name)) for f in fields(Pipes)}
-    described: ir.Attribute = DescriptionAttr.get(to_attribute(values))
-    return described
+    return DescriptionAttr.get(to_attribute(values))
 
 
 def _record(cls: Any, given: Any, where: str) -> Any:

@@ -6,7 +6,6 @@
 of the dialect converts it, which could also combine several ops. docs/kernels.md defines kernels at each level.
 """
 
-from dataclasses import dataclass
 from math import log1p
 
 import numpy as np
@@ -143,7 +142,6 @@ def as_sum(op: MovingAverageOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @register_pass("convert-signal-to-linalg", level="linalg", after="convert-graph-to-linalg", converts=[Signal])
-@dataclass
 class ConvertSignalToLinalg(PatternPass):
     """Convert those ops of `signal` that have no lowering, before element-wise ops are fused, so that these are fused too."""
 

@@ -8,7 +8,6 @@ level; numpy computes the products, the interpreter all other ops.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -102,7 +101,6 @@ def as_einsum(op: linalg.GenericOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @register_pass("use-einsum", level="linalg", anchor="func.func")
-@dataclass
 class UseEinsum(PatternPass):
     """Replace structured ops that sum products by `algebra.einsum`."""
 

@@ -5,7 +5,6 @@
 It has no place in the default pipeline: `after=` and `before=` of `register_pass` would add it. `stepwell pipeline` shows its options.
 """
 
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from stepwell.plugin import GraphBuilder, Pass, PassError, PassState, ir, ops_be
 
 
 @register_pass("round-sums", level="graph")
-@dataclass
 class RoundSums(Pass):
     """Round the result of each addition of f32 to a multiple of a power of two."""
 

@@ -5,7 +5,6 @@
 A pattern is a function of the matched op. It returns the replacement of the op, or NoMatch with the reason, which `--explain` shows.
 """
 
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +24,6 @@ def merge_exponentials(op: graph.MulOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @register_pass("merge-exponentials", level="graph", after="simplify-algebra", optional=True)
-@dataclass
 class MergeExponentials(PatternPass):
     """Compute products of exponentials as one exponential; intermediate overflow no longer gives infinities."""
 

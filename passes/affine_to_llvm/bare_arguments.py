@@ -1,7 +1,6 @@
 """The pass that makes every function argument convert to a bare pointer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, func, ir, known_index, memref, ops_below, use_count
@@ -13,7 +12,6 @@ from stepwell.passes.framework.rewriting import CAST, functions, main_function
 
 
 @register_pass("bare-arguments", level="affine")
-@dataclass
 class BareArguments(Pass):
     """Make every argument a memref that converts to one pointer.
 
@@ -127,8 +125,7 @@ def _size_of(operand: ir.Value, dim: int) -> ir.Value:
         return constant(view.operands[0].type.shape[dim])
     nth = list(operand.type.shape)[:dim].count(dynamic)
     before = 2 if view.name == "memref.view" else 1 + view.attributes["operandSegmentSizes"][1]  # source and offset, or source and offsets
-    size: ir.Value = view.operands[before + nth]
-    return size
+    return view.operands[before + nth]
 
 
 def _pointer(operand: ir.Value) -> ir.Value:

@@ -1,6 +1,5 @@
 """The pass that loads and stores bf16 as 16-bit integers, because LLVM cannot select all moves of bf16."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import arith, ir, memref, vector
 from stepwell.passes.affine_to_llvm.boolean_vectors import with_elements
@@ -19,8 +18,7 @@ def load_bits(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
         loaded = vector.LoadOp(ir.VectorType.get(kind.shape, sixteen_bits()), bits, places).result
     else:
         loaded = memref.LoadOp(bits, places).result
-    value: ir.Value = arith.BitcastOp(kind, loaded).result
-    return value
+    return arith.BitcastOp(kind, loaded).result
 
 
 def store_bits(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
@@ -47,7 +45,6 @@ def sixteen_bits() -> ir.Type:
 
 
 @register_pass("bf16-as-integers", level="affine")
-@dataclass
 class Bf16AsIntegers(PatternPass):
     """Load and store bf16 as 16-bit integers.
 

@@ -1,6 +1,5 @@
 """The pass that loads and stores vectors of booleans as bytes, their format in memory; upstream's vectors of i1 are bits there."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import arith, ir, vector
 from stepwell.passes.framework.registry import register_pass
@@ -16,8 +15,7 @@ def load_bytes(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
     stored = ir.VectorType.get(kind.shape, byte())
     zero = arith.ConstantOp(stored, ir.DenseElementsAttr.get_splat(stored, ir.IntegerAttr.get(byte(), 0))).result
     loaded = vector.LoadOp(stored, with_elements(source, byte()), places).result
-    value: ir.Value = arith.CmpIOp(arith.CmpIPredicate.ne, loaded, zero).result
-    return value
+    return arith.CmpIOp(arith.CmpIPredicate.ne, loaded, zero).result
 
 
 def store_bytes(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
@@ -47,7 +45,6 @@ def is_boolean(element: ir.Type) -> bool:
 
 
 @register_pass("boolean-vectors", level="affine")
-@dataclass
 class BooleanVectors(PatternPass):
     """Load and store vectors of booleans as vectors of bytes.
 

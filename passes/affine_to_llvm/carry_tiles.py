@@ -1,6 +1,5 @@
 """The pass that gives block arguments that are tile registers the type that LLVM has for them."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below, use_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -9,7 +8,6 @@ CAST = "builtin.unrealized_conversion_cast"
 
 
 @register_pass("carry-tiles", level="affine")
-@dataclass
 class CarryTiles(Pass):
     """Pass tile registers from block to block as `!llvm.x86_amx`, their type after `convert-vector-to-llvm`.
 

@@ -1,6 +1,5 @@
 """The pass that runs the parallel loops of a `sched.threaded` on one thread if there is little to do at run time."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.affine_to_llvm.openmp_operands import with_operand
@@ -10,7 +9,6 @@ _CONDITION = 2  # index among the operand groups of omp.parallel
 
 
 @register_pass("choose-threads", level="affine")
-@dataclass
 class ChooseThreads(Pass):
     """Make the condition of `sched.threaded` the condition of the OpenMP regions in it.
 

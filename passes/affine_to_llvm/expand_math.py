@@ -1,7 +1,6 @@
 """The pass that computes functions of the math dialect by polynomials on vectors; upstream's lowering calls libm for each element."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -38,8 +37,7 @@ def widening_pattern(name: str) -> Pattern:
         if not isinstance(element_type(kind), (ir.F16Type, ir.BF16Type)):
             return NoMatch("it is not of f16 or bf16")
         operands = [arith.ExtFOp(shape.f32, operand).result for operand in op.operation.operands]
-        result: ir.Value = arith.TruncFOp(kind, ir.Operation.create(name, results=[shape.f32], operands=operands).results[0]).result
-        return result
+        return arith.TruncFOp(kind, ir.Operation.create(name, results=[shape.f32], operands=operands).results[0]).result
 
     widen.__doc__ = f"rewrite: {name}(x) -> truncf({name}(extf(x)))"
     return Pattern(f"widen-{name.removeprefix('math.')}", name, widen)
@@ -57,8 +55,7 @@ def pattern_of(
             return shape
         if not isinstance(element_type(kind), elements):
             return NoMatch(f"not for {element_type(kind)}")
-        result: ir.Value = function(*(Floats(shape, operand) for operand in op.operation.operands)).value
-        return result
+        return function(*(Floats(shape, operand) for operand in op.operation.operands)).value
 
     expand.__doc__ = f"rewrite: {name}(x) -> {function.__name__}(x)"
     return Pattern(f"{prefix}-{name.removeprefix('math.')}", name, expand)
@@ -73,8 +70,7 @@ def expand_constant_power(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its exponent is none of " + ", ".join(map(str, CONSTANT_EXPONENTS)))
     if not isinstance(element_type(x.type), ir.F32Type):
         return NoMatch("it is not of f32")
-    result: ir.Value = CONSTANT_EXPONENTS[exponent](Floats(Shape(x.type), x)).value
-    return result
+    return CONSTANT_EXPONENTS[exponent](Floats(Shape(x.type), x)).value
 
 
 @pattern("math.rsqrt")
@@ -84,8 +80,7 @@ def expand_rsqrt(op: Any, rw: Rewriter) -> ir.Value:
     kind = x.type
     one: Any = ir.FloatAttr.get(element_type(kind), 1.0)
     whole = ir.DenseElementsAttr.get_splat(kind, one) if isinstance(kind, ir.VectorType) else one
-    result: ir.Value = arith.DivFOp(arith.ConstantOp(kind, whole).result, math.SqrtOp(x).result).result
-    return result
+    return arith.DivFOp(arith.ConstantOp(kind, whole).result, math.SqrtOp(x).result).result
 
 
 def splat_constant(value: ir.Value) -> float | None:
@@ -116,7 +111,6 @@ def _patterns(expansions: tuple[Expansion, ...], capabilities: Capabilities, *, 
 
 
 @register_pass("expand-math", level="affine", switches={"expand-math": "libm=true"})
-@dataclass
 class ExpandMath(PatternPass):
     """Compute exp, log, tanh, erf, sin, pow and similar functions by polynomials on f32 vectors and scalars, with bit-identical results.
 

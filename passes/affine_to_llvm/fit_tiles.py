@@ -26,7 +26,6 @@ class Shape(NamedTuple):
 
 
 @register_pass("fit-tiles", level="affine")
-@dataclass
 class FitTiles(Pass):
     """Make tiles whole, by way of memory, in functions with more shapes of tiles than LLVM's register allocator can handle.
 

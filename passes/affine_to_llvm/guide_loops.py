@@ -1,6 +1,5 @@
 """The pass that distributes the iterations of large loops to threads in chunks."""
 
-from dataclasses import dataclass
 from math import prod
 
 from stepwell.dialects.core.mlir import arith, ir, ops_below
@@ -19,7 +18,6 @@ _ARITHMETIC = ("arith.", "math.", "vector.", "x86vector.", "memref.load", "memre
 
 
 @register_pass("guide-loops", level="affine", optional=True)
-@dataclass
 class GuideLoops(Pass):
     """Let threads take the iterations of large parallel loops chunk by chunk, instead of an equal share each.
 

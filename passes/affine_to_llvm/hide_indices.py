@@ -1,6 +1,5 @@
 """The pass that keeps LLVM from analysing the indices of parallel loops."""
 
-from dataclasses import dataclass
 from typing import cast
 
 from stepwell.dialects.core.llvm_ops import inline_asm
@@ -11,7 +10,6 @@ SAME = "=r,0"  # the same register as input and output
 
 
 @register_pass("hide-indices", level="llvm", optional=True)
-@dataclass
 class HideIndices(Pass):
     """Hide the indices of multi-dimensional parallel loops from LLVM.
 

@@ -1,6 +1,5 @@
 """The pass that keeps LLVM from unrolling large nests, because schedules decide that."""
 
-from dataclasses import dataclass
 from math import inf
 
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below
@@ -12,7 +11,6 @@ ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 
 
 @register_pass("limit-unrolling", level="affine", optional=True)
-@dataclass
 class LimitUnrolling(Pass):
     """Keep LLVM from unrolling whole nests; it may unroll innermost loops, and nests with few iterations.
 

@@ -2,7 +2,6 @@
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import REGION_MEMORY, KernelInfo
@@ -18,7 +17,6 @@ _PASSED_ON = ("func.call", "memref.cast", "memref.reinterpret_cast")  # to outli
 
 
 @register_pass("locate-weights", level="affine")
-@dataclass
 class LocateWeights(Pass):
     """Read the address of each weight from a table, so that the programs of a model can share their common weights.
 

@@ -1,6 +1,5 @@
 """The pass that makes @main take one array of pointers and return a status."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.llvm_ops import element_address, integer, llvm_functions, load
 from stepwell.dialects.core.mlir import ir
@@ -8,7 +7,6 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
 @register_pass("pack-arguments", level="llvm")
-@dataclass
 class PackArguments(Pass):
     """Make `@main` take one pointer to an array of its arguments, each of which is loaded from there at its uses, and return a status.
 

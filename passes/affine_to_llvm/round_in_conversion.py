@@ -1,6 +1,5 @@
 """The pass that rounds and converts to an integer in one instruction."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.llvm_ops import call_intrinsic
@@ -19,12 +18,10 @@ def round_in_conversion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     source, target = (getattr(v.type, "element_type", v.type) for v in (x, result))
     if not isinstance(source, ir.F32Type) or target != ir.IntegerType.get_signless(32):
         return NoMatch("it does not convert f32 to i32")
-    value: ir.Value = call_intrinsic(result.type, "llvm.lrint", [whole.operands[0]])
-    return value
+    return call_intrinsic(result.type, "llvm.lrint", [whole.operands[0]])
 
 
 @register_pass("round-in-conversion", level="affine", optional=True)
-@dataclass
 class RoundInConversion(PatternPass):
     """Let the conversion to an integer do the rounding to even, which it does anyway.
 

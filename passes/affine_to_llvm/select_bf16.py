@@ -1,6 +1,5 @@
 """The pass that rounds vectors to bf16 by the target's instruction."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.vectors import joined, part
@@ -9,7 +8,6 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
 @register_pass("select-bf16", level="affine")
-@dataclass
 class SelectBf16(Pass):
     """Round vectors to bf16 by `vcvtneps2bf16`, if the target has it and subnormal numbers may become zero.
 

@@ -1,6 +1,5 @@
 """The pass that computes maxima and minima in few instructions: one if a bound is constant, otherwise three; upstream's `maximumf` takes four."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir
@@ -19,8 +18,7 @@ def bound(name: str, beyond: Any) -> Pattern:
         number = lane_constant(constant)
         if number is None or number != number:
             return NoMatch("its second operand is not one known number")
-        value: ir.Value = arith.SelectOp(arith.CmpFOp(beyond, constant, x).result, constant, x).result
-        return value
+        return arith.SelectOp(arith.CmpFOp(beyond, constant, x).result, constant, x).result
 
     rewrite.__doc__ = f"rewrite: {name}(x, c) -> select(c beyond x, c, x)"
     return Pattern(f"select-{name.removeprefix('arith.')}", name, rewrite, benefit=2)
@@ -33,8 +31,7 @@ def element_first(name: str) -> Pattern:
         if "nsz" in str(op.operation.attributes["fastmath"]):
             return NoMatch("it is in this order")
         x, y = op.operation.operands
-        value: ir.Value = type(op)(y, x, fastmath=arith.FastMathFlags.nsz).result
-        return value
+        return type(op)(y, x, fastmath=arith.FastMathFlags.nsz).result
 
     rewrite.__doc__ = f"rewrite: {name}(x, y) -> {name}(y, x) nsz"
     return Pattern(f"order-{name.removeprefix('arith.')}", name, rewrite)
@@ -49,8 +46,7 @@ def greatest_so_far() -> Pattern:
             x, y = y, x
         elif not is_number(x):
             return NoMatch("either of its operands may be NaN")
-        value: ir.Value = arith.SelectOp(arith.CmpFOp(_BEYOND, y, x).result, y, x).result
-        return value
+        return arith.SelectOp(arith.CmpFOp(_BEYOND, y, x).result, y, x).result
 
     rewrite.__doc__ = greatest_so_far.__doc__
     return Pattern("select-maxnumf", "arith.maxnumf", rewrite, benefit=2)
@@ -106,7 +102,6 @@ def lane_constant(value: ir.Value) -> float | None:
 
 
 @register_pass("select-bounds", level="affine", optional=True)
-@dataclass
 class SelectBounds(PatternPass):
     """Write maxima and minima in the form that x86's `maxps` and `minps` compute.
 

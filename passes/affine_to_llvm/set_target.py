@@ -1,6 +1,5 @@
 """The pass that tells LLVM which instructions functions may use."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.llvm_ops import llvm_functions
 from stepwell.dialects.core.mlir import ir, ops_below
@@ -11,7 +10,6 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
 @register_pass("set-target", level="llvm")
-@dataclass
 class SetTarget(Pass):
     """Compile functions for a target with fewer instructions than this machine, or functions that use instructions only the target has.
 

@@ -1,7 +1,6 @@
 """The pass that splits a long @main into functions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from stepwell.dialects.core.llvm_ops import llvm_functions
 from stepwell.dialects.core.mlir import ir
@@ -12,7 +11,6 @@ _REPEATED = frozenset({"llvm.getelementptr", "llvm.load", "llvm.mlir.constant", 
 
 
 @register_pass("split-main", level="llvm")
-@dataclass
 class SplitMain(Pass):
     """Split a `@main` of more than `calls` calls into functions that it calls one after the other.
 

@@ -1,6 +1,5 @@
 """The pass that takes a model from tensors to memory: kernels in place, @main as calls on one workspace and one weight arena."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
@@ -24,7 +23,6 @@ from stepwell.passes.framework.rewriting import functions, innermost_first, main
 
 
 @register_pass("bufferize", level="scheduled", converts=[flow.IfOp, flow.LoopOp, BoxOp, UnboxOp])
-@dataclass
 class Bufferize(Pass):
     """Bufferise the kernels' bodies and assign the buffers of @main and of the functions of its regions.
 

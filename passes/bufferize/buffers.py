@@ -202,8 +202,7 @@ def _weight_offset(op: ir.Operation) -> int:
     constant = defining_op(view.operands[1]) if view is not None and view.name == "memref.view" else None
     if constant is None or constant.name != "arith.constant":
         raise PassError(f"'{op.name}' at {op.location} must read a memref.view of the weights at a constant offset")
-    offset: int = ir.IntegerAttr(constant.attributes["value"]).value
-    return offset
+    return ir.IntegerAttr(constant.attributes["value"]).value
 
 
 def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int]) -> None:
@@ -312,8 +311,7 @@ def call_destinations(op: ir.Operation) -> list[ir.Value]:
 
 def callee(op: ir.Operation) -> str:
     """The name of the function that a func.call calls."""
-    name: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    return name
+    return ir.FlatSymbolRefAttr(op.attributes["callee"]).value
 
 
 def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int | Size:

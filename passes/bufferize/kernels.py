@@ -164,8 +164,7 @@ def copy_generic(source: ir.Value, target: ir.Value) -> ir.Operation:
     block = op.regions[0].blocks.append(source.type.element_type, target.type.element_type)
     with ir.InsertionPoint(block):
         linalg.YieldOp([block.arguments[0]])
-    operation: ir.Operation = op.operation
-    return operation
+    return op.operation
 
 
 @dataclass(frozen=True)

@@ -292,8 +292,7 @@ class ProgramBuilder:
     def _new_view(self, place: Place | TableEntry, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
         if isinstance(place, (Workspace, Weights)):
             memory = self.weights if isinstance(place, Weights) else self.workspace
-            view: ir.Value = memref.ViewOp(memref_type, memory, self.size(offset), free).result
-            return view
+            return memref.ViewOp(memref_type, memory, self.size(offset), free).result
         if isinstance(place, (TableEntry, Opened)):  # the table, or a box, says how far from the workspace
             start = self.size(offset)
             lies = self._number(place.entry) if isinstance(place, TableEntry) else self.opened[place.number]

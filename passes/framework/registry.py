@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from stepwell.dialects.core.mlir import Dialect, Operation, ir
 from stepwell.dialects.core.weights import WeightTable
@@ -140,11 +140,12 @@ _FOLDERS = ("affine_to_llvm", "linalg", "schedule", "bufferize", "linalg_to_affi
 P = TypeVar("P", bound=type[Pass])
 
 
+@dataclass_transform()
 def register_pass(
     name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, switches: Mapping[str, str] | None = None,
     relaxed: Sequence[str] = (), after: str | None = None, before: str | None = None, converts: Sequence[type[Dialect] | type[Operation]] = (),
 ) -> Callable[[P], P]:
-    """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
+    """Register a pass class, which becomes a dataclass, under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 
     A pass is `optional` if the pipeline is legal without it; then its name is a switch that leaves it out. A pass that must run, or that does several
     things, lists further `switches` with the options that disable them: `{"fuse-operators": "max-ops=1"}`. `stepwell.compile(…, disable=…)` takes the
@@ -159,6 +160,8 @@ def register_pass(
         raise PipelineError(f"pass '{name}': level must be one of {', '.join(level_names())}, got '{level}'")
 
     def add(cls: P) -> P:
+        if "__dataclass_fields__" not in vars(cls):
+            cls = cast("P", dataclasses.dataclass(cls))
         known = _PASSES.get(name)
         if known is not None and known.__qualname__ != cls.__qualname__:
             raise PipelineError(f"pass '{name}' is already registered by {known.__module__}.{known.__qualname__}")

@@ -17,7 +17,6 @@ LENGTHS = "lengths"  # the name of the input with the current lengths
 
 
 @register_pass("append-in-place", level="graph")
-@dataclass
 class AppendInPlace(Pass):
     """Write new elements directly into a state tensor's buffer, if an output is an input with something appended.
 
@@ -79,8 +78,7 @@ class _Growth:
     @property
     def axis(self) -> int:
         """The axis along which it grows."""
-        axis: int = self.concat.attribute_values()["axis"]
-        return axis
+        return self.concat.attribute_values()["axis"]
 
 
 def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
@@ -127,8 +125,7 @@ def _write_behind(found: _Growth, argument: ir.Value, place: tuple[ir.Operation,
     argument.set_type(old.with_shape([capacity if i == axis else size for i, size in enumerate(old.shape)]).to_mlir())
 
     def first(value: ir.Value, kind: TensorType) -> ir.Value:
-        result: ir.Value = b.first(value, sizes=tuple(kind.shape[axis] if i == axis else -1 for i in range(kind.rank)))
-        return result
+        return b.first(value, sizes=tuple(kind.shape[axis] if i == axis else -1 for i in range(kind.rank)))
 
     if readers:
         with ir.InsertionPoint.at_block_begin(operation.block), operation.location:

@@ -1,6 +1,5 @@
 """The pass that puts the description of the target on a module."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import PassError
@@ -9,7 +8,6 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
 @register_pass("attach-target", level="graph")
-@dataclass
 class AttachTarget(Pass):
     """Put the description of the target on the module, as `target.description`, before the first pass that needs it.
 

@@ -1,7 +1,6 @@
 """The pass that computes data-dependent sizes, and makes them sizes of the program."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -52,7 +51,6 @@ def sized_by(*classes: type[GraphOp], always: bool = False) -> Callable[[R], R]:
 
 
 @register_pass("bind-sizes", level="graph")
-@dataclass
 class BindSizes(Pass):
     """Compute data-dependent sizes in front of the ops whose results have them.
 
@@ -117,8 +115,7 @@ def _sizes(op: Any, result: int = 0) -> tuple[int | Size, ...]:
 
 def first_along(b: GraphBuilder, x: ir.Value, axis: int, size: int | Size) -> ir.Value:
     """The first `size` elements of `x` along an axis."""
-    value: ir.Value = b.first(x, sizes=tuple(size if i == axis else -1 for i in range(type_of(x).rank)))
-    return value
+    return b.first(x, sizes=tuple(size if i == axis else -1 for i in range(type_of(x).rank)))
 
 
 @sized_by(NonZeroOp, always=True)
@@ -206,17 +203,14 @@ def unique(op: UniqueOp, b: GraphBuilder) -> list[ir.Value]:
 
 def _vector(b: GraphBuilder, places: ir.Value, size: int | Size) -> ir.Value:
     """The first columns of a matrix of one row, as a vector."""
-    vector: ir.Value = b.reshape(first_along(b, places, 1, size), shape=(size,))
-    return vector
+    return b.reshape(first_along(b, places, 1, size), shape=(size,))
 
 
 def _running(b: GraphBuilder, flags: ir.Value) -> ir.Value:
     """For each flag, the number of set flags before it."""
-    number: ir.Value = b.sub(b.cumsum(b.cast(flags, to="i64", saturate=True), axis=0, exclusive=False, reverse=False), b.literal(np.array(1)))
-    return number
+    return b.sub(b.cumsum(b.cast(flags, to="i64", saturate=True), axis=0, exclusive=False, reverse=False), b.literal(np.array(1)))
 
 
 def _placed(b: GraphBuilder, order: ir.Value, values: ir.Value) -> ir.Value:
     """`values`, which are in that order, each at its index."""
-    place: ir.Value = b.scatter_elements(values, order, values, axis=0, reduction="none", from_start=True)
-    return place
+    return b.scatter_elements(values, order, values, axis=0, reduction="none", from_start=True)

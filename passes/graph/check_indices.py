@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ from stepwell.passes.graph.region_results import with_more_results
 
 
 @register_pass("check-indices", level="graph", switches={"check-indices": "at-run-time=false"})
-@dataclass
 class CheckIndices(Pass):
     """Make ops with indices into an operand, above all gathers and scatters, raise an error if these are out of range.
 
@@ -285,8 +284,7 @@ def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size]
     zero, one, most = (b.literal(np.array(number, np.uint64)) for number in (0, 1, (1 << 64) - 2))
     if type_of(codes).rank == 0:
         least = b.reshape(least, shape=())
-    more: ir.Value = b.select(b.less(codes, least), zero, b.add(b.minimum(reported, most), one))
-    return more
+    return b.select(b.less(codes, least), zero, b.add(b.minimum(reported, most), one))
 
 
 def unsigned(b: GraphBuilder, numbers: ir.Value) -> ir.Value:

@@ -1,6 +1,5 @@
 """The pass that gives arithmetic to element types which no level below the graph level computes with: floats of 8 bits."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import TensorType, type_of
@@ -12,7 +11,6 @@ from stepwell.passes.framework.rewriting import functions
 
 
 @register_pass("emulate-floats", level="graph")
-@dataclass
 class EmulateFloats(Pass):
     """Compute ops on emulated element types, such as 8-bit floats, in their compute type, and round each result once.
 
@@ -46,5 +44,4 @@ def cast(b: GraphBuilder, value: ir.Value, kind: TensorType) -> ir.Value:
     """A value in the element type of `kind`, beyond the greatest number of which is infinity or NaN."""
     if type_of(value).dtype == kind.dtype:
         return value
-    made: ir.Value = b.cast(value, to=kind.dtype, saturate=False)
-    return made
+    return b.cast(value, to=kind.dtype, saturate=False)

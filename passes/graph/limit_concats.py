@@ -1,6 +1,5 @@
 """The pass that splits concatenations of very many operands."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.graph import ConcatOp, GraphBuilder
@@ -10,7 +9,6 @@ from stepwell.passes.framework.rewriting import replace_results
 
 
 @register_pass("limit-concats", level="graph")
-@dataclass
 class LimitConcats(Pass):
     """Split concatenations that a kernel copies if they have more than `max-operands`.
 

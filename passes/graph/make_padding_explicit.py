@@ -1,7 +1,6 @@
 """The pass that turns the padding of convolutions and poolings into separate ops, which fuse into their producers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from stepwell.passes.graph.matching import new_weight
 
 
 @register_pass("make-padding-explicit", level="graph")
-@dataclass
 class MakePaddingExplicit(Pass):
     """Write the padding of convolutions and poolings as `graph.pad`; afterwards their `pads` are 0 and `ceil_mode` is off.
 
@@ -119,8 +117,7 @@ def parts_that_count(op: Any, attributes: dict[str, Any], dim: int, reach: int |
         before, after = ([n if i == 2 + dim else 0 for i in range(x.rank)] for n in around)
         ones = b.pad(ones, low=before, high=after, mode="constant", value=0.0)
     own = {name: [attributes[name][dim] if i == dim else 1 for i in range(spatial)] for name in ("kernel", "strides", "dilations")}
-    counted: ir.Value = b.avg_pool(ones, pads=(0,) * (2 * spatial), ceil_mode=False, count_include_pad=True, **own)
-    return counted
+    return b.avg_pool(ones, pads=(0,) * (2 * spatial), ceil_mode=False, count_include_pad=True, **own)
 
 
 def spatial_shape(value: ir.Value) -> tuple[int, ...]:

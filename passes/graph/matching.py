@@ -136,8 +136,7 @@ def deferred_weight(
     deferred = Deferred(to_numpy(dtype or type_of(source).dtype), tuple(shape), make, plain)
     if prod(shape) <= LITERAL_ELEMENTS:
         return new_weight(b, source, deferred.array())
-    value: ir.Value = b.weight(derived_name(source), deferred)
-    return value
+    return b.weight(derived_name(source), deferred)
 
 
 def source_of(value: ir.Value, weights: WeightTable) -> Callable[[], np.ndarray] | None:
@@ -203,8 +202,7 @@ def with_operands(b: GraphBuilder, op: ir.Operation, values: Sequence[ir.Value])
     view: Any = op.opview
     flat = iter([*values, *list(op.operands)[len(values) :]])
     groups = map_groups(lambda _: next(flat), view.operand_groups())
-    value: ir.Value = b.create(type(view), groups, view.attribute_values()).operation.results[0]
-    return value
+    return b.create(type(view), groups, view.attribute_values()).operation.results[0]
 
 
 def for_each(roots: Iterable[Any]) -> Callable[[Callable[[Any, Rewriter], Any]], tuple[Pattern, ...]]:

@@ -23,7 +23,6 @@ PRECISION = "precision"
 
 
 @register_pass("narrow-floats", level="graph")
-@dataclass
 class NarrowFloats(Pass):
     """Store the operands of convolutions and matrix products with known weights in bf16: weights and activations.
 

@@ -34,7 +34,6 @@ from stepwell.passes.graph.matching import derived_name, has_one_use, keeps_each
 
 
 @register_pass("narrow-products", level="graph", optional=True)
-@dataclass
 class NarrowProducts(IntegerProductPass):
     """Make integer products read i8, ui8, i16 or ui16 if all values fit, and the target has an intrinsic for these.
 

@@ -1,7 +1,6 @@
 """The pass that outlines the regions of conditionals and loops as functions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ _MOST = np.iinfo(np.int64).max  # the trip count if none is given
 
 
 @register_pass("outline-regions", level="graph")
-@dataclass
 class OutlineRegions(Pass):
     """Outline each region of a conditional or a loop as a function, with the captured values as arguments.
 

@@ -23,7 +23,6 @@ HALF = 128
 
 
 @register_pass("separate-zero-points", level="graph", optional=True)
-@dataclass
 class SeparateZeroPoints(IntegerProductPass):
     """Multiply bytes as they are stored, or with their sign flipped, and subtract the zero point's part from the product.
 

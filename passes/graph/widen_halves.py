@@ -23,7 +23,6 @@ COMPUTING = (Fusion.REDUCTION, Fusion.COMPLEX)
 
 
 @register_pass("widen-halves", level="graph", optional=True)
-@dataclass
 class WidenHalves(Pass):
     """Compute f16 and bf16 convolutions and products of many rows, and ops that depend only on them, in f32 from end to end.
 
@@ -127,8 +126,7 @@ class _Widening:
         if type_of(value).dtype not in HALVES:
             return value
         if value not in self.wide:
-            wide: ir.Value = self.b.cast(value, to=compute_dtype(type_of(value).dtype), saturate=True)
-            return wide
+            return self.b.cast(value, to=compute_dtype(type_of(value).dtype), saturate=True)
         return self.wide[value]
 
     @staticmethod

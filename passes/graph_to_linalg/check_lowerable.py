@@ -1,6 +1,5 @@
 """The pass that reports every op that cannot be lowered, before lowering begins."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir, ops_below, registered_dialects
@@ -21,7 +20,6 @@ _STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield"
 
 
 @register_pass("check-lowerable", level="graph")
-@dataclass
 class CheckLowerable(Pass):
     """Raise one UnsupportedError that lists every graph op without a lowering and every result whose size is not known.
 

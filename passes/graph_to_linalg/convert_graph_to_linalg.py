@@ -1,6 +1,5 @@
 """The pass from graph ops to linalg, tensor, arith and math."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, registered_dialects
@@ -16,7 +15,6 @@ UPSTREAM = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memr
 
 
 @register_pass("convert-graph-to-linalg", level="graph-opt")
-@dataclass
 class ConvertGraphToLinalg(Pass):
     """Lower every graph op to linalg.generic, linalg.fill, tensor, arith and math, so that no graph op remains.
 

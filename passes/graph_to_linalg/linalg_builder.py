@@ -235,8 +235,7 @@ class LinalgBuilder:
         """`value` behind a boundary, which keeps it a separate op from its readers in the same kernel (see `remove-boundaries`)."""
         if defining_op(value) is None or self.known(value) is not None:
             return value
-        staged: ir.Value = create_operation(BoundaryOp, [value], [value.type], {}).result
-        return staged
+        return create_operation(BoundaryOp, [value], [value.type], {}).result
 
     def after_sums(self, value: ir.Value) -> ir.Value:
         """`value`, behind a boundary if it depends on sums of this kernel: element-wise ops in between become epilogues of the sums."""

@@ -24,8 +24,7 @@ class Codes:
     @property
     def bits(self) -> int:
         """The number of bits of a code."""
-        width: int = element(self.dtype).width
-        return width
+        return element(self.dtype).width
 
     @property
     def kind(self) -> str:

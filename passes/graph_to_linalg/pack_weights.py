@@ -1,6 +1,5 @@
 """The pass that gives every weight its offset in the arena."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.attributes import to_python
 from stepwell.dialects.core.mlir import arith, bufferization, ir, memref
@@ -13,7 +12,6 @@ from stepwell.passes.graph_to_linalg.plain_types import plain_type
 
 
 @register_pass("pack-weights", level="graph-opt")
-@dataclass
 class PackWeights(Pass):
     """Lay out the weights that the program uses in one arena, in order of first use, and read them from it.
 

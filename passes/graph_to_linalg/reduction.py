@@ -21,8 +21,7 @@ REDUCTIONS: dict[type[GraphOp], str] = {
 
 def neutral(name: str, dtype: str) -> float | int:
     """The neutral element of a combiner."""
-    value: float | int = {"add": 0, "mul": 1, "maximum": lowest(dtype), "maximum_number": lowest(dtype), "minimum": highest(dtype)}[name]
-    return value
+    return {"add": 0, "mul": 1, "maximum": lowest(dtype), "maximum_number": lowest(dtype), "minimum": highest(dtype)}[name]
 
 
 def reduce(b: LinalgBuilder, x: ir.Value, axes: Sequence[int], name: str, dtype: str) -> ir.Value:

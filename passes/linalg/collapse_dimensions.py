@@ -1,7 +1,7 @@
 """The pass that merges loops over contiguous elements, so that short rows make long vectors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from types import MappingProxyType
@@ -21,7 +21,6 @@ from stepwell.passes.linalg.structured import Structured, filled
 
 
 @register_pass("collapse-dimensions", level="linalg", anchor="func.func", optional=True)
-@dataclass
 class CollapseDimensions(Pass):
     """Merge neighbouring loops if every operand walks them as one contiguous run.
 
@@ -84,8 +83,7 @@ def _begin(members: list[Structured]) -> ir.Value:
     """The tensor that the last members overwrite: the output of the last member that does not continue the previous one."""
     made = [member.operation.results[0] for member in members]
     starts = [member for number, member in enumerate(members) if not number or member.outputs[0].value != made[number - 1]]
-    value: ir.Value = starts[-1].outputs[0].value
-    return value
+    return starts[-1].outputs[0].value
 
 
 def _stage_groups(members: list[Structured], separate: set[Sizes] | None = None) -> list[Groups] | NoMatch:
@@ -193,8 +191,7 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value, rebuilt: 
         ScheduleInfo(op).fused = tuple(
             replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim], rest=loop.rest * taken_in[loop.dim]) for loop in member.fused
         )
-    result: ir.Value = op.results[0]
-    return result
+    return op.results[0]
 
 
 def _reassociation(access: Access, groups: Groups) -> list[list[int]]:

@@ -1,6 +1,5 @@
 """The pass that fills only the border of a padded tensor, because the rest is overwritten anyway."""
 
-from dataclasses import dataclass
 from math import prod
 
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, tensor, users
@@ -16,7 +15,6 @@ TWICE = 8
 
 
 @register_pass("fill-borders", level="linalg", anchor="func.func", optional=True)
-@dataclass
 class FillBorders(Pass):
     """Fill a padded tensor only around its inside.
 
@@ -111,5 +109,4 @@ def _filled(value: ir.Value, whole: ir.Value, offsets: list[int | Size], sizes: 
     static = [[n if isinstance(n, int) else dynamic for n in side] for side in (offsets, sizes)]
     kind = ir.RankedTensorType.get(static[1], whole.type.element_type)
     part = tensor.ExtractSliceOp(kind, whole, starts, lengths, [], *static, ones).result
-    result: ir.Value = tensor.InsertSliceOp(filled(value, part), whole, starts, lengths, [], *static, ones).result
-    return result
+    return tensor.InsertSliceOp(filled(value, part), whole, starts, lengths, [], *static, ones).result

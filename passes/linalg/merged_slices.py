@@ -35,13 +35,11 @@ def merges_written(value: ir.Value, result: ir.Value, place: int) -> bool:
 def merged(value: ir.Value, groups: Groups) -> ir.Value:
     """A tensor whose dimensions are merged in groups, as far as `merges` allows; built at the insertion point."""
     if not _is_window(value, groups):
-        result: ir.Value = tensor.CollapseShapeOp(_merged_type(value.type, groups), value, groups).result
-        return result
+        return tensor.CollapseShapeOp(_merged_type(value.type, groups), value, groups).result
     op = defining_op(value)
     assert op is not None
     whole = merged(op.operands[0], groups)
-    part: ir.Value = tensor.ExtractSliceOp(_merged_type(value.type, groups), whole, *_merged_place(op, groups).arguments).result
-    return part
+    return tensor.ExtractSliceOp(_merged_type(value.type, groups), whole, *_merged_place(op, groups).arguments).result
 
 
 def insert_merged(value: ir.Value, result: ir.Value, window: ir.Value, computed: ir.Value, groups: Groups) -> bool:

@@ -1,13 +1,11 @@
 """The pass that removes the boundaries between ops of a kernel once element-wise ops are fused."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
 @register_pass("remove-boundaries", level="linalg", anchor="func.func")
-@dataclass
 class RemoveBoundaries(Pass):
     """Remove `sched.boundary`, once element-wise ops are fused.
 

@@ -1,6 +1,5 @@
 """The pass that computes an intermediate result in the memory of the result that overwrites it."""
 
-from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, use_count, users
@@ -11,7 +10,6 @@ from stepwell.passes.linalg.use_destinations import take_output
 
 
 @register_pass("share-destinations", level="linalg", anchor="func.func")
-@dataclass
 class ShareDestinations(Pass):
     """Compute an element-wise op's input in the op's own destination, if the op is the last to read it.
 

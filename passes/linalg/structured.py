@@ -44,8 +44,7 @@ class Structured:
 
     @property
     def body(self) -> ir.Block:
-        block: ir.Block = self.operation.regions[0].blocks[0]
-        return block
+        return self.operation.regions[0].blocks[0]
 
     @cached_property
     def accesses(self) -> list[Access]:
@@ -374,8 +373,7 @@ def filled(value: ir.Value, out: ir.Value) -> ir.Value:
     """The result of a `linalg.fill` of the tensor `out` with a scalar."""
     op = linalg.FillOp([out.type], [value], [out])
     linalg.fill_builtin_region(op.operation)
-    result: ir.Value = op.results[0]
-    return result
+    return op.results[0]
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

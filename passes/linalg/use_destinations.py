@@ -1,7 +1,6 @@
 """Destination-passing style: the pass that makes kernels write results into their destinations, and run epilogues in place."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
@@ -19,7 +18,6 @@ _MADE_FIRST = ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "
 
 
 @register_pass("use-destinations", level="linalg", anchor="func.func")
-@dataclass
 class UseDestinations(Pass):
     """Bring a kernel into destination-passing style throughout, so that bufferisation finds everything in place.
 

@@ -1,7 +1,7 @@
 """The pass that realises schedules: structured ops on memrefs become affine loops with vector ops inside."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -32,7 +32,6 @@ from stepwell.passes.schedule.segments import Segment
 
 
 @register_pass("lower-to-affine", level="scheduled", anchor="func.func")
-@dataclass
 class LowerToAffine(Pass):
     """Lower scheduled linalg ops on memrefs to affine loops with vector ops, one nest for a fill, its reduction and their epilogues.
 

@@ -1,6 +1,5 @@
 """The pass that merges the two versions of a kernel into one function."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
@@ -14,7 +13,6 @@ from stepwell.passes.linalg_to_affine.position import value_of
 
 
 @register_pass("merge-versions", level="affine")
-@dataclass
 class MergeVersions(Pass):
     """Merge a kernel and its version for small sizes into one function, which chooses between them (see `version-kernels`).
 

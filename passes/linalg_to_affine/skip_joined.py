@@ -1,6 +1,5 @@
 """The pass that skips the copies of a concatenation whose operands already lie in its result."""
 
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -14,7 +13,6 @@ from stepwell.passes.linalg_to_affine.position import value_of
 
 
 @register_pass("skip-joined", level="affine")
-@dataclass
 class SkipJoined(Pass):
     """Skip the copies of a concatenation if all of its operands already lie in the result.
 

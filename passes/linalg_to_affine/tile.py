@@ -108,8 +108,7 @@ class RegisterTile:
         place = list(self.address(access, point).results)
         if not all(isinstance(r, ir.AffineConstantExpr) for r in place):
             return None
-        number: float = self.context.constant_inputs[n][tuple(r.value for r in place)].item()
-        return number
+        return self.context.constant_inputs[n][tuple(r.value for r in place)].item()
 
     def body(self, inputs: Sequence[ir.Value | None], before: Sequence[ir.Value | None], point: Offsets) -> list[ir.Value]:
         """The results of the root's body for these inputs and accumulators at a point; values that it does not read may be None."""

@@ -99,8 +99,7 @@ class Layout(GraphBuilder):
         shape = type_of(value).shape
         high = [0] * len(shape)
         high[axis] = size - static_sizes(shape[axis : axis + 1])[0]
-        filled: ir.Value = self.pad(value, low=[0] * len(shape), high=high, mode="constant", value=0.0) if any(high) else value
-        return filled
+        return self.pad(value, low=[0] * len(shape), high=high, mode="constant", value=0.0) if any(high) else value
 
     def unpack(self, blocked: BlockedValue) -> ir.Value:
         """A blocked value as (N, C, spatial…)."""
@@ -113,8 +112,7 @@ class Layout(GraphBuilder):
             return self._first(value, 1, channels)
         held = np.flatnonzero(blocked.lanes.ravel() >= 0)
         order = held[np.argsort(blocked.lanes.ravel()[held])]
-        plain: ir.Value = self.gather(value, self.literal(order.astype(np.int64)), axis=1)
-        return plain
+        return self.gather(value, self.literal(order.astype(np.int64)), axis=1)
 
     def _first(self, value: ir.Value, axis: int, size: int) -> ir.Value:
         """The first `size` elements of `value` along `axis`, whose size is static."""
@@ -122,8 +120,7 @@ class Layout(GraphBuilder):
         if shape[axis] == size:
             return value
         sizes = [size if i == axis else have if isinstance(have, int) else -1 for i, have in enumerate(shape)]
-        first: ir.Value = self.slice(value, starts=[0] * len(shape), sizes=sizes, steps=[1] * len(shape))
-        return first
+        return self.slice(value, starts=[0] * len(shape), sizes=sizes, steps=[1] * len(shape))
 
     def weights_of(self, source: ir.Value, array: np.ndarray) -> ir.Value:
         """A weight computed from the weight that `source` names."""

@@ -1,6 +1,5 @@
 """The pass that converts images to the channel-blocked layout, and carries it from convolution to convolution."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir
@@ -22,7 +21,6 @@ PLAIN = "plain"
 
 
 @register_pass("convert-layout", level="graph", optional=True, switches={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
-@dataclass
 class ConvertLayout(Pass):
     """Keep images channel-blocked, (N, C / b, spatial…, b), from one convolution to the next.
 

@@ -1,7 +1,6 @@
 """The pass that packs right-hand sides of matrix products into panels."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -34,7 +33,6 @@ LARGEST_SLICED = 128
 
 
 @register_pass("pack-matmul", level="graph", optional=True, switches={"slice-floats": "slices=false"}, relaxed=("slice-floats",))
-@dataclass
 class PackMatmul(Pass):
     """Pack constant right-hand sides of matrix products into panels, so that a product reads them from end to end.
 
@@ -110,7 +108,6 @@ class PackMatmul(Pass):
 
 
 @register_pass("pack-integer-products", level="graph", optional=True)
-@dataclass
 class PackIntegerProducts(PackMatmul):
     """Pack constant right-hand sides of products of narrow integers into panels, in the groups that the target's dot products read.
 
@@ -219,8 +216,7 @@ class _PackedMatmuls(GraphBuilder):
 
     def pad_end(self, x: ir.Value, high: Sequence[int]) -> ir.Value:
         """`x` with `high[i]` zeros behind dimension i."""
-        value: ir.Value = self.pad(x, low=[0] * len(high), high=list(high), mode="constant", value=0.0)
-        return value
+        return self.pad(x, low=[0] * len(high), high=list(high), mode="constant", value=0.0)
 
     def make_floats(self, op: Any) -> None:
         """Convert constant numbers that a product would dequantise in each run to floats."""
@@ -312,8 +308,7 @@ class _PackedMatmuls(GraphBuilder):
         if filling:
             matrix = self.pad_end(matrix, [0, filling])
         apart = self.reshape(matrix, shape=[depth, (columns + filling) // width, width])
-        panels: ir.Value = self.transpose(apart, perm=[1, 0, 2])
-        return panels
+        return self.transpose(apart, perm=[1, 0, 2])
 
     def plain(self, value: ir.Value, columns: int) -> ir.Value:
         """A value (…, P, b) as (…, columns)."""
@@ -354,8 +349,7 @@ class _PackedMatmuls(GraphBuilder):
         if None in own.shape or not isinstance(columns, int):
             return None
         if columns == 1:
-            one: ir.Value = self.reshape(value, shape=[*own.shape, 1])
-            return one
+            return self.reshape(value, shape=[*own.shape, 1])
         split = [*own.shape[:-1], *panels]
         array = self.known(value)
         if array is not None:
@@ -363,8 +357,7 @@ class _PackedMatmuls(GraphBuilder):
             return new_weight(self, value, np.pad(array, filling).reshape([*array.shape[:-1], *panels]))
         if columns != panels[0] * panels[1]:
             return None
-        apart: ir.Value = self.reshape(value, shape=split)
-        return apart
+        return self.reshape(value, shape=split)
 
 
 def rows_of(op: Any) -> int:

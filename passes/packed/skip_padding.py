@@ -1,6 +1,5 @@
 """The pass that omits products with the zeros around images if there are many."""
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -43,8 +42,7 @@ def without_zeros(op: PackedConvOp, rw: Rewriter) -> ir.Value | NoMatch:
     filters = source_of(op.w, rw.weights)
     if filters is None or not np.isfinite(filters()).all():
         return NoMatch("its filters are not known, or one is infinite or NaN: then a zero of the padding makes NaN of it")
-    cut: ir.Value = rw.build(BorderedConvOp, op.x, op.w, group=attributes["group"], **window)
-    return cut
+    return rw.build(BorderedConvOp, op.x, op.w, group=attributes["group"], **window)
 
 
 @pattern(MaxPoolOp)
@@ -63,12 +61,10 @@ def within_borders(op: MaxPoolOp, rw: Rewriter) -> ir.Value | NoMatch:
     if defining_op(pad.x) is not None and use_count(pad.x) == 1:
         return NoMatch("what makes its image writes it inside of the padding")
     pads = (*around["low"][2:], *around["high"][2:])
-    whole: ir.Value = rw.max_pool(pad.x, **{**attributes, "pads": pads})
-    return whole
+    return rw.max_pool(pad.x, **{**attributes, "pads": pads})
 
 
 @register_pass("skip-padding", level="graph", optional=True)
-@dataclass
 class SkipPadding(PatternPass):
     """Split convolutions into stretches of positions at which the same taps reach the image, and omit all others.
 

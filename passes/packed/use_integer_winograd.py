@@ -44,7 +44,6 @@ HELD = "i16"  # the type of transformed data and filters
 
 
 @register_pass("use-integer-winograd", level="graph", optional=True)
-@dataclass
 class UseIntegerWinograd(IntegerProductPass):
     """Replace blocked 3x3 convolutions of narrow integers with stride 1 by Winograd ones if these cost less and give the same bits.
 

@@ -1,6 +1,5 @@
 """The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, ops_below
@@ -24,7 +23,6 @@ AT_RUN_TIME = 4
 
 
 @register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
-@dataclass
 class UseWinograd(Pass):
     """Replace blocked 3x3 convolutions with stride 1 by Winograd ones if these cost less.
 

@@ -36,8 +36,7 @@ def filled_up(x: ir.Value, whole: Sequence[Dim], tile: int, b: GraphBuilder) -> 
     filling = [-n % tile for n in whole[2:4] if n is not None]
     if all(n == 0 for n in filling):
         return x
-    padded: ir.Value = b.pad(x, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
-    return padded
+    return b.pad(x, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
 
 
 def transformed_weight(source: ir.Value, plain: Callable[[], np.ndarray], tile: int, blocks: Sequence[int], b: GraphBuilder) -> ir.Value:
@@ -50,8 +49,7 @@ def cut_back(result: ir.Value, whole: Sequence[Dim], b: GraphBuilder) -> ir.Valu
     """The part of a result of whole tiles that has shape `whole`."""
     if type_of(result).shape == tuple(whole):
         return result
-    cut: ir.Value = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
-    return cut
+    return b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
 
 
 def sink(cut: ir.Value, b: GraphBuilder) -> None:

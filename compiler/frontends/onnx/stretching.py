@@ -62,12 +62,10 @@ class StretchingBuilder(ImportBuilder):
     def _or_else(self, size: int | Size, other: Value) -> Value:
         """A size, or `other` where it is 1, as a vector of one number."""
         own = self._vector(size)
-        chosen: Value = self.select(self.equal(own, self.scalar(1, like=own)), other, own)
-        return chosen
+        return self.select(self.equal(own, self.scalar(1, like=own)), other, own)
 
     def _repeated(self, x: Value, axis: int, size: int | Size, target: int | Size) -> Value:
         """`x` with `target` elements along an axis where it has that many, or 1."""
         own = self._vector(size)
         step = self.select(self.equal(own, self.scalar(1, like=own)), self.scalar(0, like=own), self.scalar(1, like=own))
-        repeated: Value = self.gather(x, self.mul(counting(self, target), step), axis=axis)
-        return repeated
+        return self.gather(x, self.mul(counting(self, target), step), axis=axis)

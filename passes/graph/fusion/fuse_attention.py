@@ -38,8 +38,7 @@ def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
     if any(None in type_of(v).shape for one in (*inside, op) for v in one.operation.operands):
         return NoMatch("it has operands of whose sizes nothing is known")
     with fused_location(*reversed(inside), op):
-        result: ir.Value = rw.attention(product.lhs, product.rhs, op.rhs, mask, scale=scale)
-    return result
+        return rw.attention(product.lhs, product.rhs, op.rhs, mask, scale=scale)
 
 
 def _with_mask(value: ir.Value, inside: list[Any]) -> tuple[ir.Value, ir.Value | None]:
@@ -108,14 +107,12 @@ def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
     together = rw.reshape(op.q, shape=(q.shape[0], groups, product((times, rows)), depth))
     k, v = (_shaped(shared.source, shared.shape, rw) for shared in (keys, values))
     result = rw.attention(together, rw.transpose(k, perm=(0, 1, 3, 2)), v, mask, **op.attribute_values())
-    unmerged: ir.Value = rw.reshape(result, shape=(*q.shape[:-1], type_of(op.v).shape[-1]))
-    return unmerged
+    return rw.reshape(result, shape=(*q.shape[:-1], type_of(op.v).shape[-1]))
 
 
 def _shaped(value: ir.Value, shape: tuple[Dim, ...], rw: Rewriter) -> ir.Value:
     """A value reshaped to `shape`, unless it has that shape."""
-    shaped: ir.Value = value if type_of(value).shape == shape else rw.reshape(value, shape=shape)
-    return shaped
+    return value if type_of(value).shape == shape else rw.reshape(value, shape=shape)
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,6 @@ def _for_each(mask: ir.Value, times: int, groups: int, rw: Rewriter) -> ir.Value
 
 
 @register_pass("fuse-attention", level="graph", optional=True)
-@dataclass
 class FuseAttention(PatternPass):
     """Compute attention (two matrix products with a softmax between them) in one kernel, whose scores can stay in a cache (see `fuse-loops`).
 

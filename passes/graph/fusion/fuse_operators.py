@@ -1,7 +1,6 @@
 """The pass that decides which ops become one kernel: groups of ops become `graph.fused` regions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import create_operation, defining_op, ir, users
@@ -72,7 +71,6 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
 
 
 @register_pass(NAME, level="graph", switches={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
-@dataclass
 class FuseOperators(Pass):
     """Group ops into `graph.fused` regions, each of which becomes one kernel.
 

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import Concat, KernelInfo
@@ -66,12 +65,10 @@ def root_of(fused: ir.Operation) -> ir.Operation:
     ops = [o.operation for o in fused.regions[0].blocks[0].operations]
     compute = [o for o in ops if category(o) != Fusion.FREE]
     heavy = [o for o in compute if category(o) not in (Fusion.INJECTIVE, Fusion.PAD) and not isinstance(o.opview, FirstOp)]
-    root: ir.Operation = (heavy or compute or ops)[0]
-    return root
+    return (heavy or compute or ops)[0]
 
 
 @register_pass("outline-kernels", level="graph-opt")
-@dataclass
 class OutlineKernels(Pass):
     """Make each distinct `graph.fused` a private function in destination-passing style, and `@main` a list of calls.
 

@@ -1,6 +1,5 @@
 """The pass that moves computation in front of a loop, once or for all iterations at once, instead of repeating it in each."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below
@@ -18,7 +17,6 @@ from stepwell.passes.graph.outline_regions import rounds_of
 
 
 @register_pass("hoist-from-loops", level="graph", optional=True)
-@dataclass
 class HoistFromLoops(Pass):
     """Compute values that do not depend on loop-carried values in front of the loop.
 

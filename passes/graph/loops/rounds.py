@@ -297,5 +297,4 @@ def product(b: GraphBuilder, rows: ir.Value, weights: ir.Value, bias: ir.Value |
     made = b.matmul(flat, weights)
     if bias is not None:
         made = b.add(made, bias)
-    value: ir.Value = b.reshape(made, shape=(*outer, type_of(weights).shape[1])) if len(outer) > 1 else made
-    return value
+    return b.reshape(made, shape=(*outer, type_of(weights).shape[1])) if len(outer) > 1 else made

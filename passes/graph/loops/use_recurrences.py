@@ -1,7 +1,6 @@
 """The pass that turns loops whose bodies are cells of recurrent layers into such layers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ UNCLIPPED = float("inf")
 
 
 @register_pass("use-recurrences", level="graph", optional=True)
-@dataclass
 class UseRecurrences(Pass):
     """Replace loops in whose iterations an LSTM, a GRU or a plain recurrent layer takes a step by a recurrent op.
 

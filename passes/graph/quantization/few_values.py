@@ -56,8 +56,7 @@ def _values(value: ir.Value, weights: WeightTable, left: int) -> np.ndarray | No
         return None
     view: Any = op.opview
     with np.errstate(all="ignore"):
-        result: np.ndarray = type(view).reference(*arrays, **view.attribute_values())
-    return result
+        return type(view).reference(*arrays, **view.attribute_values())
 
 
 def _aligned(numbers: np.ndarray, rank: int) -> np.ndarray:

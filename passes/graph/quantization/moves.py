@@ -49,8 +49,7 @@ def transpose_integers(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
         whole = rw.reshape(parameter, shape=(*(1,) * (rank - kind.rank), *(-1 if d is None else d for d in kind.shape)))
         moved.append(parameter if kind.size == 1 else rw.transpose(whole, perm=perm))
     with fused_location(source.op, op):
-        value: ir.Value = rw.dequantize(rw.transpose(source.x, perm=perm), *moved)
-    return value
+        return rw.dequantize(rw.transpose(source.x, perm=perm), *moved)
 
 
 def meets_image(op: Any) -> bool:
@@ -98,8 +97,7 @@ def join_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     if len(found) < len(sources) or not all(same_parameters(s.parameters, found[0].parameters, rw.weights) for s in found):
         return NoMatch("its operands are not all dequantised with the same scale and zero point")
     with fused_location(*(source.op for source in found), op):
-        value: ir.Value = rw.dequantize(with_operands(rw, op.operation, [source.x for source in found]), *found[0].parameters)
-    return value
+        return rw.dequantize(with_operands(rw, op.operation, [source.x for source in found]), *found[0].parameters)
 
 
 @pattern(QuantizeOp)

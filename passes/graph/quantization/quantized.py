@@ -22,8 +22,7 @@ class Quantized:
     @property
     def x(self) -> ir.Value:
         """The integers."""
-        value: ir.Value = self.op.x
-        return value
+        return self.op.x
 
     @property
     def parameters(self) -> tuple[ir.Value, ir.Value]:
@@ -72,5 +71,4 @@ def is_positive(scale: ir.Value, weights: WeightTable) -> bool:
 
 def parameter(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> ir.Value:
     """A scale, zero point or bias as an entry of the weight table, however small: kernels that differ only in such numbers are shared."""
-    value: ir.Value = b.weight(derived_name(source), np.asarray(array))
-    return value
+    return b.weight(derived_name(source), np.asarray(array))

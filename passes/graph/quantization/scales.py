@@ -102,8 +102,7 @@ def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
         least, most = (np.rint(np.float64(bound) / scale.astype(np.float64)) + zero for bound in (low, high))
     if bool((least > limits.min).any() or (most < limits.max).any()):
         return NoMatch("its type holds numbers beyond the bounds")
-    value: ir.Value = rw.quantize(bounded.x, op.scale, op.zero_point)
-    return value
+    return rw.quantize(bounded.x, op.scale, op.zero_point)
 
 
 @for_each((QuantizeOp, DequantizeOp))
@@ -124,8 +123,7 @@ def settle_parameters(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
             operands[number] = parameter(rw, given, array.reshape(()) if array.size == 1 else array)
     if operands == [op.scale, op.zero_point]:
         return NoMatch("its scale and zero point are not known, or are as they should be")
-    value: ir.Value = rw.create(type(op), [op.x, *operands], {}).operation.results[0]
-    return value
+    return rw.create(type(op), [op.x, *operands], {}).operation.results[0]
 
 
 SCALES = (multiply_by_inverse_scale, merge_factors, drop_bounds, *settle_parameters)

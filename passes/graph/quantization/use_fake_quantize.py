@@ -1,6 +1,5 @@
 """The pass that replaces quantise-dequantise pairs by rounding in floats, and divisions by multiplications with the same result."""
 
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,8 +40,7 @@ def multiply_if_bit_identical(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
         else:
             return NoMatch(f"{fewest} of {wanted.size} results would be others")
     with op.location:
-        value: ir.Value = rw.quantize(rw.mul(op.x, parameter(rw, op.scale, factor)), rw.literal(one), op.zero_point)
-    return value
+        return rw.quantize(rw.mul(op.x, parameter(rw, op.scale, factor)), rw.literal(one), op.zero_point)
 
 
 @pattern(DequantizeOp)
@@ -58,12 +56,10 @@ def stay_in_floats(op: DequantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
         quotient = before.x if scale is not None and bool((scale == 1).all()) else rw.div(before.x, before.scale)
         whole = rw.fake_quantize(quotient, before.zero_point)
     with fused_location(before, op):
-        value: ir.Value = rw.mul(whole, op.scale)
-    return value
+        return rw.mul(whole, op.scale)
 
 
 @register_pass("use-fake-quantize", level="graph", optional=True)
-@dataclass
 class UseFakeQuantize(PatternPass):
     """Replace quantise-dequantise pairs by rounding in floats, and divisions by multiplications that give the same bytes.
 

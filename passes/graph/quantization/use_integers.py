@@ -1,6 +1,5 @@
 """The pass that computes products of dequantised data in integers, and moves and stores such data as integers."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -175,8 +174,7 @@ def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
 def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     """`value` in another shape, reshaped at compile time if it is known."""
     array = constant_value(value, rw.weights)
-    result: ir.Value = rw.reshape(value, shape=shape) if array is None else parameter(rw, value, array.reshape(shape))
-    return result
+    return rw.reshape(value, shape=shape) if array is None else parameter(rw, value, array.reshape(shape))
 
 
 def greatest_sum(x: Quantized, w: Quantized, products: SumOfProducts, depth: int, rw: Rewriter) -> int:
@@ -201,7 +199,6 @@ def largest(source: Quantized, rw: Rewriter) -> int:
 
 
 @register_pass("use-integers", level="graph", optional=True)
-@dataclass
 class UseIntegers(PatternPass):
     """Compute products of quantised data on their integers, and keep data between them in integers.
 

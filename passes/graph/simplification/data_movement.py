@@ -29,8 +29,7 @@ def used_only_by(value: ir.Value, op: ir.OpView) -> bool:
 
 def rebuilt(op: Any, operands: Sequence[ir.Value], rw: Rewriter) -> ir.Value:
     """The element-wise `op` on other operands."""
-    value: ir.Value = rw.create(type(op), operands, op.attribute_values()).operation.results[0]
-    return value
+    return rw.create(type(op), operands, op.attribute_values()).operation.results[0]
 
 
 def movers(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]] | NoMatch:
@@ -75,8 +74,7 @@ def sink_transposes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     constants = {i: np.transpose(a.reshape((1,) * (rank - a.ndim) + a.shape), np.argsort(perm)) for i, a in known.items()}
     operands = [m.x if m is not None else moved(op.operation.operands[i], known[i], constants[i], rw) for i, m in enumerate(made)]
     with fused_location(first, op):
-        value: ir.Value = rw.transpose(rebuilt(op, operands, rw), perm=perm)
-    return value
+        return rw.transpose(rebuilt(op, operands, rw), perm=perm)
 
 
 @pattern(Elementwise)
@@ -100,8 +98,7 @@ def sink_reshapes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     if widens_integers(type_of(first.x).dtype, type_of(op.result).dtype):
         return NoMatch("it widens integers, for a product that reads the narrow ones")
     operands = [m.x if m is not None else moved(op.operation.operands[i], known[i], constants[i], rw) for i, m in enumerate(made)]
-    value: ir.Value = rw.reshape(rebuilt(op, operands, rw), shape=shape)
-    return value
+    return rw.reshape(rebuilt(op, operands, rw), shape=shape)
 
 
 def moved(value: ir.Value, before: np.ndarray, after: np.ndarray, rw: Rewriter) -> ir.Value:
@@ -151,8 +148,7 @@ def sink_expansion(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     expansion = producer(op.operation.operands[0], "expand")
     if expansion is None or not used_only_by(op.operation.operands[0], op):
         return NoMatch("its operand is not an expansion that nothing else uses")
-    value: ir.Value = rw.expand(rebuilt(op, [expansion.x], rw), shape=expansion.attribute_values()["shape"])
-    return value
+    return rw.expand(rebuilt(op, [expansion.x], rw), shape=expansion.attribute_values()["shape"])
 
 
 @pattern(Elementwise)

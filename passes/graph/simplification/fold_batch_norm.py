@@ -1,6 +1,5 @@
 """The pass that folds inference batch normalisations into multiplications and additions, and these into the weights around them."""
 
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,11 +47,9 @@ def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
         deviation = rw.sub(op.x, new_weight(rw, op.mean, along(narrow(mean, dtype), rank, 1)))
         quotient = rw.div(deviation, new_weight(rw, op.var, along(narrow(spread, dtype), rank, 1)))
         scaled = rw.mul(quotient, new_weight(rw, op.scale, along(narrow(scale, dtype), rank, 1)))
-        added: ir.Value = rw.add(scaled, new_weight(rw, op.bias, along(narrow(bias, dtype), rank, 1)))
-        return added
+        return rw.add(scaled, new_weight(rw, op.bias, along(narrow(bias, dtype), rank, 1)))
     factor = new_weight(rw, op.scale, along(kept_from_zero(rounded, *factors), rank, 1))
-    value: ir.Value = rw.add(rw.mul(op.x, factor), new_weight(rw, op.bias, narrow(along(shift, rank, 1), dtype)))
-    return value
+    return rw.add(rw.mul(op.x, factor), new_weight(rw, op.bias, narrow(along(shift, rank, 1), dtype)))
 
 
 @pattern(BatchNormOp)
@@ -67,8 +64,7 @@ def normalise_by_values(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
     k = rw.div(op.scale, rw.sqrt(rw.add(op.var, epsilon)))
     shape = tuple(x.shape[1] if i == 1 else 1 for i in range(x.rank))
     mean, factor, bias = (rw.reshape(v, shape=shape) for v in (op.mean, k, op.bias))
-    value: ir.Value = rw.add(rw.mul(rw.sub(op.x, mean), factor), bias)
-    return value
+    return rw.add(rw.mul(rw.sub(op.x, mean), factor), bias)
 
 
 def scale_of(op: ir.OpView, rw: Rewriter) -> tuple[ir.Value, np.ndarray] | NoMatch:
@@ -136,8 +132,7 @@ def scale_outputs_and_bias(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     with fused_location(lin.op, op):
         product = lin.rebuilt(rw, new_weight(rw, lin.parameter, weights))
     with fused_location(addition, op):
-        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, added))
-    return value
+        return rw.add(product, new_weight(rw, addition.rhs, added))
 
 
 @for_each((ConvOp, ConvTransposeOp, MatmulOp))
@@ -186,12 +181,10 @@ def shift_inputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         return bias
     product = lin.rebuilt(rw, lin.parameter, addition.lhs)
     with fused_location(addition, op):
-        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, bias))
-    return value
+        return rw.add(product, new_weight(rw, addition.rhs, bias))
 
 
 @register_pass("fold-batch-norm", level="graph", optional=True)
-@dataclass
 class FoldBatchNorm(PatternPass):
     """Fold inference batch normalisations, and scales and shifts by channel in general, into the weights around them.
 

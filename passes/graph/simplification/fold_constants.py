@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,7 +21,6 @@ from stepwell.passes.graph.matching import has_one_use, is_used, moves_by_place,
 
 
 @register_pass("fold-constants", level="graph")
-@dataclass
 class FoldConstants(Pass):
     """Evaluate ops whose operands are all known, by their reference implementation.
 

@@ -35,8 +35,7 @@ class Linear:
 
     @property
     def result(self) -> ir.Value:
-        value: ir.Value = self.op.operation.results[0]
-        return value
+        return self.op.operation.results[0]
 
     def scaled(self, factor: np.ndarray) -> np.ndarray | NoMatch:
         """The weights times `factor` (f64, broadcasting), each product rounded once, and never to 0.
@@ -79,8 +78,7 @@ class Linear:
         """The op with other weights, and other data if given, at the current insertion point and location."""
         replaced = {self.parameter: weight, self.data: self.data if data is None else data}
         operands = [replaced[v] for v in self.op.operation.operands]
-        value: ir.Value = rw.create(type(self.op), operands, self.op.attribute_values()).operation.results[0]
-        return value
+        return rw.create(type(self.op), operands, self.op.attribute_values()).operation.results[0]
 
 
 def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:

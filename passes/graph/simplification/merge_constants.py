@@ -35,8 +35,7 @@ def constant_to_the_right(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: c + x -> x + c, the same for *, maximum and minimum, so that other patterns need to look on one side only   exact"""
     if not is_stored(op.lhs) or is_stored(op.rhs):
         return NoMatch("the left operand is no constant, or both are")
-    value: ir.Value = rw.create(type(op), [op.rhs, op.lhs], {}).operation.results[0]
-    return value
+    return rw.create(type(op), [op.rhs, op.lhs], {}).operation.results[0]
 
 
 def constants_in_row(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[Any, np.ndarray, np.ndarray] | NoMatch:
@@ -74,8 +73,7 @@ def merged(op: Any, mnemonic: str, fold: np.ufunc, rw: Rewriter) -> ir.Value | N
     if isinstance(constant, NoMatch):
         return constant
     with fused_location(inner, op):
-        value: ir.Value = rw.create(type(op), [inner.lhs, new_weight(rw, inner.rhs, constant)], {}).operation.results[0]
-    return value
+        return rw.create(type(op), [inner.lhs, new_weight(rw, inner.rhs, constant)], {}).operation.results[0]
 
 
 @pattern(MulOp)
@@ -99,8 +97,7 @@ def scale_affine(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     with fused_location(inner, op):
         product = rw.mul(inner.lhs, new_weight(rw, inner.rhs, scale))
     with fused_location(addition, op):
-        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, shift))
-    return value
+        return rw.add(product, new_weight(rw, addition.rhs, shift))
 
 
 MERGE_CONSTANTS = (*constant_to_the_right, merge_additions, merge_products, scale_affine)

@@ -1,7 +1,6 @@
 """The pass that removes ops that change nothing, and merges consecutive ops that only move data."""
 
 import math
-from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import is_static
@@ -48,8 +47,7 @@ def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("the first of the two casts may lose something")
     if dtype_info(type_of(op.result).dtype).has_infinity and is_compact(type_of(op.result).dtype) and op.attribute_values()["saturate"]:
         return NoMatch("the second of the two casts makes infinities finite")
-    value: ir.Value = inner.x
-    return value
+    return inner.x
 
 
 @pattern(SelectOp)
@@ -95,8 +93,7 @@ def merge_transposes(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     if inner is None:
         return NoMatch("its operand is not a transposition")
     first = inner.attribute_values()["perm"]
-    value: ir.Value = rw.transpose(inner.x, perm=tuple(first[i] for i in op.attribute_values()["perm"]))
-    return value
+    return rw.transpose(inner.x, perm=tuple(first[i] for i in op.attribute_values()["perm"]))
 
 
 @pattern(TransposeOp)
@@ -132,8 +129,7 @@ def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its sizes are not known, or it is empty")
     starts = tuple(s1 + s2 * step for s1, s2, step in zip(first["starts"], second["starts"], first["steps"], strict=True))
     steps = tuple(a * b for a, b in zip(first["steps"], second["steps"], strict=True))
-    value: ir.Value = rw.slice(inner.x, starts=starts, sizes=second["sizes"], steps=steps)
-    return value
+    return rw.slice(inner.x, starts=starts, sizes=second["sizes"], steps=steps)
 
 
 @pattern(PadOp)
@@ -153,8 +149,7 @@ def merge_pads(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     if (first["mode"], second["mode"]) != ("constant", "constant") or not same_number(first["value"], second["value"]):
         return NoMatch("the two pads fill with different things")
     low, high = (tuple(a + b for a, b in zip(first[side], second[side], strict=True)) for side in ("low", "high"))
-    value: ir.Value = rw.pad(inner.x, low=low, high=high, mode="constant", value=second["value"])
-    return value
+    return rw.pad(inner.x, low=low, high=high, mode="constant", value=second["value"])
 
 
 @pattern(ExpandOp)
@@ -189,8 +184,7 @@ def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
     kept = [v for v in inputs if type_of(v).shape[axis] != 0] or inputs[:1]
     if len(kept) == 1:
         return kept[0]
-    joined: ir.Value | NoMatch = rw.concat(kept, axis=axis) if len(kept) < len(inputs) else NoMatch("no operand is empty")
-    return joined
+    return rw.concat(kept, axis=axis) if len(kept) < len(inputs) else NoMatch("no operand is empty")
 
 
 @pattern(ClampOp)
@@ -216,8 +210,7 @@ def drop_pooling(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     a = op.attribute_values()
     if set(a["kernel"]) | set(a["strides"]) != {1} or any(a["pads"]):
         return NoMatch("its windows have more than one element, or skip or add some")
-    value: ir.Value = op.x
-    return value
+    return op.x
 
 
 @pattern(ResizeOp)
@@ -238,12 +231,10 @@ def reshape_to(rw: Rewriter, x: ir.Value, wanted: TensorType) -> ir.Value | NoMa
     """`x` reshaped to exactly that type, or why no reshape can do it."""
     if wanted.shape.count(None) > int(None in type_of(x).shape):
         return NoMatch("more sizes are unknown than a reshape can leave open")
-    value: ir.Value = rw.reshape(x, shape=tuple(-1 if d is None else d for d in wanted.shape))
-    return value
+    return rw.reshape(x, shape=tuple(-1 if d is None else d for d in wanted.shape))
 
 
 @register_pass("remove-identities", level="graph")
-@dataclass
 class RemoveIdentities(PatternPass):
     """Remove casts, reshapes, transpositions, slices, pads, expansions and the like that change nothing; merge consecutive ones."""
 

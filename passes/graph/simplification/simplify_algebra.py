@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -72,8 +71,7 @@ def integer_mul_zero(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("the right operand is not known to be 0, or the result's shape is not known")
     if type_of(op.rhs) == result:
         return op.rhs
-    value: ir.Value = rw.expand(op.rhs, shape=result.static_shape)
-    return value
+    return rw.expand(op.rhs, shape=result.static_shape)
 
 
 @pattern(SubOp)
@@ -86,8 +84,7 @@ def add_negated(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("an unsigned constant has no negative")
     with np.errstate(over="ignore"):  # the smallest integer is its own negative, and adding it is the same as subtracting it
         negative = np.negative(constant)
-    value: ir.Value = rw.add(op.lhs, new_weight(rw, op.rhs, negative))
-    return value
+    return rw.add(op.lhs, new_weight(rw, op.rhs, negative))
 
 
 @pattern(SubOp)
@@ -95,8 +92,7 @@ def negate(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: 0 - x -> neg(x)   exact but for the sign of a zero"""
     if splat_of(op.lhs, rw) != 0 or not keeps_type(op, op.rhs) or is_unsigned(type_of(op.rhs).dtype):
         return NoMatch("the left operand is not 0 of the right one's type")
-    value: ir.Value = rw.neg(op.rhs)
-    return value
+    return rw.neg(op.rhs)
 
 
 @pattern(MulOp)
@@ -104,8 +100,7 @@ def negate_product(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: x * -1 -> neg(x)   exact"""
     if splat_of(op.rhs, rw) != -1 or not keeps_type(op, op.lhs) or is_unsigned(type_of(op.lhs).dtype):
         return NoMatch("the right operand is not -1 of the left one's type")
-    value: ir.Value = rw.neg(op.lhs)
-    return value
+    return rw.neg(op.lhs)
 
 
 @pattern(DivOp)
@@ -122,8 +117,7 @@ def multiply_by_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
     least = ml_dtypes.finfo(constant.dtype).smallest_normal
     if not bool(np.all(np.isfinite(reciprocal) & (np.abs(reciprocal) >= least))):
         return NoMatch("a reciprocal would leave the normal numbers")
-    value: ir.Value = rw.mul(op.lhs, new_weight(rw, op.rhs, reciprocal))
-    return value
+    return rw.mul(op.lhs, new_weight(rw, op.rhs, reciprocal))
 
 
 @pattern(DivOp)
@@ -131,8 +125,7 @@ def take_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: 1 / x -> reciprocal(x)   exact"""
     if not is_float_op(op) or splat_of(op.lhs, rw) != 1 or not keeps_type(op, op.rhs):
         return NoMatch("the left operand is not 1 of the right one's shape")
-    value: ir.Value = rw.reciprocal(op.rhs)
-    return value
+    return rw.reciprocal(op.rhs)
 
 
 @pattern(PowOp)
@@ -190,8 +183,7 @@ def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     inner = producer(op.x, type(op).mnemonic())
     if inner is None:
         return NoMatch("its operand is not the same op")
-    value: ir.Value = inner.x
-    return value
+    return inner.x
 
 
 @for_each((ReluOp, AbsOp))
@@ -211,8 +203,7 @@ def drop_sign(op: AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
     inner = producer(op.x, "neg")
     if inner is None:
         return NoMatch("its operand is no negation")
-    value: ir.Value = rw.abs(inner.x)
-    return value
+    return rw.abs(inner.x)
 
 
 def bound_by_constant(cls: Any, name: str, rule: str, bounds: Callable[[float], dict[str, float]]) -> Pattern:
@@ -224,8 +215,7 @@ def bound_by_constant(cls: Any, name: str, rule: str, bounds: Callable[[float], 
             return NoMatch("its right operand is not one known number, or broadcasts the left one")
         if not is_float_op(op) and abs(int(bound)) > EXACT_INTEGERS:
             return NoMatch("the bound is not exact as an attribute")
-        value: ir.Value = rw.clamp(op.lhs, **bounds(float(bound)))
-        return value
+        return rw.clamp(op.lhs, **bounds(float(bound)))
 
     rewrite.__doc__ = f"rewrite: {rule}   exact"
     return Pattern(name, cls.OPERATION_NAME, rewrite)
@@ -253,8 +243,7 @@ def merge_bounds(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its operand has no bounds")
     low, high = (min(max(bound, second[0]), second[1]) for bound in (min(first), first[1]))
     with fused_location(inner, op):
-        value: ir.Value = rw.clamp(inner.x, min=low, max=high)
-    return value
+        return rw.clamp(inner.x, min=low, max=high)
 
 
 @pattern(ClampOp)
@@ -262,12 +251,10 @@ def clamp_to_relu(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: clamp(x, 0, inf) -> relu(x)   exact"""
     if bounds_of(op) != (0.0, math.inf):
         return NoMatch("its bounds are not 0 and infinity")
-    value: ir.Value = rw.relu(op.x)
-    return value
+    return rw.relu(op.x)
 
 
 @register_pass("simplify-algebra", level="graph", optional=True)
-@dataclass
 class SimplifyAlgebra(PatternPass):
     """Rewrite arithmetic to cheaper forms that give the same numbers, as far as floating point allows.
 

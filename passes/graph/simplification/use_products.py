@@ -1,6 +1,5 @@
 """The pass that computes convolutions with one position as matrix products."""
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -29,12 +28,10 @@ def convolution_of_one_position(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its filters are not known")
     matrix = filters.reshape(len(filters), -1).T
     row = rw.reshape(op.x, shape=[x.shape[0], prod(static_sizes(x.shape[1:]))])
-    value: ir.Value = rw.reshape(rw.matmul(row, new_weight(rw, op.w, np.ascontiguousarray(matrix))), shape=result.shape)
-    return value
+    return rw.reshape(rw.matmul(row, new_weight(rw, op.w, np.ascontiguousarray(matrix))), shape=result.shape)
 
 
 @register_pass("use-products", level="graph", optional=True)
-@dataclass
 class UseProducts(PatternPass):
     """Compute convolutions whose filters are as large as the image as matrix products, whose weights are streamed.
 

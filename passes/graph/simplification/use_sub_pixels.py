@@ -133,8 +133,7 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
     if prod(strides) == 1:
         return value
     offsets = [p.offset for p in plans]
-    shuffled: ir.Value = rw.pixel_shuffle(value, strides=strides, offsets=offsets, sizes=result.shape[2:], group=group)
-    return shuffled
+    return rw.pixel_shuffle(value, strides=strides, offsets=offsets, sizes=result.shape[2:], group=group)
 
 
 def window(p: Plan, c: Class, size: int | Size) -> tuple[int, int | Size, int, int | Size]:
@@ -156,7 +155,6 @@ def filters_of(filters: np.ndarray, classes: Sequence[Class]) -> np.ndarray:
 
 
 @register_pass("use-sub-pixels", level="graph", optional=True)
-@dataclass
 class UseSubPixels(PatternPass):
     """Compute transposed convolutions as convolutions of the image itself, instead of one spread out with zeros between its elements.
 
