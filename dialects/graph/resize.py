@@ -1,6 +1,7 @@
 """Resampling of tensors, one dimension at a time: nearest, linear or cubic."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,18 +41,7 @@ class ResizeOp(GraphOp, name="resize", traits=[Pure]):
 
     @staticmethod
     def infer(
-        x: TensorType,
-        *,
-        sizes: Sequence[int],
-        scales: Sequence[float],
-        mode: str,
-        coordinates: str,
-        rounding: str,
-        cubic_coefficient: float,
-        exclude_outside: bool,
-        antialias: bool,
-        roi: Sequence[float],
-        extrapolation: float,
+        x: TensorType, *, sizes: Sequence[int], scales: Sequence[float], mode: str, coordinates: str, rounding: str, roi: Sequence[float], **rest: Any
     ) -> InferredTypes:
         expect_dtype("x", x, NUMERIC)
         expect_length("sizes", sizes, x.rank, "one for each dimension")
@@ -112,7 +102,7 @@ class ResizeOp(GraphOp, name="resize", traits=[Pure]):
         return narrow(out, x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, *, result: TensorType, mode: str, **attributes: object) -> int:
+    def flops(x: TensorType, *, result: TensorType, mode: str, **attributes: Any) -> int:
         return 0 if mode == "nearest" else 2 * (2 if mode == "linear" else 4) * result.elements
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 
@@ -47,19 +48,8 @@ def in_two_steps(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str)
         if is_free(dims, sizes):
             x = resampled(b, x, [Resampling(n, s) for n, s in zip(sizes, factors, strict=True)], Method(mode, "asymmetric", rounding))
         elif any(s != 1.0 for s in factors):
-            x = b.resize(
-                x,
-                sizes=tuple(n if isinstance(n, int) else -1 for n in sizes),
-                scales=tuple(map(float, factors)),
-                mode=mode,
-                coordinates="asymmetric",
-                rounding=rounding,
-                cubic_coefficient=-0.75,
-                exclude_outside=False,
-                antialias=False,
-                roi=(),
-                extrapolation=0.0,
-            )
+            wanted = tuple(n if isinstance(n, int) else -1 for n in sizes)
+            x = b.resize(x, sizes=wanted, scales=tuple(map(float, factors)), **asdict(Method(mode, "asymmetric", rounding)), roi=())
     return x
 
 
@@ -160,19 +150,8 @@ def resize(
         axis = chosen[i]
         full_scales[axis], full_sizes[axis] = factor, size
         ends[axis], ends[rank + axis] = bounds[i]
-    return b.resize(
-        x,
-        sizes=tuple(full_sizes),
-        scales=tuple(full_scales),
-        mode=mode,
-        coordinates=coordinates,
-        rounding=rounding,
-        cubic_coefficient=cubic_coeff_a,
-        exclude_outside=bool(exclude_outside),
-        antialias=bool(antialias),
-        roi=tuple(ends) if coordinates == "tf_crop_and_resize" else (),
-        extrapolation=extrapolation_value,
-    )
+    region = tuple(ends) if coordinates == "tf_crop_and_resize" else ()
+    return b.resize(x, sizes=tuple(full_sizes), scales=tuple(full_scales), **asdict(method), roi=region)
 
 
 def wanted_sizes(b: ImportBuilder, sizes: Value) -> Sequence[int | Size]:

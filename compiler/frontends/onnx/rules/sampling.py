@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stepwell.dialects.core.dtypes import FLOATS
 from stepwell.dialects.core.sizes import holds
@@ -12,7 +13,7 @@ from stepwell.frontends.blocks.sampling import between, taps, windows_of_regions
 from stepwell.frontends.blocks.slicing import from_the_start, slice_axis
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.resampling import supported
 
@@ -58,50 +59,34 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
     return b.transposed(total, (0, len(dims) - 1, *range(1, len(dims) - 1)))
 
 
+@dataclass(frozen=True)
+class Regions(Group):
+    """The attributes of RoiAlign in all its versions."""
+
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+
+
 @onnx_rule("RoiAlign", since=10)
-def roi_align_of_corners(
-    b: ImportBuilder,
-    x: Value,
-    rois: Value,
-    batch_indices: Value,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Value:
-    return roi_align(
-        b, x, rois, batch_indices, coordinate_transformation_mode="output_half_pixel", mode=mode, output_height=output_height,
-        output_width=output_width, sampling_ratio=sampling_ratio, spatial_scale=spatial_scale,
-    )  # fmt: skip
+def roi_align_of_corners(b: ImportBuilder, x: Value, rois: Value, batch_indices: Value, *, regions: Regions) -> Value:
+    return roi_align(b, x, rois, batch_indices, regions=regions, coordinate_transformation_mode="output_half_pixel")
 
 
 @onnx_rule("RoiAlign", since=16)
 def roi_align(
-    b: ImportBuilder,
-    x: Value,
-    rois: Value,
-    batch_indices: Value,
-    *,
-    coordinate_transformation_mode: str = "half_pixel",
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
+    b: ImportBuilder, x: Value, rois: Value, batch_indices: Value, *, regions: Regions, coordinate_transformation_mode: str = "half_pixel"
 ) -> Value:
-    supported("mode", mode, ("avg", "max"))
+    supported("mode", regions.mode, ("avg", "max"))
     supported("coordinate_transformation_mode", coordinate_transformation_mode, ("half_pixel", "output_half_pixel"))
-    if output_height < 1 or output_width < 1 or sampling_ratio < 0:
-        given = f"{output_height}, {output_width} and {sampling_ratio}"
+    sizes, samples = (regions.output_height, regions.output_width), regions.sampling_ratio
+    if min(sizes) < 1 or samples < 0:
+        given = f"{sizes[0]}, {sizes[1]} and {samples}"
         raise ModelError(f"output_height and output_width must be 1 or more, sampling_ratio 0 or more; got {given}")
-    images = dims_of(x)[0]
-    place = from_the_start(b, batch_indices, images, batch_indices)
-    return b.roi_align(
-        x, rois, place, sizes=(output_height, output_width), samples=sampling_ratio, scale=spatial_scale,
-        half_pixel=coordinate_transformation_mode == "half_pixel", mode=mode,
-    )  # fmt: skip
+    place, half_pixel = from_the_start(b, batch_indices, dims_of(x)[0], batch_indices), coordinate_transformation_mode == "half_pixel"
+    return b.roi_align(x, rois, place, sizes=sizes, samples=samples, scale=regions.spatial_scale, half_pixel=half_pixel, mode=regions.mode)
 
 
 @onnx_rule("MaxRoiPool", since=1)
