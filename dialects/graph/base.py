@@ -97,9 +97,10 @@ class GraphOp(Operation, dialect=Graph):
         flops = staticmethod(one_per_element)
 
     def __init_subclass__(
-        cls, *, dialect: type[Dialect] | None = None, fusion: Fusion | None = None, reference: Any = None, flops: Any = None, **kwargs: Any
-    ) -> None:
-        """`fusion`, `reference` and `flops` may be given here instead of in the class's body."""
+        cls, *, dialect: type[Dialect] | None = None, fusion: Fusion | None = None, infer: Any = None, reference: Any = None, flops: Any = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        """`fusion`, `infer`, `reference` and `flops` may be given here instead of in the class's body."""
         name, place = kwargs.get("name"), dialect or Graph
         taken = next((op for op in place.operations if f"{place.DIALECT_NAMESPACE}.{name}" == op.OPERATION_NAME), None)
         if taken is not None:
@@ -113,7 +114,7 @@ class GraphOp(Operation, dialect=Graph):
             raise StepwellError(f"op '{cls.__qualname__}' states SumsProducts, so it must define sum_of_products")
         if "flops" not in vars(cls) and any(issubclass(trait, (MovesData, JoinsData)) for trait in kwargs.get("traits", ())):
             cls.flops = staticmethod(no_arithmetic)
-        for attribute, value in (("fusion", fusion), ("reference", reference), ("flops", flops)):
+        for attribute, value in (("fusion", fusion), ("infer", infer), ("reference", reference), ("flops", flops)):
             if value is not None:
                 setattr(cls, attribute, staticmethod(value) if callable(value) and not isinstance(value, staticmethod) else value)
         super().__init_subclass__(**kwargs)

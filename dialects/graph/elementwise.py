@@ -21,10 +21,8 @@ class Unary(GraphOp, traits=[Pure, Elementwise]):
     result: Result
 
 
-class FloatUnary(Unary):
+class FloatUnary(Unary, infer=unary(FLOATS)):
     """An element-wise op on floats."""
-
-    infer = unary(FLOATS)
 
 
 class Binary(GraphOp, traits=[Pure, Elementwise]):
@@ -35,10 +33,8 @@ class Binary(GraphOp, traits=[Pure, Elementwise]):
     result: Result
 
 
-class NumericBinary(Binary):
+class NumericBinary(Binary, infer=binary(NUMERIC)):
     """An element-wise op with two numeric operands."""
-
-    infer = binary(NUMERIC)
 
 
 class AddOp(NumericBinary, name="add", traits=[KeepsFinite, Exact]):
@@ -107,11 +103,8 @@ class MinimumOp(NumericBinary, name="minimum", traits=[KeepsFinite, Exact]):
     value_range = of_integers(lambda a, b: (min(a[0], b[0]), min(a[1], b[1])))
 
 
-class NegOp(Unary, name="neg", traits=[Exact]):
+class NegOp(Unary, name="neg", traits=[Exact], infer=unary((*SIGNED, *FLOATS)), reference=pointwise(np.negative)):
     """`-x`; integers wrap."""
-
-    infer = unary((*SIGNED, *FLOATS))
-    reference = pointwise(np.negative)
 
 
 class AbsOp(Unary, name="abs", traits=[Exact]):
@@ -126,11 +119,8 @@ class AbsOp(Unary, name="abs", traits=[Exact]):
         return (max(low, -high, 0), max(-low, high))
 
 
-class SignOp(Unary, name="sign"):
+class SignOp(Unary, name="sign", infer=unary(NUMERIC), reference=pointwise(np.sign)):
     """-1, 0 or 1 for negative, zero or positive `x`; NaN for NaN."""
-
-    infer = unary(NUMERIC)
-    reference = pointwise(np.sign)
 
 
 class ReciprocalOp(FloatUnary, name="reciprocal", reference=pointwise(np.reciprocal)):

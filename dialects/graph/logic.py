@@ -18,17 +18,12 @@ from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import InferenceError
 
 
-class Comparison(Binary):
+class Comparison(Binary, infer=binary(NUMERIC, result=BOOL)):
     """An element-wise comparison of numbers; false if either is NaN."""
 
-    infer = binary(NUMERIC, result=BOOL)
 
-
-class EqualOp(Comparison, name="equal"):
+class EqualOp(Comparison, name="equal", infer=binary(DTYPES, result=BOOL), reference=np.equal):
     """`lhs == rhs`, also for booleans; NaN equals nothing."""
-
-    infer = binary(DTYPES, result=BOOL)
-    reference = staticmethod(np.equal)
 
 
 class LessOp(Comparison, name="less", reference=np.less):
@@ -47,10 +42,8 @@ class GreaterEqualOp(Comparison, name="greater_equal", reference=np.greater_equa
     """`lhs >= rhs`."""
 
 
-class BoolBinary(Binary):
+class BoolBinary(Binary, infer=binary((BOOL,))):
     """An element-wise op with two boolean operands."""
-
-    infer = binary((BOOL,))
 
 
 class AndOp(BoolBinary, name="and", reference=np.logical_and):
@@ -65,17 +58,12 @@ class XorOp(BoolBinary, name="xor", reference=np.logical_xor):
     """True if exactly one is true."""
 
 
-class NotOp(Unary, name="not"):
+class NotOp(Unary, name="not", infer=unary((BOOL,)), reference=np.logical_not):
     """True if `x` is false."""
 
-    infer = unary((BOOL,))
-    reference = staticmethod(np.logical_not)
 
-
-class IntegerBinary(Binary):
+class IntegerBinary(Binary, infer=binary(INTEGERS)):
     """An element-wise op with two integer operands."""
-
-    infer = binary(INTEGERS)
 
 
 class BitwiseAndOp(IntegerBinary, name="bitwise_and", reference=np.bitwise_and):
@@ -90,32 +78,20 @@ class BitwiseXorOp(IntegerBinary, name="bitwise_xor", reference=np.bitwise_xor):
     """Bitwise exclusive or."""
 
 
-class BitwiseNotOp(Unary, name="bitwise_not"):
+class BitwiseNotOp(Unary, name="bitwise_not", infer=unary(INTEGERS), reference=np.bitwise_not):
     """Bitwise complement of `x`."""
 
-    infer = unary(INTEGERS)
-    reference = staticmethod(np.bitwise_not)
 
-
-class ShiftLeftOp(Binary, name="shift_left"):
+class ShiftLeftOp(Binary, name="shift_left", infer=binary(UNSIGNED), reference=np.left_shift):
     """The bits of `lhs` shifted left by `rhs`; 0 if `rhs` is the type's width or more."""
 
-    infer = binary(UNSIGNED)
-    reference = staticmethod(np.left_shift)
 
-
-class ShiftRightOp(Binary, name="shift_right"):
+class ShiftRightOp(Binary, name="shift_right", infer=binary(UNSIGNED), reference=np.right_shift):
     """The bits of `lhs` shifted right by `rhs`; 0 if `rhs` is the type's width or more."""
 
-    infer = binary(UNSIGNED)
-    reference = staticmethod(np.right_shift)
 
-
-class IsNanOp(Unary, name="is_nan"):
+class IsNanOp(Unary, name="is_nan", infer=predicate(FLOATS), reference=np.isnan):
     """Whether `x` is NaN."""
-
-    infer = predicate(FLOATS)
-    reference = staticmethod(np.isnan)
 
 
 class IsInfOp(Unary, name="is_inf"):
