@@ -44,8 +44,8 @@ from stepwell.dialects.support.errors import InferenceError, StepwellError
 from stepwell.dialects.support.extensions import extension
 
 __all__ = [
-    "Elementwise", "Fusion", "Graph", "GraphOp", "IndexOperand", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand",
-    "OptionalOperand", "Pure", "Region", "Result", "Sizes", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
+    "Elementwise", "Fusion", "Graph", "GraphOp", "IndexOperand", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand", "OptionalOperand",
+    "Pure", "Region", "Result", "SingleOperand", "Sizes", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
 ]  # fmt: skip
 
 InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
@@ -296,6 +296,13 @@ class GraphOp(Operation, dialect=Graph):
                 checked_type(f"operand '{name}'", value)
         for result in self.operation.results:
             checked_type("a result", result)
+
+
+class SingleOperand(GraphOp):
+    """An op with one operand, `x`, and one result."""
+
+    x: Operand
+    result: Result
 
 
 def _computed(array: np.ndarray) -> np.ndarray:

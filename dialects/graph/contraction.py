@@ -9,7 +9,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, divides, holds, product
 from stepwell.dialects.core.types import NUMERIC, TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, Sizes, broadcast
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, SingleOperand, Sizes, broadcast
 from stepwell.dialects.graph.flops import one_per_input
 from stepwell.dialects.graph.inference import (
     expect_at_least,
@@ -181,14 +181,12 @@ class ConvTransposeOp(Convolution, name="conv_transpose", traits=[Pure, Convolve
         return 2 * x.elements * math.prod(w.static_shape[1:])
 
 
-class Col2ImOp(GraphOp, name="col2im", fusion=Fusion.COMPLEX, flops=one_per_input, traits=[Pure]):
+class Col2ImOp(SingleOperand, name="col2im", fusion=Fusion.COMPLEX, flops=one_per_input, traits=[Pure]):
     """Adds up windows at their positions in an image: `x` is (N, C * taps, positions), the result (N, C, image…).
 
     Taps and positions are in row-major order. The windows are those of the image with `pads` around it; this padding is cut off the result.
     """
 
-    x: Operand
-    result: Result
     image: Sizes
     kernel: ir.DenseI64ArrayAttr
     strides: ir.DenseI64ArrayAttr

@@ -7,7 +7,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, holds
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, MovesData, Operand, Pure, Result, SingleOperand, Sizes
 from stepwell.dialects.graph.flops import no_arithmetic, one_per_input
 from stepwell.dialects.graph.inference import (
     expect_at_least,
@@ -55,11 +55,9 @@ class KeepOp(GraphOp, name="keep", fusion=Fusion.FREE, flops=no_arithmetic):
         return ()
 
 
-class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
+class FirstOp(SingleOperand, name="first", traits=[Pure, MovesData]):
     """The first `sizes[i]` elements of `x` along each dimension `i`; -1 means all."""
 
-    x: Operand
-    result: Result
     sizes: Sizes
 
     @staticmethod

@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, is_float
-from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result
+from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, SingleOperand
 from stepwell.dialects.graph.inference import binary, expect_dtype, unary
 from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, power, truncating_divide, widened
 from stepwell.dialects.graph.traits import Exact
@@ -14,11 +14,8 @@ from stepwell.dialects.graph.value_range import ANY, Range, clamped, of_integers
 from stepwell.dialects.support.errors import InferenceError
 
 
-class Unary(GraphOp, traits=[Pure, Elementwise]):
+class Unary(SingleOperand, traits=[Pure, Elementwise]):
     """An element-wise op with one operand."""
-
-    x: Operand
-    result: Result
 
 
 class FloatUnary(Unary, infer=unary(FLOATS)):

@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, holds, is_static, maximum
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
-from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result, Sizes
+from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result, SingleOperand, Sizes
 from stepwell.dialects.graph.flops import one_per_input
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -30,14 +30,12 @@ from stepwell.dialects.support.errors import InferenceError, StepwellError
 _REDUCTIONS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData, Speculatable]):
+class SliceOp(SingleOperand, name="slice", traits=[Pure, MovesData, Speculatable]):
     """`sizes[i]` elements along each dimension `i`, starting at `starts[i]` with step `steps[i]` (backwards if negative).
 
     A size of -1 with a positive step means all remaining elements.
     """
 
-    x: Operand
-    result: Result
     starts: Sizes
     sizes: Sizes
     steps: ir.DenseI64ArrayAttr
@@ -284,11 +282,8 @@ class AtRoundOp(GraphOp, name="at_round", traits=[Pure, MovesData]):
         return np.take(x, x.shape[axis] - 1 - int(round) if backwards else int(round), axis)
 
 
-class NonZeroOp(GraphOp, name="non_zero", flops=one_per_input, traits=[Pure]):
+class NonZeroOp(SingleOperand, name="non_zero", flops=one_per_input, traits=[Pure]):
     """The indices of the non-zero elements of `x` in row-major order: one row per dimension, one column per element."""
-
-    x: Operand
-    result: Result
 
     @staticmethod
     def infer(x: TensorType) -> InferredTypes:

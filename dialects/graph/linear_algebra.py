@@ -7,7 +7,7 @@ import numpy as np
 from stepwell.dialects.core.dtypes import WIDE_FLOATS
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import InferredTypes, Pure, SingleOperand
 from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_rank_at_least
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
@@ -16,11 +16,8 @@ LEAST_ROUNDS = 100  # iterations of pairwise coupling before it gives up, as in 
 NEAR_ENOUGH = 0.005  # tolerance of the optimality conditions, divided by the number of classes
 
 
-class DetOp(GraphOp, name="det", traits=[Pure]):
+class DetOp(SingleOperand, name="det", traits=[Pure]):
     """The determinants of the square matrices in the last two dimensions of `x`."""
-
-    x: Operand
-    result: Result
 
     @staticmethod
     def infer(x: TensorType) -> InferredTypes:
@@ -56,16 +53,13 @@ def determinants(matrices: np.ndarray) -> np.ndarray:
     return total.reshape(matrices.shape[:-2])
 
 
-class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
+class PairwiseCouplingOp(SingleOperand, name="pairwise_coupling", traits=[Pure]):
     """The probabilities of classes, (samples, classes), from those of pairs in `x` (samples, classes, classes).
 
     `x[n, i, j]` is the probability of class i, given that the class is i or j. The algorithm is the second method of T. Wu, C. Lin, R. Weng,
     "Probability estimates for multi-class classification by pairwise coupling", 2004, with the iteration and termination test of LIBSVM. Computed in
     f64. The diagonals of `x` are ignored.
     """
-
-    x: Operand
-    result: Result
 
     @staticmethod
     def infer(x: TensorType) -> InferredTypes:

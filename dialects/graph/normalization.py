@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, SingleOperand
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
@@ -46,11 +46,9 @@ class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
         return 2 * x.elements  # a multiplication and an addition, after the channels' factors are computed
 
 
-class LrnOp(GraphOp, name="lrn", fusion=Fusion.COMPLEX, traits=[Pure]):
+class LrnOp(SingleOperand, name="lrn", fusion=Fusion.COMPLEX, traits=[Pure]):
     """`x / (bias + alpha / size * s) ** beta`, where `s` is the sum of squares of `size` adjacent channels (dimension 1)."""
 
-    x: Operand
-    result: Result
     size: ir.IntegerAttr
     alpha: ir.FloatAttr
     beta: ir.FloatAttr

@@ -8,13 +8,13 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, divides, holds
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
+from stepwell.dialects.graph.base import Fusion, InferredTypes, MovesData, Pure, SingleOperand, Sizes
 from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least
 from stepwell.dialects.graph.traits import KeepsEach
 from stepwell.dialects.support.errors import InferenceError
 
 
-class PixelShuffleOp(GraphOp, name="pixel_shuffle", fusion=Fusion.COMPLEX, traits=[Pure, MovesData, KeepsEach]):
+class PixelShuffleOp(SingleOperand, name="pixel_shuffle", fusion=Fusion.COMPLEX, traits=[Pure, MovesData, KeepsEach]):
     """The larger image (N, C, sizes…); each phase in `x` (N, group * phases * C / group, spatial…) holds every `strides`-th position of it.
 
     Position `p` of the result is position `(p + offsets) // strides` of phase `(p + offsets) % strides`. The phases of all dimensions are in
@@ -22,8 +22,6 @@ class PixelShuffleOp(GraphOp, name="pixel_shuffle", fusion=Fusion.COMPLEX, trait
     et al., "Real-time single image and video super-resolution using an efficient sub-pixel convolutional neural network", CVPR 2016.
     """
 
-    x: Operand
-    result: Result
     strides: ir.DenseI64ArrayAttr
     offsets: ir.DenseI64ArrayAttr
     sizes: Sizes

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType, to_numpy
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, InferredTypes, KeepsChannels, Pure, SingleOperand
 from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_rank_at_least
 from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
 from stepwell.dialects.graph.traits import ChoosesData, Pools
@@ -40,11 +40,9 @@ def pooling_windows(x: np.ndarray, value: object, kernel: Sequence[int], ceil_mo
     return windows(padded(x, window["pads"][: len(kernel)], high, value), kernel, counts, **steps_of(window))
 
 
-class Pooling(GraphOp, fusion=Fusion.COMPLEX):
+class Pooling(SingleOperand, fusion=Fusion.COMPLEX):
     """An op on each window over `x` (N, C, spatial…), or channel-blocked `x` (N, C / b, spatial…, b)."""
 
-    x: Operand
-    result: Result
     kernel: ir.DenseI64ArrayAttr
     strides: ir.DenseI64ArrayAttr
     pads: ir.DenseI64ArrayAttr

@@ -9,7 +9,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import DTYPES, FLOATS, NUMERIC, TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, SingleOperand
 from stepwell.dialects.graph.flops import one_per_input
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
@@ -29,11 +29,9 @@ def places(size: Dim) -> Range:
     return (0, size - 1) if isinstance(size, int) and size else ANY
 
 
-class Reduction(GraphOp, fusion=Fusion.REDUCTION, flops=one_per_input, traits=[Pure]):
+class Reduction(SingleOperand, fusion=Fusion.REDUCTION, flops=one_per_input, traits=[Pure]):
     """A reduction of `x` along `axes` (an empty list reduces nothing)."""
 
-    x: Operand
-    result: Result
     axes: ir.DenseI64ArrayAttr
     keepdims: ir.BoolAttr
 
@@ -90,11 +88,9 @@ class ReduceMinOp(OrderReduction, name="reduce_min", traits=[ChoosesData]):
         return narrow(np.asarray(np.min(w, axis=tuple(axes), keepdims=keepdims, initial=highest(w.dtype))), x.dtype)
 
 
-class ArgReduction(GraphOp, flops=one_per_input, traits=[Pure]):
+class ArgReduction(SingleOperand, flops=one_per_input, traits=[Pure]):
     """The position of the extreme element of `x` along `axis`: the first such position, or the last if `select_last`."""
 
-    x: Operand
-    result: Result
     axis: ir.IntegerAttr
     keepdims: ir.BoolAttr
     select_last: ir.BoolAttr
@@ -133,11 +129,9 @@ def index_of_extreme(search: Any, x: np.ndarray, axis: int, keepdims: bool, sele
     return np.asarray(search(wide(x), axis=axis, keepdims=keepdims))
 
 
-class Scan(GraphOp, traits=[Pure]):
+class Scan(SingleOperand, traits=[Pure]):
     """A scan of `x` along `axis`: excludes the current element if `exclusive`, starts at the end if `reverse`."""
 
-    x: Operand
-    result: Result
     axis: ir.IntegerAttr
     exclusive: ir.BoolAttr
     reverse: ir.BoolAttr
@@ -175,11 +169,9 @@ class CumprodOp(Scan, name="cumprod"):
         return scan(np.multiply, x, axis, exclusive, reverse)
 
 
-class NormalisedPowers(GraphOp, fusion=Fusion.COMPLEX, traits=[Pure]):
+class NormalisedPowers(SingleOperand, fusion=Fusion.COMPLEX, traits=[Pure]):
     """An op on the exponentials of floats and their sum along an axis."""
 
-    x: Operand
-    result: Result
     axis: ir.IntegerAttr
 
     @staticmethod

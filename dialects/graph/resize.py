@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import InferredTypes, Pure, SingleOperand
 from stepwell.dialects.graph.inference import expect_at_least, expect_choice, expect_dtype, expect_floats, expect_length
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
 from stepwell.dialects.support.errors import InferenceError
@@ -19,15 +19,13 @@ ROUNDING = 1e-6  # relative rounding error of the product of a size and an f32 s
 TAPS_AT_A_TIME = 1 << 20  # number of taps computed at once, which bounds the memory
 
 
-class ResizeOp(GraphOp, name="resize", traits=[Pure]):
+class ResizeOp(SingleOperand, name="resize", traits=[Pure]):
     """`x` resampled to `sizes` (-1 keeps a dimension), as ONNX's Resize defines it; integers are rounded.
 
     `scales` are the factors used to compute coordinates (they need not be exactly the quotients of the sizes). `coordinates` selects the mapping from
     positions in the result to positions in `x`. Only "tf_crop_and_resize" uses `roi` (starts, then ends) and `extrapolation`.
     """
 
-    x: Operand
-    result: Result
     sizes: ir.DenseI64ArrayAttr
     scales: ir.ArrayAttr
     mode: ir.StringAttr

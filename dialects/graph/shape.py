@@ -10,7 +10,19 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, divides, holds, is_static, product, static_sizes
 from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, dtype_info
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, Sizes, VariadicOperand
+from stepwell.dialects.graph.base import (
+    Fusion,
+    GraphOp,
+    InferredTypes,
+    KeepsChannels,
+    MovesData,
+    Operand,
+    Pure,
+    Result,
+    SingleOperand,
+    Sizes,
+    VariadicOperand,
+)
 from stepwell.dialects.graph.flops import no_arithmetic
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -31,11 +43,9 @@ from stepwell.dialects.support.errors import ElementTypeError, InferenceError, S
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
-class ReshapeOp(GraphOp, name="reshape", fusion=Fusion.FREE, traits=[Pure, MovesData, KeepsEach, Speculatable]):
+class ReshapeOp(SingleOperand, name="reshape", fusion=Fusion.FREE, traits=[Pure, MovesData, KeepsEach, Speculatable]):
     """The elements of `x` in row-major order with another shape; one entry may be -1 and is inferred."""
 
-    x: Operand
-    result: Result
     shape: Sizes
 
     @staticmethod
@@ -78,11 +88,9 @@ class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData,
         return x.reshape([int(s) for s in shape])
 
 
-class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach, Speculatable]):
+class TransposeOp(SingleOperand, name="transpose", traits=[Pure, MovesData, KeepsEach, Speculatable]):
     """A permutation of the dimensions of `x`: dimension `i` of the result is dimension `perm[i]` of `x`."""
 
-    x: Operand
-    result: Result
     perm: ir.DenseI64ArrayAttr
 
     @staticmethod
@@ -105,11 +113,9 @@ class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData, KeepsEach,
         return shape[-1] if perm[-1:] == (len(shape) - 1,) else 0
 
 
-class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData, KeepsAll, Speculatable]):
+class ExpandOp(SingleOperand, name="expand", traits=[Pure, MovesData, KeepsAll, Speculatable]):
     """`x` broadcast to `shape`, which has its rank or a higher one; -1 keeps the size of `x`."""
 
-    x: Operand
-    result: Result
     shape: Sizes
 
     @staticmethod
@@ -151,11 +157,9 @@ class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure, MovesData, K
         return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(s) for s in shape)))
 
 
-class TileOp(GraphOp, name="tile", traits=[Pure, MovesData, KeepsAll]):
+class TileOp(SingleOperand, name="tile", traits=[Pure, MovesData, KeepsAll]):
     """`x` repeated `repeats[i]` times along each dimension `i`."""
 
-    x: Operand
-    result: Result
     repeats: ir.DenseI64ArrayAttr
 
     @staticmethod
@@ -220,14 +224,12 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure, JoinsData, Speculatable]):
         return Fusion.FREE if self.is_contiguous else Fusion.OPAQUE
 
 
-class PadOp(GraphOp, name="pad", flops=no_arithmetic, traits=[Pure, KeepsChannels, KeepsEach]):
+class PadOp(SingleOperand, name="pad", flops=no_arithmetic, traits=[Pure, KeepsChannels, KeepsEach]):
     """`x` padded with `low[i]` elements before and `high[i]` after each dimension: with `value`, or with copies from `x` selected by `mode`.
 
     "edge" repeats the outermost element, "reflect" mirrors about it without repeating it, "wrap" continues from the other end.
     """
 
-    x: Operand
-    result: Result
     low: Sizes
     high: Sizes
     mode: ir.StringAttr
@@ -266,11 +268,8 @@ class PadOp(GraphOp, name="pad", flops=no_arithmetic, traits=[Pure, KeepsChannel
         return union([x, (attributes["value"],) * 2]) if attributes["mode"] == "constant" else x
 
 
-class ShapeOfOp(GraphOp, name="shape_of", flops=no_arithmetic, traits=[Pure]):
+class ShapeOfOp(SingleOperand, name="shape_of", flops=no_arithmetic, traits=[Pure]):
     """The sizes of the dimensions of `x`."""
-
-    x: Operand
-    result: Result
 
     @staticmethod
     def infer(x: TensorType) -> InferredTypes:

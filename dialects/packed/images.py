@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Pure, Result, SingleOperand, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
 from stepwell.dialects.graph.flops import no_arithmetic
 from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least
@@ -70,13 +70,11 @@ class MaskedOp(NumericBinary, dialect=Packed, name="masked"):
         return np.where(rhs != 0, lhs, np.zeros((), lhs.dtype))
 
 
-class PackedLrnOp(GraphOp, dialect=Packed, name="lrn", fusion=Fusion.COMPLEX, traits=[Pure]):
+class PackedLrnOp(SingleOperand, dialect=Packed, name="lrn", fusion=Fusion.COMPLEX, traits=[Pure]):
     """Like `lrn`, on blocked `x` (N, C / b, spatial…, b) whose channels are in order. Lanes after the last of the `channels` count as zero
     and are zero in the result.
     """
 
-    x: Operand
-    result: Result
     channels: ir.IntegerAttr
     size: ir.IntegerAttr
     alpha: ir.FloatAttr
