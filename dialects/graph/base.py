@@ -44,8 +44,9 @@ from stepwell.dialects.support.errors import InferenceError, StepwellError
 from stepwell.dialects.support.extensions import extension
 
 __all__ = [
-    "Elementwise", "Fusion", "Graph", "GraphOp", "IndexOperand", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand", "OptionalOperand",
-    "Pure", "Region", "Result", "SingleOperand", "Sizes", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
+    "Elementwise", "Fusion", "Graph", "GraphOp", "IndexOperand", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand",
+    "OptionalOperand", "Pure", "Region", "Result", "SingleOperand", "Sizes", "Trait", "VariadicOperand", "VariadicResult", "op_class",
+    "op_classes", "ops_with",
 ]  # fmt: skip
 
 InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class ConvOp(Convolution, name="conv", traits=[Pure, SumsProducts, Convolves]):
         return narrow(np.concatenate(parts, axis=1), x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:])
 
     def padding_value(self) -> float:
@@ -177,7 +177,7 @@ class ConvTransposeOp(Convolution, name="conv_transpose", traits=[Pure, Convolve
         return narrow(full[(slice(None), slice(None), *kept)], x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
         return 2 * x.elements * math.prod(w.static_shape[1:])
 
 

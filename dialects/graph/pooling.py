@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Pooling(SingleOperand, fusion=Fusion.COMPLEX):
         return x.with_shape((*x.shape[:2], *sizes, *x.shape[end:]))
 
     @staticmethod
-    def flops(x: TensorType, *, result: TensorType, kernel: Sequence[int], **attributes: Any) -> int:
+    def flops(x: TensorType, *, result: TensorType, kernel: Sequence[int], **attributes: object) -> int:
         """One operation for each element of each window."""
         return result.elements * math.prod(kernel)
 

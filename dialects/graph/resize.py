@@ -1,7 +1,6 @@
 """Resampling of tensors, one dimension at a time: nearest, linear or cubic."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -39,8 +38,9 @@ class ResizeOp(SingleOperand, name="resize", traits=[Pure]):
 
     @staticmethod
     def infer(
-        x: TensorType, *, sizes: Sequence[int], scales: Sequence[float], mode: str, coordinates: str, rounding: str, roi: Sequence[float], **rest: Any
-    ) -> InferredTypes:
+        x: TensorType, *, sizes: Sequence[int], scales: Sequence[float], roi: Sequence[float],
+        mode: str, coordinates: str, rounding: str, **others: object,
+    ) -> InferredTypes:  # fmt: skip
         expect_dtype("x", x, NUMERIC)
         expect_length("sizes", sizes, x.rank, "one for each dimension")
         expect_at_least("sizes", sizes, -1)
@@ -100,7 +100,7 @@ class ResizeOp(SingleOperand, name="resize", traits=[Pure]):
         return narrow(out, x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, *, result: TensorType, mode: str, **attributes: Any) -> int:
+    def flops(x: TensorType, *, result: TensorType, mode: str, **attributes: object) -> int:
         return 0 if mode == "nearest" else 2 * (2 if mode == "linear" else 4) * result.elements
 
 

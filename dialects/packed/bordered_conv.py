@@ -62,7 +62,7 @@ class BorderedConvOp(GraphOp, dialect=Packed, name="bordered_conv", fusion=Fusio
         return out
 
     @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
         return PackedConvOp.flops(x, w, result=result)
 
     sum_of_products = PackedConvOp.sum_of_products

@@ -1,7 +1,7 @@
 """Convolutions of channel-blocked images (N, C / b, spatial…, b): the b channels of a block are contiguous."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", fusion=Fusion.COMPLEX, 
         return np.concatenate(parts, axis=1)
 
     @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:]) // result.static_shape[-1]
 
     def sum_of_products(self) -> SumOfProducts:
@@ -175,7 +175,7 @@ class PackedDepthwiseConvOp(GraphOp, dialect=Packed, name="depthwise_conv", trai
         return narrow(np.ascontiguousarray(blocked(sums, x.shape[-1])), x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:-1])
 
     def sum_of_products(self) -> SumOfProducts:

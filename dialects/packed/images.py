@@ -1,7 +1,6 @@
 """Ops on the lanes of channel-blocked images (N, C / b, spatial…, b), except convolutions."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 

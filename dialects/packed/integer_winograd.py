@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from math import gcd, lcm
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -132,6 +132,6 @@ class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv
         return (y.astype(np.uint64) * np.uint64(matrices.inverse)).astype(np.uint32).view(np.int32) >> matrices.shift
 
     @staticmethod
-    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: object) -> int:
         """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
         return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4] * u.static_shape[6]

@@ -135,7 +135,7 @@ class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", fusion=Fusio
         return narrow(by_tiles(wide(x), wide(u), a_t, b_t, group), x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: object) -> int:
         """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
         return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4]
 

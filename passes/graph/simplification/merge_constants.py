@@ -63,7 +63,7 @@ def merge_products(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     return merged(op, "mul", np.multiply, rw)
 
 
-def merged(op: Any, mnemonic: str, fold: np.ufunc, rw: Rewriter) -> ir.Value | NoMatch:
+def merged(op: AddOp | MulOp, mnemonic: str, fold: np.ufunc, rw: Rewriter) -> ir.Value | NoMatch:
     """Two ops of one kind in a row, each with a constant, as one with both constants folded."""
     match = constants_in_row(op, mnemonic, rw)
     if isinstance(match, NoMatch):
