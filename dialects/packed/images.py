@@ -97,5 +97,5 @@ class PackedLrnOp(SingleOperand, dialect=Packed, name="lrn", fusion=Fusion.COMPL
         return np.ascontiguousarray(blocked(normal, x.shape[-1]))
 
     @staticmethod
-    def flops(x: TensorType, *, result: TensorType, size: int, **attributes: Any) -> int:
-        return LrnOp.flops(x, result=result, size=size, **{name: attributes[name] for name in ("alpha", "beta", "bias")})
+    def flops(x: TensorType, *, result: TensorType, size: int, **attributes: object) -> int:
+        return LrnOp.flops(x, result=result, size=size)

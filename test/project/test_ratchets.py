@@ -9,10 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("compiler", "passes", "dialects")
 
-UNTYPED = {"compiler": 274, "passes": 296, "dialects": 270}
+UNTYPED = {"compiler": 263, "passes": 296, "dialects": 262}
 """The lines with `Any`. Most are views of ops, whose accessors the bindings make at run time; arrays and records of any type; and attributes of ops,
 which are Python values of any kind. A line more needs a reason; then say the number here."""
-IGNORED = {"compiler": 16, "passes": 7, "dialects": 13}
+IGNORED = {"compiler": 14, "passes": 7, "dialects": 12}
 """The lines with `type: ignore`, likewise."""
 
 LONGEST = 60
