@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, divides, holds, product
 from stepwell.dialects.core.types import NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, SingleOperand, Sizes, broadcast
-from stepwell.dialects.graph.flops import one_per_input
+from stepwell.dialects.graph.flops import one_per_input, two_per_product
 from stepwell.dialects.graph.inference import (
     expect_at_least,
     expect_dim,
@@ -27,7 +27,7 @@ from stepwell.dialects.graph.windows import Window, expect_window, padded, steps
 from stepwell.dialects.support.errors import InferenceError
 
 
-class MatmulOp(GraphOp, name="matmul", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts, Speculatable]):
+class MatmulOp(GraphOp, name="matmul", fusion=Fusion.COMPLEX, flops=two_per_product, traits=[Pure, SumsProducts, Speculatable]):
     """The matrix product of the last two dimensions; leading dimensions are batch dimensions, which broadcast."""
 
     lhs: Operand
@@ -50,10 +50,6 @@ class MatmulOp(GraphOp, name="matmul", fusion=Fusion.COMPLEX, traits=[Pure, Sums
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return narrow(np.matmul(wide(lhs), wide(rhs)), lhs.dtype)
-
-    @staticmethod
-    def flops(lhs: TensorType, rhs: TensorType, *, result: TensorType) -> int:
-        return 2 * result.elements * lhs.static_shape[-1]
 
     def sum_of_products(self) -> SumOfProducts:
         """The mapping for rows of `lhs` and columns of `rhs`; batch dimensions align with the result's, counted from the last."""

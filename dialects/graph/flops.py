@@ -14,6 +14,11 @@ def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attr
     return x.elements
 
 
+def two_per_product(x: TensorType, *others: object, result: TensorType, **attributes: object) -> int:
+    """Count a multiplication and an addition per element of the result and element of a row of the first operand."""
+    return 2 * result.elements * x.static_shape[-1]
+
+
 def no_arithmetic(*operands: object, result: TensorType, **attributes: object) -> int:
     """Count nothing, for an op that only moves data."""
     return 0

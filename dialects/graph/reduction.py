@@ -1,7 +1,8 @@
 """Reductions, scans and orderings along axes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,63 +30,57 @@ def places(size: Dim) -> Range:
     return (0, size - 1) if isinstance(size, int) and size else ANY
 
 
-class Reduction(SingleOperand, fusion=Fusion.REDUCTION, flops=one_per_input, traits=[Pure]):
+def along_axes(dtypes: Sequence[str], x: TensorType, *, axes: Sequence[int], keepdims: bool) -> TensorType:
+    """The inference of a reduction of elements of these types."""
+    expect_dtype("x", x, dtypes)
+    expect_axes("axes", axes, x.rank)
+    return x.with_shape(without_axes(x.shape, axes, keepdims))
+
+
+def accumulated(fold: Callable[..., Any], x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
+    """The reference of a reduction by np.sum or np.prod, in f64 for floats."""
+    terms = summing(x)
+    return narrow(np.asarray(fold(terms, axis=tuple(axes), keepdims=keepdims, dtype=terms.dtype)), x.dtype)
+
+
+def extreme(fold: Callable[..., Any], initial: Callable[[np.dtype], Any], x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
+    """The reference of a reduction by np.max or np.min; `initial` is the result for no elements, by their type."""
+    w = wide(x)
+    return narrow(np.asarray(fold(w, axis=tuple(axes), keepdims=keepdims, initial=initial(w.dtype))), x.dtype)
+
+
+class Reduction(SingleOperand, fusion=Fusion.REDUCTION, infer=partial(along_axes, NUMERIC), flops=one_per_input, traits=[Pure]):
     """A reduction of `x` along `axes` (an empty list reduces nothing)."""
 
     axes: ir.DenseI64ArrayAttr
     keepdims: ir.BoolAttr
 
-    @staticmethod
-    def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool) -> InferredTypes:
-        expect_dtype("x", x, NUMERIC)
-        expect_axes("axes", axes, x.rank)
-        return x.with_shape(without_axes(x.shape, axes, keepdims))
 
-
-class ReduceSumOp(Reduction, name="reduce_sum"):
+class ReduceSumOp(Reduction, name="reduce_sum", reference=partial(accumulated, np.sum)):
     """The sum along `axes`; integers wrap."""
 
-    @staticmethod
-    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
-        total = np.sum(summing(x), axis=tuple(axes), keepdims=keepdims, dtype=summing(x).dtype)
-        return narrow(np.asarray(total), x.dtype)
 
-
-class ReduceProdOp(Reduction, name="reduce_prod"):
+class ReduceProdOp(Reduction, name="reduce_prod", reference=partial(accumulated, np.prod)):
     """The product along `axes`; integers wrap."""
 
-    @staticmethod
-    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
-        product = np.prod(summing(x), axis=tuple(axes), keepdims=keepdims, dtype=summing(x).dtype)
-        return narrow(np.asarray(product), x.dtype)
 
-
-class OrderReduction(Reduction):
+class OrderReduction(Reduction, infer=partial(along_axes, DTYPES)):
     """A reduction that only compares; booleans are ordered too, with false before true."""
 
-    @staticmethod
-    def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool) -> InferredTypes:
-        expect_dtype("x", x, DTYPES)
-        expect_axes("axes", axes, x.rank)
-        return x.with_shape(without_axes(x.shape, axes, keepdims))
 
-
-class ReduceMaxOp(OrderReduction, name="reduce_max", traits=[ChoosesData]):
+class ReduceMaxOp(OrderReduction, name="reduce_max", reference=partial(extreme, np.max, lowest), traits=[ChoosesData]):
     """The maximum along `axes`, NaN if any element is NaN; the type's lowest value for no elements."""
 
-    @staticmethod
-    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
-        w = wide(x)
-        return narrow(np.asarray(np.max(w, axis=tuple(axes), keepdims=keepdims, initial=lowest(w.dtype))), x.dtype)
 
-
-class ReduceMinOp(OrderReduction, name="reduce_min", traits=[ChoosesData]):
+class ReduceMinOp(OrderReduction, name="reduce_min", reference=partial(extreme, np.min, highest), traits=[ChoosesData]):
     """The minimum along `axes`, NaN if any element is NaN; the type's highest value for no elements."""
 
-    @staticmethod
-    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
-        w = wide(x)
-        return narrow(np.asarray(np.min(w, axis=tuple(axes), keepdims=keepdims, initial=highest(w.dtype))), x.dtype)
+
+def index_of_extreme(search: Any, x: np.ndarray, *, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
+    """Apply `search` (np.argmax or np.argmin) from either end of the axis."""
+    if select_last:
+        return np.asarray(x.shape[axis] - 1 - search(wide(np.flip(x, axis)), axis=axis, keepdims=keepdims))
+    return np.asarray(search(wide(x), axis=axis, keepdims=keepdims))
 
 
 class ArgReduction(SingleOperand, flops=one_per_input, traits=[Pure]):
@@ -106,27 +101,12 @@ class ArgReduction(SingleOperand, flops=one_per_input, traits=[Pure]):
         return places(self.operand_types()[0].shape[self.attribute_values()["axis"]])
 
 
-class ArgMaxOp(ArgReduction, name="arg_max"):
+class ArgMaxOp(ArgReduction, name="arg_max", reference=partial(index_of_extreme, np.argmax)):
     """The index along `axis` of the maximum: the first, or the last if `select_last`."""
 
-    @staticmethod
-    def reference(x: np.ndarray, *, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
-        return index_of_extreme(np.argmax, x, axis, keepdims, select_last)
 
-
-class ArgMinOp(ArgReduction, name="arg_min"):
+class ArgMinOp(ArgReduction, name="arg_min", reference=partial(index_of_extreme, np.argmin)):
     """The index along `axis` of the minimum: the first, or the last if `select_last`."""
-
-    @staticmethod
-    def reference(x: np.ndarray, *, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
-        return index_of_extreme(np.argmin, x, axis, keepdims, select_last)
-
-
-def index_of_extreme(search: Any, x: np.ndarray, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
-    """Apply `search` (np.argmax or np.argmin) from either end of the axis."""
-    if select_last:
-        return np.asarray(x.shape[axis] - 1 - search(wide(np.flip(x, axis)), axis=axis, keepdims=keepdims))
-    return np.asarray(search(wide(x), axis=axis, keepdims=keepdims))
 
 
 class Scan(SingleOperand, traits=[Pure]):
@@ -143,7 +123,7 @@ class Scan(SingleOperand, traits=[Pure]):
         return x
 
 
-def scan(fold: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
+def scan(fold: np.ufunc, x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
     """Scan with `fold` (np.add or np.multiply), in f64 for floats."""
     terms = np.moveaxis(summing(x), axis, -1)
     terms = terms[..., ::-1] if reverse else terms
@@ -153,20 +133,12 @@ def scan(fold: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: boo
     return narrow(np.moveaxis(folded[..., ::-1] if reverse else folded, -1, axis), x.dtype)
 
 
-class CumsumOp(Scan, name="cumsum"):
+class CumsumOp(Scan, name="cumsum", reference=partial(scan, np.add)):
     """The cumulative sum along `axis`; integers wrap. It excludes the current element if `exclusive`, and starts at the end if `reverse`."""
 
-    @staticmethod
-    def reference(x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
-        return scan(np.add, x, axis, exclusive, reverse)
 
-
-class CumprodOp(Scan, name="cumprod"):
+class CumprodOp(Scan, name="cumprod", reference=partial(scan, np.multiply)):
     """The cumulative product along `axis`; integers wrap. It excludes the current element if `exclusive`, and starts at the end if `reverse`."""
-
-    @staticmethod
-    def reference(x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
-        return scan(np.multiply, x, axis, exclusive, reverse)
 
 
 class NormalisedPowers(SingleOperand, fusion=Fusion.COMPLEX, traits=[Pure]):

@@ -7,6 +7,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.flops import two_per_product
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.products import SumOfProducts
@@ -48,7 +49,7 @@ def in_groups(matrix: np.ndarray, depth: int, width: int) -> np.ndarray:
     return np.stack([panel.reshape(-1, width, depth) for panel in in_panels(grouped, width * depth)])
 
 
-class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts]):
+class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", fusion=Fusion.COMPLEX, flops=two_per_product, traits=[Pure, SumsProducts]):
     """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b); the result is (…, M, N / b, b), with columns in order.
 
     Panels may also be (N / b, K / d, b, d), and always are for integers (i32): each d neighbours of a column are contiguous.
@@ -77,17 +78,13 @@ class PackedMatmulOp(GraphOp, dialect=Packed, name="matmul", fusion=Fusion.COMPL
             w = w.transpose(0, 1, 3, 2).reshape(panels, groups * depth, width)
         return narrow(contract(wide(x), wide(w), axes=([x.ndim - 1], [1])), x.dtype)
 
-    @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType) -> int:
-        return 2 * result.elements * x.static_shape[-1]
-
     def sum_of_products(self) -> SumOfProducts:
         """Panels and their columns are the last dimensions of the result."""
         (x, w), rank = self.operand_types(), self.result_types()[0].rank
         return SumOfProducts((*range(x.rank - 1), None), (rank - 2, None, rank - 1, None)[: w.rank], rank, x.shape[-1])
 
 
-class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", fusion=Fusion.COMPLEX, traits=[Pure]):
+class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", fusion=Fusion.COMPLEX, flops=two_per_product, traits=[Pure]):
     """The product of `x` (…, M, K) in f32 with quantised weights in panels; the result is (…, M, N / b, b), with columns in order.
 
     Weights are blocks of B neighbours of a column, `(number - zero point) * scale`, with a scale and a zero point for each block. `scale` is
@@ -134,10 +131,6 @@ class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", fusion=Fusi
         centred = numbers.astype(np.int32) - (zero_point[:, :, np.newaxis] if zero_point.ndim else zero_point).astype(np.int32)
         weights = centred.astype(np.float32) * scale[:, :, np.newaxis]
         return PackedMatmulOp.reference(x, weights.reshape(len(w), -1, w.shape[3]))
-
-    @staticmethod
-    def flops(x: TensorType, w: TensorType, scale: TensorType, zero_point: TensorType, *, result: TensorType, bits: int) -> int:
-        return 2 * result.elements * x.static_shape[-1]
 
 
 def neighbours_of(w: np.ndarray) -> np.ndarray:

@@ -23,11 +23,6 @@ def number(b: ModelBuilder, x: Value) -> Value:
     return whole(b, code, info.bits, not info.is_unsigned) if info.is_integer else power_of_two(b, b.convert(code, "ui32"))
 
 
-def like(b: ModelBuilder, value: int, x: Value) -> Value:
-    """A scalar of the element type of `x`."""
-    return b.scalar(value, like=x)
-
-
 def single(b: ModelBuilder, bits: Value) -> Value:
     """The f32 with these bits."""
     return b.bit_cast(bits, to="f32")
@@ -35,18 +30,18 @@ def single(b: ModelBuilder, bits: Value) -> Value:
 
 def whole(b: ModelBuilder, code: Value, width: int, signed: bool) -> Value:
     """The integer in the lowest bits of a ui8."""
-    low = b.bitwise_and(code, like(b, (1 << width) - 1, code))
+    low = b.bitwise_and(code, b.scalar((1 << width) - 1, like=code))
     if not signed:
         return low
     top = 1 << (width - 1)
-    return b.bit_cast(b.sub(b.bitwise_xor(low, like(b, top, low)), like(b, top, low)), to="i8")
+    return b.bit_cast(b.sub(b.bitwise_xor(low, b.scalar(top, like=low)), b.scalar(top, like=low)), to="i8")
 
 
 def power_of_two(b: ModelBuilder, code: Value) -> Value:
     """The f32 of a bare exponent; the smallest is a subnormal number, and the largest code NaN."""
-    bits = b.shift_left(code, like(b, 23, code))
-    bits = b.select(b.equal(code, like(b, 0, code)), like(b, 1 << 22, code), bits)
-    return single(b, b.select(b.equal(code, like(b, 255, code)), like(b, SINGLE_NAN, code), bits))
+    bits = b.shift_left(code, b.scalar(23, like=code))
+    bits = b.select(b.equal(code, b.scalar(0, like=code)), b.scalar(1 << 22, like=code), bits)
+    return single(b, b.select(b.equal(code, b.scalar(255, like=code)), b.scalar(SINGLE_NAN, like=code), bits))
 
 
 # --- from numbers
@@ -62,7 +57,7 @@ def compacted(b: ModelBuilder, x: Value, dtype: str, *, saturate: bool = True, r
         return x if type_of(x).dtype == dtype else b.cast(x, to=dtype, saturate=saturate)
     if info.is_integer:
         code = b.convert(x, "ui8") if not is_float(type_of(x).dtype) else b.cast(b.cast(x, to="i32", saturate=False), to="ui8", saturate=True)
-        return b.bit_cast(b.bitwise_and(code, like(b, (1 << info.bits) - 1, code)), to=dtype)
+        return b.bit_cast(b.bitwise_and(code, b.scalar((1 << info.bits) - 1, like=code)), to=dtype)
     return b.bit_cast(b.convert(exponent_code(b, b.bit_cast(single_once(b, x), to="ui32"), saturate, round_mode), "ui8"), to=dtype)
 
 
@@ -80,23 +75,23 @@ def single_once(b: ModelBuilder, x: Value) -> Value:
     near = b.convert(x, "f32")
     back = b.convert(near, "f64")
     bits = b.bit_cast(near, to="ui32")
-    toward = b.select(b.greater(b.abs(back), b.abs(x)), b.sub(bits, like(b, 1, bits)), bits)
+    toward = b.select(b.greater(b.abs(back), b.abs(x)), b.sub(bits, b.scalar(1, like=bits)), bits)
     exact = b.or_(b.equal(back, x), b.is_nan(x))
-    return single(b, b.select(exact, bits, b.bitwise_or(toward, like(b, 1, bits))))
+    return single(b, b.select(exact, bits, b.bitwise_or(toward, b.scalar(1, like=bits))))
 
 
 def exponent_code(b: ModelBuilder, bits: Value, saturate: bool, round_mode: str) -> Value:
     """The exponent, in ui32, of an f32 given by its bits, which is taken as positive; 255 if it is not finite."""
     if round_mode not in ROUND_MODES:
         raise UnsupportedError(f"round_mode={round_mode!r} is not supported; supported: {', '.join(map(repr, ROUND_MODES))}")
-    exponent = b.bitwise_and(b.shift_right(bits, like(b, 23, bits)), like(b, 0xFF, bits))
+    exponent = b.bitwise_and(b.shift_right(bits, b.scalar(23, like=bits)), b.scalar(0xFF, like=bits))
     if round_mode == "down":
         return exponent
-    digits = b.bitwise_and(bits, like(b, 0x7FFFFF, bits))
+    digits = b.bitwise_and(bits, b.scalar(0x7FFFFF, like=bits))
     if round_mode == "up":
-        more = b.greater(digits, like(b, 0, bits))
+        more = b.greater(digits, b.scalar(0, like=bits))
     else:  # half and more; a subnormal number that is exactly a half stays
-        half = like(b, 0x400000, bits)
-        more = b.or_(b.greater(digits, half), b.and_(b.equal(digits, half), b.greater(exponent, like(b, 0, bits))))
-    most = b.less(exponent, like(b, 0xFE if saturate else 0xFF, bits))
+        half = b.scalar(0x400000, like=bits)
+        more = b.or_(b.greater(digits, half), b.and_(b.equal(digits, half), b.greater(exponent, b.scalar(0, like=bits))))
+    most = b.less(exponent, b.scalar(0xFE if saturate else 0xFF, like=bits))
     return b.add(exponent, b.convert(b.and_(more, most), "ui32"))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -143,9 +143,7 @@ def _places(b: ModelBuilder, have: int | Size, plan: Resampling, coordinates: st
     """The source position of each element of the result, as a vector of f32, computed like `source_places`."""
     want = plan.want
     index = b.convert(counting(b, want), "f32")
-
-    def number(value: float) -> Value:
-        return b.scalar(value, like=index)
+    number = partial(b.scalar, like=index)
 
     def size(value: int | Size) -> Value:
         return size_scalar(b, value, index)

@@ -1,5 +1,6 @@
 """Samples of images at computed positions, by interpolation, and the windows of regions."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -65,10 +66,7 @@ class Tap(NamedTuple):
 
 def taps(b: ModelBuilder, where: Value, size: int | Size, mode: str, padding: str, aligned: bool) -> list[Tap]:
     """The elements around each position (from -1 to 1) along one dimension."""
-
-    def number(value: float) -> Value:
-        return b.scalar(value, like=where)
-
+    number = partial(b.scalar, like=where)
     place = pixels(b, where, size, aligned)
     if mode != "cubic":
         place = padded_place(b, place, size, padding, aligned)
@@ -114,10 +112,7 @@ def kernel(b: ModelBuilder, distance: Value, mode: str) -> Value:
 
 def windows_of_regions(b: ModelBuilder, rois: Value, column: int, parts: int, scale: float) -> Value:
     """The windows (regions, parts, 2) into which regions are divided along one dimension, with their ends; coordinates begin at `column`."""
-
-    def number(value: float) -> Value:
-        return b.scalar(value, like=rois)
-
+    number = partial(b.scalar, like=rois)
     low, high = (rounded_half_away(b, b.mul(slice_axis(b, rois, 1, i, 1), number(scale))) for i in (column, column + 2))
     size = b.div(b.maximum(b.add(b.sub(high, low), number(1)), number(1)), number(parts))
     firsts, ends = (b.mul(size, b.literal(np.arange(parts)[np.newaxis] + i, to_numpy(type_of(rois).dtype))) for i in range(2))

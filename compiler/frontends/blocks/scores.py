@@ -1,6 +1,7 @@
 """Scores of classes and features of samples, for classifiers on tables."""
 
 import math
+from functools import partial
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
@@ -41,10 +42,7 @@ def probit(b: ModelBuilder, scores: Value) -> Value:
     """
     a, dtype = 0.147, type_of(scores).dtype
     scores = b.convert(scores, "f64")
-
-    def number(value: float) -> Value:
-        return b.scalar(value, like=scores)
-
+    number = partial(b.scalar, like=scores)
     x = b.sub(b.mul(scores, number(2)), number(1))
     product = b.mul(b.sub(number(1), x), b.add(number(1), x))
     log = b.log(product)
