@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from stepwell.dialects.core.dtypes import from_numpy, to_numpy
-from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.core.size_parser import parse
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.support.errors import ElementTypeError, InputError, StepwellError, shown
 from stepwell.signature import STRING, is_string

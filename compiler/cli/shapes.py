@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.cli.common import UsageError
-from stepwell.dialects.core.sizes import evaluated_if_known, parse
+from stepwell.dialects.core.size_parser import parse
+from stepwell.dialects.core.sizes import evaluated_if_known
 from stepwell.dialects.support.numbers import whole_number
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.core.size_parser import parse
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.dialects.support.processes import Turn

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from stepwell.dialects.core.sizes import Size, evaluated, parse
+from stepwell.dialects.core.size_parser import parse
+from stepwell.dialects.core.sizes import Size, evaluated
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.signature import TensorInfo
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from unicodedata import normalize
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
+from stepwell.dialects.core.size_parser import parse
+from stepwell.dialects.core.sizes import Dim, Size, is_name, symbol
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import InferenceError

@@ -7,7 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from stepwell.dialects.core.attributes import sizes_value, to_attribute, to_python
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, parse, parse_all, size_text
+from stepwell.dialects.core.size_parser import parse, parse_all
+from stepwell.dialects.core.sizes import Dim, Size, size_text
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.core.size_parser import parse
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import DTYPES, dtype_of, element_type, from_numpy, is_compact, to_numpy
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
 

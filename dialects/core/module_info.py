@@ -25,8 +25,9 @@ from stepwell.dialects.core.index_checks import IndexCheck, complaint
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
+from stepwell.dialects.core.size_parser import parse, parse_assumption
 from stepwell.dialects.core.size_table import SizeTable
-from stepwell.dialects.core.sizes import Assumption, Dim, Size, parse
+from stepwell.dialects.core.sizes import Assumption, Dim, Size
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 
@@ -61,7 +62,7 @@ def _slots(attribute: ir.Attribute) -> list[Slot]:
 
 def _assumptions(attribute: ir.Attribute) -> list[Assumption]:
     try:
-        return [Assumption.parse(text) for text in TEXTS.decode(attribute)]
+        return [parse_assumption(text) for text in TEXTS.decode(attribute)]
     except InferenceError as error:
         raise ValueError(error.args[0]) from None
 

@@ -25,7 +25,8 @@ from stepwell.dialects.core.dtypes import (
     to_numpy,
 )
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, is_static, parse_all, product, size_text, sizes_text
+from stepwell.dialects.core.size_parser import parse_all
+from stepwell.dialects.core.sizes import Dim, Size, is_static, product, size_text, sizes_text
 from stepwell.dialects.support.errors import InferenceError
 
 __all__ = [

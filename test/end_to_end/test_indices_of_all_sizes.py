@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell.dialects.core.index_checks import IndexCheck
-from stepwell.dialects.core.sizes import parse, symbol
+from stepwell.dialects.core.size_parser import parse
+from stepwell.dialects.core.sizes import symbol
 from stepwell.dialects.support.errors import IndexRangeError, ModelError
 from stepwell.driver.dynamic import DynamicModel
 

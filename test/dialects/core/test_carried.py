@@ -15,7 +15,7 @@ from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.mlir import ir, ops_below, parse_module
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.sizes import parse
+from stepwell.dialects.core.size_parser import parse
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.nest import NestKnobs

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from stepwell.dialects.core.size_parser import parse, parse_all
 from stepwell.dialects.core.sizes import (
     Assumption,
     Size,
@@ -17,8 +18,6 @@ from stepwell.dialects.core.sizes import (
     holds,
     maximum,
     minimum,
-    parse,
-    parse_all,
     product,
     symbol,
 )
