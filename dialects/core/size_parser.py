@@ -2,9 +2,10 @@
 
 import ast
 import math
+import operator
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from stepwell.dialects.core.sizes import Assumption, Dim, Size, maximum, minimum, symbol
 from stepwell.dialects.support.errors import InferenceError
@@ -94,7 +95,6 @@ def _parsed(tree: ast.AST, text: str) -> int | Size:
     raise InferenceError(f"expected a size of words, numbers, +, -, *, //, %, max and min, got '{_short(text)}'")
 
 
-_ARITHMETIC: dict[type, Any] = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
+_ARITHMETIC: dict[type[ast.operator], Callable[[int | Size, int | Size], int | Size]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip

@@ -40,33 +40,33 @@ class SymbolicShapes:
         `hints` has typical values of symbols.
         """
         self.block: ir.Block = function.regions[0].blocks[0]
-        self._said = {"shapes": arguments, "symbols": symbols, "elements": elements, "hints": hints or {}}
+        self._parts = {"shapes": arguments, "symbols": symbols, "elements": elements, "hints": hints or {}}
 
-    def _told(self, what: str) -> Any:
-        return self._said[what]
+    def _given(self, what: str) -> Any:
+        return self._parts[what]
 
     # A query reads few of these, so each is made when it is first needed.
 
     @cached_property
     def hints(self) -> Mapping[str, int]:
         """About how large symbols are, by name."""
-        return self._told("hints")
+        return self._given("hints")
 
     @cached_property
     def arguments(self) -> dict[ir.Value, Sequence[Dim]]:
         """The shapes of the arguments."""
-        return dict(zip(self.block.arguments, self._told("shapes"), strict=False))
+        return dict(zip(self.block.arguments, self._given("shapes"), strict=False))
 
     @cached_property
     def symbols(self) -> dict[Size, ir.Value]:
         """The arguments of type index, by the symbols that they are."""
         numbers = [argument for argument in self.block.arguments if isinstance(argument.type, ir.IndexType)]
-        return {symbol(name): argument for name, argument in zip(self._told("symbols"), numbers, strict=False)}
+        return {symbol(name): argument for name, argument in zip(self._given("symbols"), numbers, strict=False)}
 
     @cached_property
     def elements(self) -> dict[Size, tuple[ir.Value, int]]:
         """The argument and the place in it of each element that is a size."""
-        known = zip(self.block.arguments, self._told("elements"), strict=False)
+        known = zip(self.block.arguments, self._given("elements"), strict=False)
         return {size: (argument, place) for argument, sizes in known for place, size in enumerate(sizes) if isinstance(size, Size)}
 
     def shape(self, value: ir.Value) -> list[Dim]:
@@ -242,7 +242,7 @@ class _NamedShapes(SymbolicShapes):
         super().__init__(function, ())
         self._function = function
 
-    def _told(self, what: str) -> Any:
+    def _given(self, what: str) -> Any:
         read = {"shapes": self._shapes, "symbols": lambda f: KernelInfo(f).symbols, "elements": elements_of, "hints": hints_around}
         return read[what](self._function)
 
