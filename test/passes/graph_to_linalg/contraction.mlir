@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --convert-graph-to-linalg --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --convert-graph-to-linalg --split-input-file | FileCheck %s
 
 // Loops: image, filter, positions; then channel, taps. Strides and dilations are in the map of the image.
 // CHECK-DAG: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, d2 * 2 + d5, d3 + d6 * 3)>
