@@ -280,7 +280,7 @@ def describe(protocol: object) -> dict[str, object]:
     busy = foreign_load()
     if busy is not None and busy > 0.05:
         print(f"warning: other processes keep {busy:.2f} cores busy; figures will be off, those of several threads most", file=sys.stderr)
-    settings: dict[str, object] = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "revision": revision()}
+    settings: dict[str, object] = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "revision": revision()}
     settings |= {"machine": describe_machine(), "cores kept busy by others before": busy}
     return settings | ({"protocol": asdict(protocol)} if protocol is not None else {})  # type: ignore[call-overload]
 

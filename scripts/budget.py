@@ -4,14 +4,10 @@ import resource
 import statistics
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 UNIT = (sys.executable, "-c", "import torch_mlir.ir, onnx")
 """Work that does not depend on our code: mostly Python, and some loading of libraries."""

@@ -16,7 +16,7 @@ STAMP = VENV / "stepwell-environment.json"
 PEERS = ROOT / ".venv-peers"
 PEERS_PACKAGES = Path(__file__).resolve().parent / "benchmark" / "peers.txt"
 PEERS_STAMP = "peers.sha256"
-OLDEST = (3, 10)
+OLDEST = (3, 11)
 
 
 def enter(*extras: str) -> None:
@@ -90,7 +90,7 @@ def works(venv: Path = VENV) -> bool:
 
 
 def create(venv: Path = VENV) -> None:
-    """Create an environment with Python 3.10 or newer."""
+    """Create an environment with Python 3.11 or newer."""
     base = find_python()
     print(f"making {venv.name} with {base}", flush=True)
     shutil.rmtree(venv, ignore_errors=True)

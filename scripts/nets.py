@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from budget import measured_unit, spent_by_children
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None, nets: Sequence[Net] = NETS, fol
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(width=120 if not sys.stdout.isatty() else None, highlight=False)
-    before, started, unit = earlier(folder), datetime.now(timezone.utc), measured_unit()
+    before, started, unit = earlier(folder), datetime.now(UTC), measured_unit()
     report = folder / f"{started:%Y%m%dT%H%M%SZ}.json"
     outcomes: list[Outcome] = []
     for net in chosen:

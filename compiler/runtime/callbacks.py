@@ -10,9 +10,8 @@ F = TypeVar("F", bound=Callable[..., None])
 def catching_all(function: F) -> F:
     """Decorator for a function whose body is one `try` with an `except BaseException`: it then also catches exceptions raised before the `try`.
 
-    Python runs signal handlers when a function begins, and these may raise anything. Up to Python 3.10 it does not if the first
-    instruction enters a `try`. Since then, entering is no instruction, but an entry in a table of covered instructions; this decorator extends the
-    entry to the first ones.
+    Python runs signal handlers when a function begins, and these may raise anything. A `try` is an entry in a table of covered instructions; this
+    decorator extends the entry to the first ones.
     The `except` part must call no function, because handlers also run after calls.
     """
     table = getattr(function.__code__, "co_exceptiontable", None)

@@ -228,11 +228,11 @@ class SymbolicShapes:
         return size.fold(leaf, lambda number: constant(number, ip), index_arithmetic(ip))
 
 
-def elements_of(function: Any) -> Sequence[Sequence[Dim]]:
-    """The known elements of a function's arguments. Only the module's record about @main has them."""
-    if ir.StringAttr(function.attributes["sym_name"]).value != "main":
+def elements_of(function: Any, module: ir.Operation | None) -> Sequence[Sequence[Dim]]:
+    """The known elements of the arguments of a module's function. Only the module's record about @main has them."""
+    if module is None or ir.StringAttr(function.attributes["sym_name"]).value != "main":
         return ()
-    return ModuleInfo(function.parent.operation).elements
+    return ModuleInfo(module).elements
 
 
 class _NamedShapes(SymbolicShapes):
@@ -241,10 +241,17 @@ class _NamedShapes(SymbolicShapes):
     def __init__(self, function: Any) -> None:
         super().__init__(function, ())
         self._function = function
+        self._module = function.parent.operation if function.attached and function.parent is not None else None  # bufferize detaches it later
 
     def _given(self, what: str) -> Any:
-        read = {"shapes": self._shapes, "symbols": lambda f: KernelInfo(f).symbols, "elements": elements_of, "hints": hints_around}
+        read = {
+            "shapes": self._shapes, "symbols": lambda f: KernelInfo(f).symbols, "elements": lambda f: elements_of(f, self._module),
+            "hints": self._hints,
+        }  # fmt: skip
         return read[what](self._function)
+
+    def _hints(self, function: Any) -> Mapping[str, int]:
+        return {**(ModuleInfo(self._module).size_hints if self._module is not None else {}), **KernelInfo(function).hints}
 
     def _shapes(self, function: Any) -> list[list[Dim]]:
         shapes: list[list[Dim]] = []

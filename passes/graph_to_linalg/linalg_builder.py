@@ -115,7 +115,8 @@ class LinalgBuilder:
         while function.name != "func.func":
             function = function.parent.operation
         arguments = [type_of(a).shape if isinstance(a.type, ir.RankedTensorType) else () for a in function.regions[0].blocks[0].arguments]
-        return SymbolicShapes(function, arguments, KernelInfo(function).symbols, elements_of(function)).value(size, outside)
+        elements = elements_of(function, function.parent.operation)
+        return SymbolicShapes(function, arguments, KernelInfo(function).symbols, elements).value(size, outside)
 
     def given_all(self, sizes: Sequence[Dim]) -> list[OpFoldResult] | None:
         """Like `given`, for all sizes of a type; None if one is unknown."""

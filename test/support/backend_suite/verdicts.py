@@ -3,7 +3,7 @@
 import functools
 import itertools
 import re
-import sys
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,6 @@ from joined_models import culprit, joined
 from onnx import ModelProto
 from onnx.backend.test.runner import Runner
 from watchdog import Watchdog
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 LIST = Path(__file__).parent / "unsupported.toml"
 FAILED = Path(__file__).parent / "failed.txt"
