@@ -365,7 +365,7 @@ def test_a_version_in_one_file(tmp_path: Path) -> None:
     ):
         ended = process(*how, "--explain", "product", *plan)
         assert ended.status == 0, ended.err
-        assert f"version-serial: {chosen}, of one version, two versions" in ended.out
+        assert f"version-serial/product: {chosen}, of one version, two versions" in ended.out
         assert told in ended.out
 
 

@@ -76,7 +76,7 @@ module.{function} = lambda *given: {expression}
 """
 GRAPH_PASS = SWAP + PASS.format(level="graph", after="fold-batch-norm", name="graph.relu", other="graph.abs")
 AFTER_FUSION = SWAP + PASS.format(level="graph-opt", after="outline-kernels", name="graph.relu", other="graph.abs")
-WINOGRAD = SPOILT.format(module="stepwell.passes.packed.use_winograd", function="transformed_filters", expression="plain(*given) * 1.01")
+WINOGRAD = SPOILT.format(module="stepwell.passes.packed.winograd_images", function="transformed_filters", expression="plain(*given) * 1.01")
 BLOCKS = SPOILT.format(module="stepwell.passes.packed.layout_rules", function="take", expression="plain(*given)[::-1]")
 LOWERING = """
 from stepwell.passes.graph_to_linalg.pooling import lower_max_pool

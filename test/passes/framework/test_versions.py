@@ -70,7 +70,7 @@ def test_a_kernel_gets_one_version() -> None:
         assert KernelInfo(few).hints == {"n": 2}
 
     said = run(lambda kernel: proposal(kernel, reason="to be seen"), proposal, then=check)
-    assert said == ["version-mine: two versions, of one version, two versions", "gets a version for n up to 2, to be seen"]
+    assert said == ["version-mine/func.func: two versions, of one version, two versions", "gets a version for n up to 2, to be seen"]
 
 
 def test_a_version_that_does_not_pay_is_not_made() -> None:
@@ -78,7 +78,7 @@ def test_a_version_that_does_not_pay_is_not_made() -> None:
         lambda kernel: proposal(kernel, pays=False, seconds=lambda: (2e-6, 3e-6)), lambda kernel: NoMatch("not today"), lambda kernel: None,
         then=none_is_added,
     )  # fmt: skip
-    assert said == ["version-mine: one version, of one version 2 us, two versions 3 us", "one version computes all values of n", "not today"]
+    assert said == ["version-mine/func.func: one version, of one version 2 us, two versions 3 us", "one version computes all values of n", "not today"]
 
 
 def test_a_version_may_have_an_argument_of_its_own() -> None:
