@@ -93,7 +93,8 @@ def pytest(files: Sequence[str] = (), only: str = "", budget: float | None = Non
     """
     report = fresh_report("pytest.xml")
     more = {costs.VARIABLE: str(cost_file("pytest")), **({} if budget is None else {quick.VARIABLE: str(budget)})}
-    options = ["-q", "-m", "not nightly", "-n", workers(waiting=1), "--dist", "worksteal", "--timeout", str(CASE_TIMEOUT), f"--junit-xml={report}"]
+    marks = "not nightly or page" if only else "not nightly"  # a page that changed is run, whatever it costs
+    options = ["-q", "-m", marks, "-n", workers(waiting=1), "--dist", "worksteal", "--timeout", str(CASE_TIMEOUT), f"--junit-xml={report}"]
     status = run("pytest", *options, *(["-k", only] if only else []), *files, more=more)
     return Counts() if status == NOTHING_CHOSEN and only else read_report(report, status)
 

@@ -60,7 +60,7 @@ TOLD: dict[str, dict[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-IN_OTHER_TESTS = ("llama", "llama_fused")  # by day they run in test_bound_state.py
+IN_OTHER_TESTS = ("llama", "llama_fused", "ocr")  # by day: decoders in test_bound_state.py, images in test_images_of_all_sizes.py
 
 
 @pytest.mark.parametrize("name", by_day(networks.FREE, lambda name: name not in IN_OTHER_TESTS))
@@ -84,6 +84,7 @@ def test_a_dozen_sizes_in_random_order(name: str) -> None:
     assert len(levels) == made, "something was compiled for sizes"
 
 
+@pytest.mark.nightly  # by day test_bound_state.py
 def test_tokens_one_by_one_give_what_all_at_once_do() -> None:
     """A prompt and then a token at a time, the cache of one call given to the next."""
     model: Any = stepwell.compile(small("gpt"), specialise="never", threads=1)

@@ -180,7 +180,7 @@ def test_images_of_many_sizes_in_turn(name: str, free: str, threads: int) -> Non
     assert len(levels) == compiled_levels, "something was compiled for one of the sizes"
 
 
-@pytest.mark.parametrize("by", ["call", "data"])
+@pytest.mark.parametrize("by", by_day(["call", "data"], ["data"]))
 def test_windows_without_padding_at_the_end(by: str) -> None:
     """Outputs smaller than the input, channels that fill blocks in part: nothing behind them that would hide how types differ."""
     net = Net(13)

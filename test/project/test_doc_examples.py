@@ -16,11 +16,13 @@ import onnx
 import pytest
 import quantize_real
 from command_server import commands_folder, started
+from covering import by_day
 from kept_kernels import switch_on_cache
 from onnx import TensorProto, helper
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+AT_NIGHT = ("sizes.md", "quantizer.md", "schedules.md")  # half of the cost of all; `scripts/test --for` runs a page that changed
 # Commands that are not run as they stand, by how they begin, and what is done instead.
 INSTEAD = {
     "scripts/demo": "test -x scripts/demo",  # makes an environment; test_digits.py runs what it runs
@@ -74,7 +76,8 @@ def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.page
+@pytest.mark.parametrize("page", by_day(PAGES, lambda page: page.name not in AT_NIGHT), ids=lambda page: page.name)
 def test_a_page(folder: Path, page: Path) -> None:
     commands, snippets = doc_examples.read(page)
     path = os.pathsep.join(map(str, (commands_folder(folder), Path(sys.executable).parent, os.environ.get("PATH", ""))))

@@ -97,6 +97,7 @@ def test_they_take_part_and_are_converted_once(tmp_path, log, capsys):
     assert cells["mnn"]["settings"] == {"numThread": "1", "precision": "high", "network": "f32", "idle workers": "sleep"}
 
 
+@pytest.mark.nightly  # by day what cannot be converted
 def test_one_that_fails_takes_no_part_and_the_run_goes_on(tmp_path, log, capsys):
     table = tmp_path / "run.json"
     models = [str(write(tmp_path, name, *SHAPE)) for name in ("refused", "dies", "off")]

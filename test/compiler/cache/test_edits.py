@@ -191,6 +191,7 @@ def test_an_edit_of_a_graph_pass_compiles_the_kernels_that_differ(copied: tuple[
     assert commands.run(source).found
 
 
+@pytest.mark.nightly  # by day the edit of a graph pass
 def test_an_edit_of_what_makes_objects_compiles_all(copied: tuple[Path, Commands], source: Path) -> None:
     checkout, commands = copied
     first = commands.run(source)

@@ -146,7 +146,7 @@ def test_streams_that_are_closed_or_full(folder: Path) -> None:
     import json
 
     every = ("closed", "all closed", "full", "gone", "ascii")
-    cases = [(case, line.split()) for i, line in enumerate(SHOWN) for case in (every if i % 4 == 0 else (every[i % 4], "ascii"))]
+    cases = [(case, line.split()) for i, line in enumerate(SHOWN) for case in (every if i % 8 == 0 else (every[i % 5],))]
     environment = {**os.environ, "PYTHONUNBUFFERED": "", "STEPWELL_CACHE_DIR": str(folder / "cache")}
     light = [case for case in cases if any(word in LIGHT for word in case[1])]  # as it ends, a process takes apart all that it has imported
     cases = [*light, *(case for case in cases if case not in light)]
