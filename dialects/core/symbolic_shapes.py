@@ -246,9 +246,12 @@ class _NamedShapes(SymbolicShapes):
     def _given(self, what: str) -> Any:
         read = {
             "shapes": self._shapes, "symbols": lambda f: KernelInfo(f).symbols, "elements": lambda f: elements_of(f, self._module),
-            "hints": lambda f: {**(ModuleInfo(self._module).size_hints if self._module is not None else {}), **KernelInfo(f).hints},
+            "hints": self._hints,
         }  # fmt: skip
         return read[what](self._function)
+
+    def _hints(self, function: ir.Operation) -> Mapping[str, int]:
+        return {**(ModuleInfo(self._module).size_hints if self._module is not None else {}), **KernelInfo(function).hints}
 
     def _shapes(self, function: Any) -> list[list[Dim]]:
         shapes: list[list[Dim]] = []

@@ -157,7 +157,8 @@ EINSUMS: dict[str, list[list[Any]]] = {
 
 
 AT_NIGHT = [
-    "bhqk,bhkd->bqhd", "bshe,hed->bsd", "bcij,bcjk->bcki", "...ij,jk->...ik", "b...i,i...->...b", "bi,bj->bij", "ij->i", "iii->i",
+    "ij->", "ii", "ij,ij->", "bhqk,bhkd->bqhd", "bshe,hed->bsd", "bcij,bcjk->bcki", "...ij,jk->...ik", "b...i,i...->...b", "bi,bj->bij", "ij->i",
+    "iii->i",
 ]  # fmt: skip
 BY_DAY = [equation for equation in EINSUMS if equation not in AT_NIGHT]
 

@@ -22,13 +22,13 @@ from stepwell.dialects.support.buffers import ALIGNMENT, address
 pytestmark = pytest.mark.optimised
 
 
-@settings(max_examples=18)
+@settings(max_examples=14)
 @given(examples("convolutions"))
 def test_convolutions(example: Example) -> None:
     check(example)
 
 
-@settings(max_examples=24)
+@settings(max_examples=20)
 @given(examples("matmuls"))
 def test_matmuls(example: Example) -> None:
     check(example)

@@ -39,7 +39,7 @@ def test_a_first_compilation_that_is_interrupted_can_be_repeated() -> None:
 def test_a_first_compilation_that_is_interrupted_in_any_function_can_be_repeated() -> None:
     """Beside moments in time: what takes little time is rarely hit, and what native code calls may turn an interrupt into another error."""
     draw = random.Random(ROUNDS)
-    count = 3 * ROUNDS
+    count = 2 * ROUNDS
     with Watchdog() as dog:
         outcome = dog.call("robustness_programs:interrupt_functions", [(i + draw.random()) / count for i in range(count)], seconds=60 + 10 * count)
     assert outcome.kind == "returned", str(outcome)

@@ -96,6 +96,7 @@ def tiny(tmp_path_factory) -> Path:
 
 
 @pytest.mark.usefixtures("few_looks")
+@pytest.mark.nightly  # by day its parts, in the tests of kernels, operators and checkouts
 def test_comparison_end_to_end(tiny, tmp_path, capsys, monkeypatch):
     """Without OpenVINO, which is like any peer here: the cases of operators have it."""
     engines = ["stepwell", "onnxruntime"]

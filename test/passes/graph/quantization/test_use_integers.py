@@ -57,7 +57,7 @@ NETWORKS = {"residual": residual, "attention": attention}
 
 PLAIN = ("x86-64-v3", "x86-64-v2")
 BY_NIGHT = {
-    "residual": ("bf16", HALF_TILES, "vnni in 512 bits", "x86-64-v2"), "attention": ("bf16", HALF_TILES, "x86-64-v3", "vnni in 256 bits", "sdot"),
+    "residual": ("bf16", HALF_TILES, "vnni in 512 bits", *PLAIN), "attention": ("bf16", HALF_TILES, "x86-64-v3", "vnni in 256 bits", "sdot"),
 }  # fmt: skip
 """Targets without anything for integers that the others lack, and those whose instruction the other network has by day."""
 
