@@ -19,12 +19,12 @@ pytestmark = pytest.mark.optimised
 
 TOLERANCE = 1e-4  # of the output's scale: the largest difference over the largest value
 AT_NIGHT = (
-    "alexnet", "densenet121", "inceptionv1", "inceptionv2", "resnet50v1", "vgg19", "zfnet512",
+    "alexnet", "densenet121", "inceptionv1", "inceptionv2", "mobilenetv2", "resnet50v1", "vgg19", "zfnet512",
     "light_densenet121", "light_inception_v1", "light_inception_v2", "light_resnet50", "light_shufflenet", "light_squeezenet", "light_vgg19",
     "light_zfnet512",
 )  # fmt: skip
 """By day there is one network of each family, as itself or as a light model, but those of densenet and inception, whose concatenations squeezenet has
-too, and zfnet and vgg, which are like alexnet."""
+too, zfnet and vgg, which are like alexnet, and mobilenet, which has depthwise convolutions as shufflenet has."""
 LIGHT = sorted(p.stem for p in (Path(DATA_DIR) / "light").glob("light_*.onnx"))
 
 

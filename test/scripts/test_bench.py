@@ -355,6 +355,7 @@ def test_profile_refuses_a_replay_that_does_something_else(tiny):
         profile(Tampered(), {"x": x}, 1, 1)
 
 
+@pytest.mark.nightly  # by day models of two checkouts
 def test_kernels_of_two_checkouts_are_compared(tiny, tmp_path, capsys):
     """The other one fuses nothing, so that several kernels of it stand for one of ours."""
     other, table = copied_to(tmp_path / "other"), tmp_path / "kernels.json"
