@@ -88,7 +88,7 @@ def bare_context() -> ir.Context:
 class _Shared:
     """A context, its dialects with their numbers of operations at its creation, and the number of times it was handed out."""
 
-    managers: dict[str, passmanager.PassManager] = field(default_factory=dict, kw_only=True)  # the first field: they are to go before the context
+    managers: dict[str, passmanager.PassManager] = field(default_factory=dict, kw_only=True)  # first, to be destroyed before the context
     context: ir.Context
     contents: tuple[tuple[Any, int], ...]
     alone: int
@@ -129,7 +129,7 @@ def make_context(*only: Any) -> ir.Context:
 
 
 def pass_manager(pipeline: str, context: ir.Context) -> passmanager.PassManager:
-    """The manager of a pipeline of upstream's passes: one of before, if the context was shared and had one. Raises ValueError for wrong pipelines.
+    """The manager of a pipeline of upstream's passes, which a shared context keeps for its next run. Raises ValueError for a wrong pipeline.
 
     A manager that runs again in its context need not collect the patterns of all ops again, which takes `canonicalize` longer than a small kernel.
     """

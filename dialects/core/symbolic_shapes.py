@@ -40,33 +40,30 @@ class SymbolicShapes:
         `hints` has typical values of symbols.
         """
         self.block: ir.Block = function.regions[0].blocks[0]
-        self._parts = {"shapes": arguments, "symbols": symbols, "elements": elements, "hints": hints or {}}
-
-    def _given(self, what: str) -> Any:
-        return self._parts[what]
+        self._shapes, self._symbols, self._elements, self._hints = arguments, symbols, elements, hints or {}
 
     # A query reads few of these, so each is made when it is first needed.
 
     @cached_property
     def hints(self) -> Mapping[str, int]:
-        """About how large symbols are, by name."""
-        return self._given("hints")
+        """Typical values of symbols, by name."""
+        return self._hints
 
     @cached_property
     def arguments(self) -> dict[ir.Value, Sequence[Dim]]:
         """The shapes of the arguments."""
-        return dict(zip(self.block.arguments, self._given("shapes"), strict=False))
+        return dict(zip(self.block.arguments, self._shapes, strict=False))
 
     @cached_property
     def symbols(self) -> dict[Size, ir.Value]:
         """The arguments of type index, by the symbols that they are."""
         numbers = [argument for argument in self.block.arguments if isinstance(argument.type, ir.IndexType)]
-        return {symbol(name): argument for name, argument in zip(self._given("symbols"), numbers, strict=False)}
+        return {symbol(name): argument for name, argument in zip(self._symbols, numbers, strict=False)}
 
     @cached_property
     def elements(self) -> dict[Size, tuple[ir.Value, int]]:
         """The argument and the place in it of each element that is a size."""
-        known = zip(self.block.arguments, self._given("elements"), strict=False)
+        known = zip(self.block.arguments, self._elements, strict=False)
         return {size: (argument, place) for argument, sizes in known for place, size in enumerate(sizes) if isinstance(size, Size)}
 
     def shape(self, value: ir.Value) -> list[Dim]:
@@ -239,28 +236,31 @@ class _NamedShapes(SymbolicShapes):
     """The shapes of a function that names the sizes of its arguments itself (`KernelInfo.sizes`)."""
 
     def __init__(self, function: Any) -> None:
-        super().__init__(function, ())
+        self.block = function.regions[0].blocks[0]
         self._function = function
         self._module = function.parent.operation if function.attached and function.parent is not None else None  # bufferize detaches it later
 
-    def _given(self, what: str) -> Any:
-        read = {
-            "shapes": self._shapes, "symbols": lambda f: KernelInfo(f).symbols, "elements": lambda f: elements_of(f, self._module),
-            "hints": self._hints,
-        }  # fmt: skip
-        return read[what](self._function)
-
-    def _hints(self, function: ir.Operation) -> Mapping[str, int]:
-        return {**(ModuleInfo(self._module).size_hints if self._module is not None else {}), **KernelInfo(function).hints}
-
-    def _shapes(self, function: Any) -> list[list[Dim]]:
+    @cached_property
+    def _shapes(self) -> Sequence[Sequence[Dim]]:
         shapes: list[list[Dim]] = []
-        named = KernelInfo(function).sizes
+        named = KernelInfo(self._function).sizes
         for index, argument in enumerate(self.block.arguments):
             free = list(named[index]) if index < len(named) else []
             sizes = list(argument.type.shape) if isinstance(argument.type, ir.ShapedType) else []
             shapes.append([(free.pop(0) if free else None) if size == _DYNAMIC else size for size in sizes])
         return shapes
+
+    @cached_property
+    def _symbols(self) -> Sequence[str]:
+        return KernelInfo(self._function).symbols
+
+    @cached_property
+    def _elements(self) -> Sequence[Sequence[Dim]]:
+        return elements_of(self._function, self._module)
+
+    @cached_property
+    def _hints(self) -> Mapping[str, int]:
+        return {**(ModuleInfo(self._module).size_hints if self._module is not None else {}), **KernelInfo(self._function).hints}
 
 
 def shapes_around(op: ir.Operation) -> SymbolicShapes:
