@@ -54,7 +54,10 @@ class AssignSchedules(Pass):
 
 def _chosen(op: Structured, given: Nest | None, state: PassState) -> Nest:
     """The schedule that is `given`, or else the decision (`PassState.choose`): by default the one of `default_schedule`."""
-    space = ScheduleSpace(op, state.target, given or default_schedule(op, state.target))
+    nest = given or default_schedule(op, state.target)
+    if not state.asked(SCHEDULE):  # naming schedules would take a tenth of this pass
+        return nest
+    space = ScheduleSpace(op, state.target, nest)
     [default] = space.nests
 
     def candidates() -> list[Candidate]:

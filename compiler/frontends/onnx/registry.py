@@ -46,12 +46,13 @@ class Rule:
     # The properties from the function's signature, read when the rule is first applied: most are never applied in one process.
 
     @cached_property
-    def _declared(self) -> list[inspect.Parameter]:
-        return list(inspect.signature(self.function).parameters.values())[1:]
+    def _declared(self) -> list[tuple[inspect.Parameter, list[inspect.Parameter]]]:
+        """The parameters of the function behind the builder, with the inputs or attributes that each stands for."""
+        return [(parameter, _parts(parameter)) for parameter in list(inspect.signature(self.function).parameters.values())[1:]]
 
     @cached_property
     def _parameters(self) -> list[inspect.Parameter]:
-        return [part for parameter in self._declared for part in _parts(parameter)]
+        return [part for _, parts in self._declared for part in parts]
 
     @cached_property
     def _inputs(self) -> list[inspect.Parameter]:
@@ -119,8 +120,7 @@ class Rule:
         """The arguments of the function: the inputs and attributes, those of a group in one."""
         positional: list[Any] = []
         keywords, taken = {name: attributes.get(name, default) for name, default in self.attributes.items() if name not in self.ignored}, 0
-        for parameter in self._declared:
-            parts = _parts(parameter)
+        for parameter, parts in self._declared:
             if parameter.kind is parameter.KEYWORD_ONLY:
                 if _is_group(parameter):
                     keywords[parameter.name] = parameter.annotation(**{part.name: keywords.pop(part.name) for part in parts})
