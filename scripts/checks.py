@@ -54,7 +54,7 @@ def workers(waiting: int = 0) -> str:
 def run(tool: str, *arguments: str, more: Mapping[str, str] | None = None) -> int:
     """Run an installed tool of the same environment from the root of the checkout; returns its exit status."""
     # Test processes share the cores: a worker thread that spins while it waits slows down the others.
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, **(more or {})}
+    environment = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", **os.environ, **(more or {})}
     # With this variable, each start of pytest would rewrite all assertions, and each child process of a test would compile our package again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run([str(Path(sys.executable).parent / tool), *arguments], cwd=ROOT, env=environment, check=False).returncode

@@ -86,7 +86,7 @@ def run(net: Net, folder: Path) -> Outcome:
     """Run a net to its end; its output goes to `folder`/NAME.log."""
     tool, *arguments = net.command
     start = [sys.executable, str(ROOT / "scripts" / tool)] if tool.endswith(".py") else [str(Path(sys.executable).parent / tool)]
-    environment = {"OMP_WAIT_POLICY": "passive", "STEPWELL_CACHE": "0", **os.environ, **net.environment}
+    environment = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "STEPWELL_CACHE": "0", **os.environ, **net.environment}
     log = folder / f"{net.name}.log"
     before, begin = spent_by_children(), time.monotonic()
     with log.open("wb") as output:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Test processes share the cores: a worker that spins while it waits takes another's time. Read when libomp is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for child processes, as for commands
 
 # What is tested is what the code does now, and nothing is to be left in the user's folders; the tests of the cache give their own folder.
 os.environ["STEPWELL_CACHE"] = "0"

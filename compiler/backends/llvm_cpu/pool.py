@@ -110,6 +110,7 @@ def _spawned(log: IO[bytes]) -> "subprocess.Popen[bytes]":
             stdout=subprocess.PIPE,
             stderr=log,
             bufsize=0,
+            env={"OPENBLAS_NUM_THREADS": "1", **os.environ},  # workers multiply nothing, and starting threads takes longer than the rest of numpy
             start_new_session=True,  # Ctrl-C in the terminal is for us, and we end the worker
         )
 
