@@ -94,6 +94,7 @@ def program(name: str, body: Callable[[], int]) -> int:
     """Run a whole command, like `command_line`, as the last action of this process."""
     global is_program
     is_program = True
+    gc.set_threshold(100_000)  # in objects; by default, collections take a tenth of a compilation and free next to nothing
     # Starting threads takes OpenBLAS two thirds as long as all of numpy's import, and even `--check f64` spends little of its time in products.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = command_line(name, body)

@@ -3,6 +3,7 @@
 A request is a unit and the libraries for compiling it, or an object that answers by itself (`driver.background.CompileRequest`).
 """
 
+import gc
 import os
 import pickle
 import struct
@@ -58,6 +59,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     from stepwell.passes.framework import runner  # noqa: F401  (and this)
 
     context = make_engine_context()
+    gc.freeze()  # collections need not look at modules, nor, in a forked process, write to what it shares with its parent
     try:
         while True:
             request = receive(requests)
