@@ -1,5 +1,6 @@
 """Split a module into units of one function each, and compile a unit to an object."""
 
+import collections
 import ctypes
 import io
 import re
@@ -172,10 +173,13 @@ def make_engine_context() -> ir.Context:
     return make_context(Sched)
 
 
-def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:
+def compile_unit(
+    unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (), engines: "collections.deque[ExecutionEngine] | None" = None
+) -> bytes:
     """The object of `unit`, for the CPU that its functions name or else this machine's, at the highest optimisation level. Holds the GIL.
 
-    `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError or PassError, naming the function.
+    `libraries` are shared libraries whose functions the code may call (OpenMP's). The engine that compiled it is appended to `engines`, if given, and
+    is not destroyed before it is dropped there. Raises CodegenError or PassError, naming the function.
     """
     with diagnostics(context) as lines:
         try:
@@ -190,6 +194,8 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
                 raise CodegenError(f"@{unit.name} cannot be translated to LLVM: its module does not define it")
             with context:
                 engine = ExecutionEngine(module, opt_level=3, shared_libs=list(libraries))
+            if engines is not None:
+                engines.append(engine)
         except (ir.MLIRError, RuntimeError) as error:
             raise CodegenError(f"@{unit.name} cannot be translated to LLVM: {'; '.join(lines) or error}") from None
     for op in module.body.operations:
