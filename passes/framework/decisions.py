@@ -2,17 +2,28 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import ir
 
 
-@dataclass(frozen=True)
-class NoMatch:
-    """Returned by a rewrite, a rule or a choice that does not apply, with the reason, which is shown to the user (`--explain`)."""
+T = TypeVar("T")
 
-    reason: str
+
+class NoMatch(Exception):
+    """Says why a rewrite, a rule or a choice does not apply, for the user (`--explain`): it returns this, or a function that it calls raises it."""
+
+    @property
+    def reason(self) -> str:
+        return str(self.args[0])
+
+
+def expect(value: T | None, why_not: str) -> T:
+    """`value`, which a rewrite needs. Raises NoMatch with the reason `why_not` if it is None."""
+    if value is None:
+        raise NoMatch(why_not)
+    return value
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
@@ -64,6 +65,14 @@ class PassState:
         """Record why a pass or pattern named `by` leaves `op` unchanged."""
         if self.decisions is not None:
             self.decisions.add(self.running, by, op, False, why.reason)
+
+    @contextmanager
+    def attempt(self, by: str, op: Any) -> Iterator[None]:
+        """Around code that changes `op`, unless it raises NoMatch: then the reason is recorded, and execution continues behind the block."""
+        try:
+            yield
+        except NoMatch as why:
+            self.decline(by, op, why)
 
     def did(self, by: str, op: Any, what: str) -> None:
         """Record the action of a pass or pattern named `by` on `op`; call it before the op is erased."""

@@ -26,7 +26,7 @@ from stepwell.dialects.graph.traits import Trait
 from stepwell.dialects.support.errors import InferenceError, PassError, StepwellError
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.crash_record import recorder
-from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most users that decline are patterns
+from stepwell.passes.framework.decisions import NoMatch as NoMatch, expect as expect  # most users that decline are patterns
 from stepwell.passes.framework.registry import Pass, PassState
 
 CAST = "builtin.unrealized_conversion_cast"  # a cast to another type of the same memory
@@ -39,7 +39,7 @@ SETTLED_BYTES = 1 << 26
 class Pattern:
     """A named rewrite of one kind of op, or of all graph ops with a trait.
 
-    `rewrite(op, rw)` returns the replacement value(s), or NoMatch before building anything.
+    `rewrite(op, rw)` returns the replacement value(s), or returns or raises NoMatch before building anything.
     """
 
     name: str
@@ -210,7 +210,7 @@ def as_declared(op: Any, result: Sequence[ir.Value], b: GraphBuilder) -> list[ir
 def guarded(p: Pattern, op: ir.OpView, action: Callable[[], Any]) -> Any:
     """Run a pattern's body; turn what it raises into one error that names pattern, op and node, and a plugin's line.
 
-    A pattern does not match if it needs the value of a size that is known only at run time.
+    A pattern does not match if it raises NoMatch, or needs the value of a size that is known only at run time.
     """
 
     def failure(what: str, error: Exception) -> PassError:
@@ -221,8 +221,8 @@ def guarded(p: Pattern, op: ir.OpView, action: Callable[[], Any]) -> Any:
         record.on_op(p, op)
     try:
         return action()
-    except UndecidedError as error:
-        return NoMatch(str(error.args[0]))
+    except (NoMatch, UndecidedError) as error:
+        return NoMatch(str(error.args[0]))  # without the frames that the raised one refers to
     except InferenceError as error:
         raise failure(f" built an op that does not fit: {error.args[0]}", error) from error
     except ir.MLIRError as error:

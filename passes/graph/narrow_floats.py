@@ -12,7 +12,7 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.traits import ChoosesData, JoinsData, Pools
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.choices import Candidate
-from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.decisions import NoMatch, expect
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.integer_products import HALF, SINGLE, kind_of, one_channel, rate, sum_of_products, widened
@@ -73,9 +73,7 @@ class _Rounding:
         """Make a product read bf16; returns None if done, else why not."""
         if any(type_of(value).dtype != SINGLE for value in op.operands):
             return NoMatch("it does not multiply f32")
-        weights = stored(op.operands[1], self.state.weights)
-        if weights is None:
-            return NoMatch("its right-hand side is not known")
+        weights = expect(stored(op.operands[1], self.state.weights), "its right-hand side is not known")
         why_not = self.why_not_profitable(op)
         if self.is_kept(op) or self.by_plan_alone:
             usual: NoMatch | None = NoMatch("it is one of the nodes to keep")

@@ -22,7 +22,7 @@ from stepwell.dialects.graph import (
 )
 from stepwell.dialects.graph.traits import Elementwise, KeepsFinite, Pools
 from stepwell.dialects.packed import PackedConvOp, PackedDepthwiseConvOp, PackedLrnOp
-from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.decisions import NoMatch, expect
 from stepwell.passes.graph.integer_products import fastest, holds, kind_of, widened
 from stepwell.passes.graph.matching import deferred_weight, with_operands
 from stepwell.passes.packed.channel_blocks import BlockedValue, Layout, channels_of, layout_rule
@@ -40,9 +40,7 @@ PLAIN = NoMatch("what it reads is not channel-blocked")
 def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     values, x = op.attribute_values(), type_of(op.x)
     cast_w = widened(op.w)
-    weights = b.known(op.w if cast_w is None else cast_w.x)
-    if weights is None:
-        return NoMatch("its filters are not known")
+    weights = expect(b.known(op.w if cast_w is None else cast_w.x), "its filters are not known")
     if any(values["pads"]):
         return NoMatch("it pads its image itself (see make-padding-explicit)")
     if not is_static(x.shape[1:2]):

@@ -12,7 +12,7 @@ from stepwell.dialects.graph.borders import borders
 from stepwell.dialects.graph.pooling import separable
 from stepwell.dialects.packed import BorderedConvOp, PackedConvOp
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import producer, source_of
 
 WORTH = 0.75
@@ -22,9 +22,7 @@ WORTH = 0.75
 @pattern(PackedConvOp)
 def without_zeros(op: PackedConvOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: packed.conv(pad(x, 0), w) -> packed.bordered_conv(pad(x, 0), w)"""
-    pad = producer(op.x, "pad")
-    if pad is None:
-        return NoMatch("it does not read a padded image")
+    pad = expect(producer(op.x, "pad"), "it does not read a padded image")
     around, attributes = pad.attribute_values(), op.attribute_values()
     x, w, result, spatial = type_of(op.x), type_of(op.w), type_of(op.result), len(attributes["strides"])
     if around["mode"] != "constant" or around["value"] != 0:

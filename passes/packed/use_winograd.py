@@ -7,7 +7,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.packed import WinogradConvOp
 from stepwell.dialects.packed.winograd import POINTS, TAPS, error_bound
-from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.decisions import NoMatch, expect
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.matching import producer, source_of
@@ -83,9 +83,7 @@ class UseWinograd(Pass):
         sizes, found = likely[-1], [self.variants(of, w.elements) for of in likely]
         if len(found[0]) == 1:
             return NoMatch(f"no tile has an error of at most {self.error}")
-        array = source_of(conv.w, b.weights)
-        if array is None:
-            return NoMatch("its filters are not known")
+        array = expect(source_of(conv.w, b.weights), "its filters are not known")
         variant = chosen("winograd", conv, found[-1], best(found, self.slack), state)
         if variant.tile == 0:
             return NoMatch(not_worth_it(sizes))

@@ -10,7 +10,7 @@ from stepwell.dialects.core.sizes import Dim, product
 from stepwell.dialects.core.types import compute_dtype, to_numpy, type_of
 from stepwell.dialects.graph import AttentionOp, MatmulOp
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import fused_location, has_one_use, producer, splat_of
 
 
@@ -28,9 +28,7 @@ def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
     inside = [softmax]
     scores, mask = _with_mask(softmax.x, inside)
     scale, scores = _scale(scores, rw, inside)
-    product = producer(scores, "matmul")
-    if product is None:
-        return NoMatch("what its softmax takes is not a matrix product, scaled and masked")
+    product = expect(producer(scores, "matmul"), "what its softmax takes is not a matrix product, scaled and masked")
     inside.append(product)
     shared = next((one for one in inside if not has_one_use(one.operation.results[0])), None)
     if shared is not None:

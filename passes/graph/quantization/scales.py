@@ -8,7 +8,7 @@ from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import DequantizeOp, QuantizeOp, constant_value
 from stepwell.dialects.graph.numerics import loses_digits
-from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, expect, pattern
 from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, is_float_op, producer
 from stepwell.passes.graph.quantization.quantized import parameter
@@ -47,9 +47,7 @@ def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
 
     Applies if x follows from sums of products, so that the factor can merge with theirs. A division takes as long as several multiplications.
     """
-    inverse = reciprocal(op.scale, rw)
-    if inverse is None:
-        return NoMatch("its scale is not known, or 1, or has no reciprocal")
+    inverse = expect(reciprocal(op.scale, rw), "its scale is not known, or 1, or has no reciprocal")
     if not follows_from_products(op.x):
         return NoMatch("what it quantises does not follow from sums of products")
     with op.location:

@@ -8,7 +8,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import DequantizeOp, QuantizeOp, constant_value
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import fused_location, has_one_use, producer
 from stepwell.passes.graph.quantization.few_values import few_values
 from stepwell.passes.graph.quantization.quantized import parameter, same_parameters
@@ -25,9 +25,7 @@ def multiply_if_bit_identical(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
     inverse, scale, zero = reciprocal(op.scale, rw), constant_value(op.scale, rw.weights), constant_value(op.zero_point, rw.weights)
     if inverse is None or scale is None or zero is None:
         return NoMatch("its scale or zero point is not known, or the scale is 1, or has no reciprocal")
-    values = few_values(op.x, rw.weights)
-    if values is None:
-        return NoMatch("what it quantises does not follow from one byte or two")
+    values = expect(few_values(op.x, rw.weights), "what it quantises does not follow from one byte or two")
     one = np.ones((), np.float32)
     fewest = values.size
     with np.errstate(all="ignore"):

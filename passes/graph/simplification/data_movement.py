@@ -32,24 +32,27 @@ def rebuilt(op: Any, operands: Sequence[ir.Value], rw: Rewriter) -> ir.Value:
     return rw.create(type(op), operands, op.attribute_values()).operation.results[0]
 
 
-def movers(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]] | NoMatch:
-    """The operands of `op` as ([the op `graph.<mnemonic>` that produces it, or None], {index of another: array}), if each is one or the other."""
+def movers(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]]:
+    """The operands of `op` as ([the op `graph.<mnemonic>` that produces it, or None], {index of another: array}).
+
+    Raises NoMatch if an operand is neither, or if moving does not pay.
+    """
     made, known = [], {}
     for i, v in enumerate(op.operation.operands):
         mover = producer(v, mnemonic)
         array = None if mover is not None else stored(v, rw.weights)
         if mover is None and (array is None or array.size > SPLAT_ELEMENTS):
-            return NoMatch(f"an operand is neither a {mnemonic} nor a small constant")
+            raise NoMatch(f"an operand is neither a {mnemonic} nor a small constant")
         if mover is not None and not used_only_by(v, op):
-            return NoMatch(f"the {mnemonic} has another user and would be done twice")
+            raise NoMatch(f"the {mnemonic} has another user and would be done twice")
         if array is not None:
             known[i] = array
         made.append(mover)
     moving = [m for m in made if m is not None]
     if not moving:
-        return NoMatch(f"no operand is a {mnemonic}")
+        raise NoMatch(f"no operand is a {mnemonic}")
     if not all(type_of(m.result).shape == type_of(op.result).shape and None not in type_of(m.x).shape for m in moving):
-        return NoMatch(f"it broadcasts what the {mnemonic} gives, or shapes are not known")
+        raise NoMatch(f"it broadcasts what the {mnemonic} gives, or shapes are not known")
     return made, known
 
 
@@ -59,10 +62,7 @@ def sink_transposes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 
     This pays because f can then fuse into the producer of x, and the transposition meets the next one. Not for a cast to a wider type.
     """
-    match = movers(op, "transpose", rw)
-    if isinstance(match, NoMatch):
-        return match
-    made, known = match
+    made, known = movers(op, "transpose", rw)
     orders = {m.attribute_values()["perm"] for m in made if m is not None}
     if len(orders) > 1:
         return NoMatch("the transpositions differ")
@@ -83,10 +83,7 @@ def sink_reshapes(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 
     This pays because f can then fuse into the producer of x; a reshape is free anywhere.
     """
-    match = movers(op, "reshape", rw)
-    if isinstance(match, NoMatch):
-        return match
-    made, known = match
+    made, known = movers(op, "reshape", rw)
     first = next(m for m in made if m is not None)
     source, shape = type_of(first.x).shape, type_of(op.result).shape
     before = ((i, before_reshape(array, shape, source)) for i, array in known.items())

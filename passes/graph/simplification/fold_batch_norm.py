@@ -8,7 +8,7 @@ from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.graph import BatchNormOp, ConvOp, ConvTransposeOp, DivOp, MatmulOp, MulOp
 from stepwell.dialects.graph.numerics import loses_digits, narrow
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import (
     along,
     for_each,
@@ -67,40 +67,32 @@ def normalise_by_values(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.add(rw.mul(rw.sub(op.x, mean), factor), bias)
 
 
-def scale_of(op: ir.OpView, rw: Rewriter) -> tuple[ir.Value, np.ndarray] | NoMatch:
-    """For a multiplication or division by a known finite constant: the scaled value, and the factor in f64."""
+def scale_of(op: ir.OpView, rw: Rewriter) -> tuple[ir.Value, np.ndarray]:
+    """The scaled value, and the factor in f64, of a multiplication or division by a known finite constant. Raises NoMatch for any other."""
     if not is_float_op(op):
-        return NoMatch("integers wrap")
-    array = stored(op.rhs, rw.weights)
-    if array is None:
-        return NoMatch("it does not scale by a known constant")
+        raise NoMatch("integers wrap")
+    array = expect(stored(op.rhs, rw.weights), "it does not scale by a known constant")
     with np.errstate(all="ignore"):
         factor = 1.0 / array.astype(np.float64) if isinstance(op, DivOp) else array.astype(np.float64)
-    return (op.lhs, factor) if np.isfinite(factor).all() else NoMatch("the factor is not finite")
+    if not np.isfinite(factor).all():
+        raise NoMatch("the factor is not finite")
+    return op.lhs, factor
 
 
-def scaled_weights(lin: Linear, factor: np.ndarray, result: TensorType, rw: Rewriter) -> np.ndarray | NoMatch:
-    """The weights of `lin` with each of its output channels times `factor`, which is broadcast against `result`."""
+def scaled_weights(lin: Linear, factor: np.ndarray, result: TensorType) -> np.ndarray:
+    """The weights of `lin` with each of its output channels times `factor`, which is broadcast against `result`. Raises NoMatch if they cannot be."""
     if result != type_of(lin.result):
-        return NoMatch("the factor broadcasts the result up")
-    k = per_channel(factor, result.rank, lin.output_axis, lin.outputs)
-    if k is None:
-        return NoMatch("the factor is not one for each output channel")
+        raise NoMatch("the factor broadcasts the result up")
+    k = expect(per_channel(factor, result.rank, lin.output_axis, lin.outputs), "the factor is not one for each output channel")
     return lin.scaled(lin.for_outputs(k))
 
 
 @for_each((MulOp, DivOp))
-def scale_outputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
+def scale_outputs(op: ir.OpView, rw: Rewriter) -> ir.Value:
     """rewrite: linear(x, w) * k -> linear(x, w * k)  for conv, conv_transpose, matmul with known weights and k for each output channel"""
-    match = scale_of(op, rw)
-    if isinstance(match, NoMatch):
-        return match
-    lin = linear(match[0], rw)
-    if isinstance(lin, NoMatch):
-        return lin
-    weights = scaled_weights(lin, match[1], type_of(op.result), rw)
-    if isinstance(weights, NoMatch):
-        return weights
+    scaled, factor = scale_of(op, rw)
+    lin = linear(scaled, rw)
+    weights = scaled_weights(lin, factor, type_of(op.result))
     with fused_location(lin.op, op):
         return lin.rebuilt(rw, new_weight(rw, lin.parameter, weights))
 
@@ -108,27 +100,17 @@ def scale_outputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 @for_each((MulOp, DivOp))
 def scale_outputs_and_bias(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (linear(x, w) + b) * k -> linear(x, w * k) + b * k  for k and b as above"""
-    match = scale_of(op, rw)
-    if isinstance(match, NoMatch):
-        return match
-    addition = producer(match[0], "add")
-    if addition is None or not has_one_use(match[0]):
+    scaled, factor = scale_of(op, rw)
+    addition = producer(scaled, "add")
+    if addition is None or not has_one_use(scaled):
         return NoMatch("what it scales is not a sum with no other user")
-    bias = stored(addition.rhs, rw.weights)
-    if bias is None:
-        return NoMatch("what is added is not known")
+    bias = expect(stored(addition.rhs, rw.weights), "what is added is not known")
     lin = linear(addition.lhs, rw)
-    if isinstance(lin, NoMatch):
-        return lin
-    shift = combined(np.multiply, bias.astype(np.float64), match[1])
-    if isinstance(shift, NoMatch):
-        return shift
+    shift = combined(np.multiply, bias.astype(np.float64), factor)
     added = narrow(shift, bias.dtype)
     if loses_digits(added, shift).any():
         return NoMatch("what is added would lose digits")
-    weights = scaled_weights(lin, match[1], type_of(op.result), rw)
-    if isinstance(weights, NoMatch):
-        return weights
+    weights = scaled_weights(lin, factor, type_of(op.result))
     with fused_location(lin.op, op):
         product = lin.rebuilt(rw, new_weight(rw, lin.parameter, weights))
     with fused_location(addition, op):
@@ -139,32 +121,22 @@ def scale_outputs_and_bias(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 def scale_inputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: linear(x * k, w) -> linear(x, w * k)  for known weights and k for each input channel (zeros that pad x stay zeros)"""
     lin = linear(op.operation.results[0], rw, used_once=False)
-    if isinstance(lin, NoMatch):
-        return lin
     scaling = producer(lin.data, "mul", "div")
     if scaling is None or not has_one_use(lin.data):
         return NoMatch("its input is not a product with no other user")
-    match = scale_of(scaling, rw)
-    if isinstance(match, NoMatch):
-        return match
-    if scaling.result.type != match[0].type:
+    scaled, factor = scale_of(scaling, rw)
+    if scaling.result.type != scaled.type:
         return NoMatch("the factor broadcasts the input up")
-    k = per_channel(match[1], type_of(lin.data).rank, lin.input_axis, lin.inputs)
-    if k is None:
-        return NoMatch("the factor is not one for each input channel")
+    k = expect(per_channel(factor, type_of(lin.data).rank, lin.input_axis, lin.inputs), "the factor is not one for each input channel")
     weights = lin.scaled(lin.for_inputs(k))
-    if isinstance(weights, NoMatch):
-        return weights
     with fused_location(scaling, op):
-        return lin.rebuilt(rw, new_weight(rw, lin.parameter, weights), match[0])
+        return lin.rebuilt(rw, new_weight(rw, lin.parameter, weights), scaled)
 
 
 @for_each((ConvOp, MatmulOp))
 def shift_inputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: linear(x + b, w) -> linear(x, w) + linear(b, w)  for known weights, b for each input channel, and no padding (it is not shifted)"""
     lin = linear(op.operation.results[0], rw, used_once=False)
-    if isinstance(lin, NoMatch):
-        return lin
     addition = producer(lin.data, "add")
     if addition is None or not has_one_use(lin.data):
         return NoMatch("its input is not a sum with no other user")
@@ -173,12 +145,9 @@ def shift_inputs(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     shift = stored(addition.rhs, rw.weights)
     if shift is None or addition.result.type != addition.lhs.type or not np.isfinite(shift).all():
         return NoMatch("what is added is not known and finite, or broadcasts the input up")
-    b = per_channel(shift.astype(np.float64), type_of(lin.data).rank, lin.input_axis, lin.inputs)
-    if b is None:
-        return NoMatch("what is added is not one value for each input channel")
+    channels = per_channel(shift.astype(np.float64), type_of(lin.data).rank, lin.input_axis, lin.inputs)
+    b = expect(channels, "what is added is not one value for each input channel")
     bias = lin.response(b)
-    if isinstance(bias, NoMatch):
-        return bias
     product = lin.rebuilt(rw, lin.parameter, addition.lhs)
     with fused_location(addition, op):
         return rw.add(product, new_weight(rw, addition.rhs, bias))

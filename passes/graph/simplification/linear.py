@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -37,11 +38,11 @@ class Linear:
     def result(self) -> ir.Value:
         return self.op.operation.results[0]
 
-    def scaled(self, factor: np.ndarray) -> np.ndarray | NoMatch:
+    def scaled(self, factor: np.ndarray) -> np.ndarray:
         """The weights times `factor` (f64, broadcasting), each product rounded once, and never to 0.
 
         Single weights may become subnormal and lose digits: that changes less than rounding the largest weight of the same channel does. The weights
-        are not scaled if a whole channel would become subnormal.
+        are not scaled (NoMatch is raised) if a whole channel would become subnormal, or if they would overflow.
         """
         if self.weights.dtype == ml_dtypes.bfloat16:  # numpy has no conversion loop from f64 to bfloat16 that rounds once
             out = narrow(self.weights.astype(np.float64) * factor, self.weights.dtype)
@@ -50,9 +51,9 @@ class Linear:
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 np.multiply(self.weights, factor, out=out, dtype=np.float64, casting="unsafe")
         if not np.isfinite(out).all() and np.isfinite(self.weights).all():
-            return NoMatch(f"the new weights would overflow {self.weights.dtype}")
+            raise NoMatch(f"the new weights would overflow {self.weights.dtype}")
         if self._sinks_a_channel(out):
-            return NoMatch(f"the new weights of a channel would be subnormal numbers of {self.weights.dtype}, and lose digits")
+            raise NoMatch(f"the new weights of a channel would be subnormal numbers of {self.weights.dtype}, and lose digits")
         return kept_from_zero(out, self.weights, factor)
 
     def _sinks_a_channel(self, scaled: np.ndarray) -> bool:
@@ -67,12 +68,14 @@ class Linear:
                 return True
         return False
 
-    def response(self, value: np.ndarray) -> np.ndarray | NoMatch:
-        """The result of a uniform op, shaped to broadcast, for an input with one value for each input channel."""
+    def response(self, value: np.ndarray) -> np.ndarray:
+        """The result of a uniform op, shaped to broadcast, for an input with one value for each input channel. Raises NoMatch if it is not finite."""
         axes = tuple(i for i in range(self.weights.ndim) if i != self.weight_axis)
         total = np.asarray(np.sum(self.weights * self.for_inputs(value), axis=axes, dtype=np.float64))
         out = narrow(along(total, type_of(self.result).rank, self.output_axis), self.weights.dtype)
-        return out if np.isfinite(out).all() else NoMatch("what comes out would not be finite")
+        if not np.isfinite(out).all():
+            raise NoMatch("what comes out would not be finite")
+        return out
 
     def rebuilt(self, rw: Rewriter, weight: ir.Value, data: ir.Value | None = None) -> ir.Value:
         """The op with other weights, and other data if given, at the current insertion point and location."""
@@ -95,24 +98,24 @@ def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
     return product
 
 
-def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear | NoMatch:
-    """The linear op with known float weights that produces `value` (by default with one user only), or why there is none."""
+def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear:
+    """The linear op with known float weights that produces `value` (by default with one user only). Raises NoMatch if there is none."""
     made = defining_op(value)
     op: Any = None if made is None else made.opview
     if not (isinstance(op, (ConvOp, ConvTransposeOp)) or multiplies_rows(op)):
-        return NoMatch("it does not meet a convolution or matrix product")
+        raise NoMatch("it does not meet a convolution or matrix product")
     if not is_float(type_of(value).dtype):
-        return NoMatch("integers wrap")
+        raise NoMatch("integers wrap")
     if sums_integers(op):
-        return NoMatch("it sums integers, exactly")
+        raise NoMatch("it sums integers, exactly")
     if used_once and not has_one_use(value):
-        return NoMatch(f"the {op.mnemonic()} has another user")
+        raise NoMatch(f"the {op.mnemonic()} has another user")
     lhs, rhs = op.operation.operands
     for data, parameter in ((lhs, rhs), (rhs, lhs)) if multiplies_rows(op) else ((lhs, rhs),):
         weights = stored(parameter, rw.weights)
         if weights is not None and data != parameter and (weights.ndim == 2 or not multiplies_rows(op)):
             return _matmul(op, data, parameter, weights) if multiplies_rows(op) else _convolution(op, weights)
-    return NoMatch(f"the weights of the {op.mnemonic()} are not known")
+    raise NoMatch(f"the weights of the {op.mnemonic()} are not known")
 
 
 def _matmul(op: Any, data: ir.Value, parameter: ir.Value, weights: np.ndarray) -> Linear:
@@ -120,13 +123,7 @@ def _matmul(op: Any, data: ir.Value, parameter: ir.Value, weights: np.ndarray) -
     of_weights, of_data = (products.rhs, products.lhs) if parameter == op.operation.operands[1] else (products.lhs, products.rhs)
     summed = of_weights.index(None)
     kept = 1 - summed
-
-    def for_outputs(k: np.ndarray) -> np.ndarray:
-        return along(k, 2, kept)
-
-    def for_inputs(k: np.ndarray) -> np.ndarray:
-        return along(k, 2, summed)
-
+    for_outputs, for_inputs = (partial(along, rank=2, axis=axis) for axis in (kept, summed))
     outputs, inputs, column = weights.shape[kept], weights.shape[summed], of_weights[kept]
     return Linear(op, data, parameter, weights, column, outputs, of_data.index(None), inputs, True, for_outputs, for_inputs, kept)
 
@@ -135,9 +132,7 @@ def _convolution(op: ir.OpView, weights: np.ndarray) -> Linear:
     attributes = op.attribute_values()
     group, rank = attributes["group"], weights.ndim
     first, second = weights.shape[:2]
-
-    def along_first(k: np.ndarray) -> np.ndarray:
-        return along(k, rank, 0)
+    along_first = partial(along, rank=rank, axis=0)
 
     def along_second(k: np.ndarray) -> np.ndarray:
         """The second axis counts channels within a group; the group follows from the first axis."""

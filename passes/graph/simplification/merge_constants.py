@@ -8,12 +8,12 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import AddOp, MaximumOp, MinimumOp, MulOp
 from stepwell.dialects.graph.numerics import is_floating, loses_digits, narrow
-from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_stored, new_weight, producer, stored
 
 
-def combined(function: Callable[[Any, Any], Any], a: np.ndarray, b: np.ndarray) -> np.ndarray | NoMatch:
-    """`function(a, b)`, broadcast, rounded once to their type; or why it should not replace the two."""
+def combined(function: Callable[[Any, Any], Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`function(a, b)`, broadcast, rounded once to their type. Raises NoMatch if it should not replace the two."""
     if not is_floating(a.dtype):
         with np.errstate(over="ignore"):
             value = np.asarray(function(a, b))
@@ -22,11 +22,11 @@ def combined(function: Callable[[Any, Any], Any], a: np.ndarray, b: np.ndarray) 
             exact = np.asarray(function(a.astype(np.float64), b.astype(np.float64)))
             value = narrow(exact, a.dtype)
         if np.isfinite(a).all() and np.isfinite(b).all() and not np.isfinite(value).all():
-            return NoMatch("the merged constant would overflow")
+            raise NoMatch("the merged constant would overflow")
         if function is np.multiply and bool((((value == 0) & (a != 0) & (b != 0)) | loses_digits(value, exact)).any()):
-            return NoMatch("the merged constant would underflow, or lose digits")
+            raise NoMatch("the merged constant would underflow, or lose digits")
     if value.size > max(a.size, b.size):
-        return NoMatch("the merged constant would be larger than either")
+        raise NoMatch("the merged constant would be larger than either")
     return value
 
 
@@ -38,40 +38,36 @@ def constant_to_the_right(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.create(type(op), [op.rhs, op.lhs], {}).operation.results[0]
 
 
-def constants_in_row(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[Any, np.ndarray, np.ndarray] | NoMatch:
-    """(inner op, its constant, the op's own constant) for an op with a constant whose other operand comes from a `graph.<mnemonic>` with one."""
-    inner = producer(op.lhs, mnemonic)
-    if inner is None:
-        return NoMatch(f"its left operand is not a {mnemonic}")
+def constants_in_row(op: ir.OpView, mnemonic: str, rw: Rewriter) -> tuple[Any, np.ndarray, np.ndarray]:
+    """(inner op, its constant, the op's own constant) for an op with a constant whose other operand comes from a `graph.<mnemonic>` with one.
+
+    Raises NoMatch for any other op.
+    """
+    inner = expect(producer(op.lhs, mnemonic), f"its left operand is not a {mnemonic}")
     first, second = stored(inner.rhs, rw.weights), stored(op.rhs, rw.weights)
     if first is None or second is None:
-        return NoMatch("the right operands are not both known")
+        raise NoMatch("the right operands are not both known")
     if not has_one_use(op.lhs):
-        return NoMatch(f"the {mnemonic} has another user")
+        raise NoMatch(f"the {mnemonic} has another user")
     return inner, first, second
 
 
 @pattern(AddOp)
-def merge_additions(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
+def merge_additions(op: AddOp, rw: Rewriter) -> ir.Value:
     """rewrite: (x + a) + b -> x + (a + b)   one rounding less, of x + a"""
     return merged(op, "add", np.add, rw)
 
 
 @pattern(MulOp)
-def merge_products(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
+def merge_products(op: MulOp, rw: Rewriter) -> ir.Value:
     """rewrite: (x * a) * b -> x * (a * b)   one rounding less, of x * a; declined where a * b overflows, becomes 0 or loses digits"""
     return merged(op, "mul", np.multiply, rw)
 
 
-def merged(op: AddOp | MulOp, mnemonic: str, fold: np.ufunc, rw: Rewriter) -> ir.Value | NoMatch:
-    """Two ops of one kind in a row, each with a constant, as one with both constants folded."""
-    match = constants_in_row(op, mnemonic, rw)
-    if isinstance(match, NoMatch):
-        return match
-    inner, a, b = match
+def merged(op: AddOp | MulOp, mnemonic: str, fold: np.ufunc, rw: Rewriter) -> ir.Value:
+    """Two ops of one kind in a row, each with a constant, as one with both constants folded. Raises NoMatch if that is not possible."""
+    inner, a, b = constants_in_row(op, mnemonic, rw)
     constant = combined(fold, a, b)
-    if isinstance(constant, NoMatch):
-        return constant
     with fused_location(inner, op):
         return rw.create(type(op), [inner.lhs, new_weight(rw, inner.rhs, constant)], {}).operation.results[0]
 
@@ -79,10 +75,7 @@ def merged(op: AddOp | MulOp, mnemonic: str, fold: np.ufunc, rw: Rewriter) -> ir
 @pattern(MulOp)
 def scale_affine(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (x * k + a) * s -> x * (k * s) + a * s   as many roundings, in other places; two normalisations in a row become one"""
-    match = constants_in_row(op, "add", rw)
-    if isinstance(match, NoMatch):
-        return match
-    addition, a, s = match
+    addition, a, s = constants_in_row(op, "add", rw)
     inner = producer(addition.lhs, "mul")
     k = None if inner is None else stored(inner.rhs, rw.weights)
     if inner is None or k is None or not has_one_use(addition.lhs):
@@ -90,8 +83,6 @@ def scale_affine(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     if not np.isfinite(s).all():
         return NoMatch("the factor is not finite: its two products might be infinities of both signs, and their sum NaN")
     scale, shift = combined(np.multiply, k, s), combined(np.multiply, a, s)
-    if isinstance(scale, NoMatch):
-        return scale
     if isinstance(shift, NoMatch):
         return shift
     with fused_location(inner, op):

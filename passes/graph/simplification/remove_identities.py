@@ -25,7 +25,7 @@ from stepwell.dialects.graph import (
     TransposeOp,
 )
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import for_each, keeps_type, producer, splat_of
 
 
@@ -38,9 +38,7 @@ def drop_cast(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(CastOp)
 def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: cast(cast(x, to wider), to the type of x) -> x  where the wider type holds every value of the narrower one   exact"""
-    inner = producer(op.x, "cast")
-    if inner is None:
-        return NoMatch("its operand is not a cast")
+    inner = expect(producer(op.x, "cast"), "its operand is not a cast")
     if inner.x.type != op.result.type:
         return NoMatch("the pair of casts does not come back to the first type")
     if not dtype_info(type_of(op.x).dtype).holds(dtype_info(type_of(inner.x).dtype)):
@@ -53,9 +51,7 @@ def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(SelectOp)
 def drop_select(op: SelectOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: select(all true, a, b) -> a;  select(all false, a, b) -> b   where that has the type of the result   exact"""
-    condition = splat_of(op.cond, rw)
-    if condition is None:
-        return NoMatch("its condition is not known to be the same everywhere")
+    condition = expect(splat_of(op.cond, rw), "its condition is not known to be the same everywhere")
     chosen: ir.Value = op.a if condition else op.b
     return chosen if keeps_type(op, chosen) else NoMatch("the operand that it chooses is broadcast")
 
@@ -73,9 +69,7 @@ def drop_reshape(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(ReshapeOp)
 def merge_reshapes(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: reshape(reshape(x)) -> reshape(x)   exact"""
-    inner = producer(op.x, "reshape", "dynamic_reshape")
-    if inner is None:
-        return NoMatch("its operand is not a reshape")
+    inner = expect(producer(op.x, "reshape", "dynamic_reshape"), "its operand is not a reshape")
     return reshape_to(rw, inner.x, type_of(op.result))
 
 
@@ -89,9 +83,7 @@ def drop_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(TransposeOp)
 def merge_transposes(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: transpose(transpose(x, p), q) -> transpose(x, [p[i] for i in q])   exact"""
-    inner = producer(op.x, "transpose")
-    if inner is None:
-        return NoMatch("its operand is not a transposition")
+    inner = expect(producer(op.x, "transpose"), "its operand is not a transposition")
     first = inner.attribute_values()["perm"]
     return rw.transpose(inner.x, perm=tuple(first[i] for i in op.attribute_values()["perm"]))
 
@@ -120,9 +112,7 @@ def drop_slice(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(SliceOp)
 def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: slice(slice(x)) -> slice(x)  with starts s1 + s2 * step1 and steps step1 * step2   exact"""
-    inner = producer(op.x, "slice")
-    if inner is None:
-        return NoMatch("its operand is not a slice")
+    inner = expect(producer(op.x, "slice"), "its operand is not a slice")
     first, second = inner.attribute_values(), op.attribute_values()
     numbers = (*first["starts"], *second["starts"], *second["sizes"])
     if not is_static(numbers) or -1 in second["sizes"] or 0 in second["sizes"] or not type_of(inner.x).is_static:
@@ -142,9 +132,7 @@ def drop_pad(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(PadOp)
 def merge_pads(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: pad(pad(x, l1, h1), l2, h2) -> pad(x, l1 + l2, h1 + h2)  for one constant value   exact"""
-    inner = producer(op.x, "pad")
-    if inner is None:
-        return NoMatch("its operand is not a pad")
+    inner = expect(producer(op.x, "pad"), "its operand is not a pad")
     first, second = inner.attribute_values(), op.attribute_values()
     if (first["mode"], second["mode"]) != ("constant", "constant") or not same_number(first["value"], second["value"]):
         return NoMatch("the two pads fill with different things")

@@ -26,7 +26,7 @@ from stepwell.dialects.graph import (
     TanhOp,
 )
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import for_each, fused_location, is_float_op, is_stored, keeps_type, new_weight, producer, splat_of, stored
 from stepwell.passes.graph.ranges import range_of_result
 from stepwell.passes.graph.simplification.data_movement import DATA_MOVEMENT
@@ -163,9 +163,7 @@ def rewrite_tanh_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
     That is `tanh(log(u)) = (u^2 - 1) / (u^2 + 1)` with `u = 1 + e`: one function instead of three. Narrow floats, which hold neither e^20 nor n, are
     computed in f32.
     """
-    inner = producer(op.x, "softplus")
-    if inner is None:
-        return NoMatch("its operand is not a softplus")
+    inner = expect(producer(op.x, "softplus"), "its operand is not a softplus")
     x = inner.x
     dtype = type_of(x).dtype
     with fused_location(inner, op):
@@ -180,9 +178,7 @@ def rewrite_tanh_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
 @for_each((NegOp, NotOp, BitwiseNotOp))
 def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(f(x)) -> x  for neg, not and bitwise_not: exact, integers wrap (and not for reciprocal: each rounds)"""
-    inner = producer(op.x, type(op).mnemonic())
-    if inner is None:
-        return NoMatch("its operand is not the same op")
+    inner = expect(producer(op.x, type(op).mnemonic()), "its operand is not the same op")
     return inner.x
 
 
@@ -200,9 +196,7 @@ def drop_repeated(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(AbsOp)
 def drop_sign(op: AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: abs(neg(x)) -> abs(x)   exact"""
-    inner = producer(op.x, "neg")
-    if inner is None:
-        return NoMatch("its operand is no negation")
+    inner = expect(producer(op.x, "neg"), "its operand is no negation")
     return rw.abs(inner.x)
 
 

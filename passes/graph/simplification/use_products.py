@@ -9,7 +9,7 @@ from stepwell.dialects.core.sizes import is_static, static_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConvOp
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import new_weight, stored
 from stepwell.passes.graph.simplification.data_movement import sink_reshapes
 
@@ -23,9 +23,7 @@ def convolution_of_one_position(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("it has padding or groups")
     if not is_static(x.shape[1:]) or None in x.shape or x.shape[2:] != w.shape[2:]:
         return NoMatch(f"its filters ({w}) are not as large as its image ({x})")
-    filters = stored(op.w, rw.weights)
-    if filters is None:
-        return NoMatch("its filters are not known")
+    filters = expect(stored(op.w, rw.weights), "its filters are not known")
     matrix = filters.reshape(len(filters), -1).T
     row = rw.reshape(op.x, shape=[x.shape[0], prod(static_sizes(x.shape[1:]))])
     return rw.reshape(rw.matmul(row, new_weight(rw, op.w, np.ascontiguousarray(matrix))), shape=result.shape)

@@ -13,7 +13,7 @@ from stepwell.dialects.core.symbolic_shapes import likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConvTransposeOp
 from stepwell.passes.framework.registry import register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import new_weight, stored
 
 MOST_CONVOLUTIONS = 16
@@ -52,11 +52,11 @@ class Plan:
         return Plan(self.stride, self.offset, self.positions, tuple(Class(c.places, (taps,)) for c in self.classes for taps in c.taps))
 
 
-def plan(size: int | Size, out: int | Size, taps: int, stride: int, dilation: int, pad: int) -> Plan | NoMatch:
+def plan(size: int | Size, out: int | Size, taps: int, stride: int, dilation: int, pad: int) -> Plan:
     """How to split a dimension of `size` that becomes `out`, with `pad` cut off its beginning, into phases.
 
     Position p of the result adds tap t of element i if p + pad = i * stride + t * dilation. The first phase begins at the result's first position, or
-    at that of the uncut result, whichever needs fewer convolutions.
+    at that of the uncut result, whichever needs fewer convolutions. Raises NoMatch if some positions read no element.
     """
     if size == 1 and dilation == 1:
         stride = taps  # without a second element the stride is irrelevant: each phase is one tap
@@ -78,7 +78,7 @@ def plan(size: int | Size, out: int | Size, taps: int, stride: int, dilation: in
 
     plans = [planned(0), planned(pad % stride)]
     if any(not c.places for c in plans[0].classes):
-        return NoMatch(f"its {taps} taps, {dilation} apart, leave gaps between elements {stride} apart")
+        raise NoMatch(f"its {taps} taps, {dilation} apart, leave gaps between elements {stride} apart")
     exact, uncut = plans
     fewer = len(uncut.classes) < len(exact.classes) and likely_size(uncut.positions) <= WORTH_APART * likely_size(exact.positions)
     return uncut if fewer else exact
@@ -94,18 +94,9 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
     group, (channels, each, *taps) = attributes["group"], w.static_shape
     if group == channels > 1 and each == 1 and prod(attributes["strides"]) > 1:
         return NoMatch("it works by channel")
-    filters = stored(op.w, rw.weights)
-    if filters is None:
-        return NoMatch("its filters are not known")
+    filters = expect(stored(op.w, rw.weights), "its filters are not known")
     per_dim = zip(x.shape[2:], result.shape[2:], taps, attributes["strides"], attributes["dilations"], attributes["pads"], strict=False)
-    plans: list[Plan] = []
-    for size, out, *numbers in per_dim:
-        assert size is not None
-        assert out is not None
-        found = plan(size, out, *numbers)
-        if isinstance(found, NoMatch):
-            return found
-        plans.append(found)
+    plans = [plan(size, out, *numbers) for size, out, *numbers in per_dim if size is not None and out is not None]
     # Phases are ordered row by row: if an inner dimension needs several convolutions, each phase of the outer ones is in convolutions of its own.
     plans = [p.singly() if any(not inner.is_natural for inner in plans[i + 1 :]) else p for i, p in enumerate(plans)]
     combinations = list(product(*(p.classes for p in plans)))
