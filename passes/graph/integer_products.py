@@ -13,7 +13,6 @@ from stepwell.dialects.graph.traits import KeepsChannels
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.dialects.target.dot_products import Intrinsic, dot_products
-from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.matching import erase_unused, producer
@@ -31,8 +30,8 @@ class ProductRewriting:
     known: dict[ir.Value, Range]
     replaced: list[ir.Operation] = field(default_factory=list)
 
-    def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Rewrite a product; returns None if done, else why not."""
+    def rewrite(self, op: ir.Operation) -> None:
+        """Rewrite a product. Raises NoMatch, with nothing changed, if the rewriting does not apply."""
         raise NotImplementedError
 
 
@@ -58,12 +57,10 @@ class IntegerProductPass(Pass):
                 continue
             rewriting = self.rewriting(state, ranges(ops, state.weights))
             for inner in products:
-                declined = rewriting.rewrite(inner)
-                if declined is None:
+                with state.attempt(self.name, inner):
+                    rewriting.rewrite(inner)
                     state.count(self.name)
                     state.did(self.name, inner, self.done)
-                else:
-                    state.decline(self.name, inner, declined)
             erase_unused(dict.fromkeys(rewriting.replaced))
 
 

@@ -38,19 +38,17 @@ class MakePaddingExplicit(Pass):
             attributes = inner.opview.attribute_values()
             if not any(attributes["pads"]) and not attributes.get("ceil_mode", False):
                 continue
-            with ir.InsertionPoint(inner), inner.location:
-                value = _rewrite(inner.opview, attributes, fill, GraphBuilder(state.weights), made)
-            if isinstance(value, NoMatch):
-                state.decline(self.name, inner, value)
-                continue
-            state.did(self.name, inner, f"its padding {list(attributes['pads'])} is an op of its own, of {fill}")
-            replace_results(inner, [value], GraphBuilder(state.weights))
-            inner.erase()
-            state.count(self.name)
+            with state.attempt(self.name, inner):
+                with ir.InsertionPoint(inner), inner.location:
+                    value = _rewrite(inner.opview, attributes, fill, GraphBuilder(state.weights), made)
+                state.did(self.name, inner, f"its padding {list(attributes['pads'])} is an op of its own, of {fill}")
+                replace_results(inner, [value], GraphBuilder(state.weights))
+                inner.erase()
+                state.count(self.name)
 
 
-def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, made: dict[Any, ir.Value]) -> ir.Value | NoMatch:
-    """The replacement for an op, with `fill` around its image; or why there is none."""
+def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, made: dict[Any, ir.Value]) -> ir.Value:
+    """The replacement for an op, with `fill` around its image. Raises NoMatch if there is none."""
     x, pads, spatial = op.x, attributes["pads"], type_of(op.x).rank - 2
     window = {name: attributes[name] for name in ("strides", "pads", "dilations")}
     correction = None
@@ -64,12 +62,9 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
             correction = divisor_correction(sizes, positions, **{k: v for k, v in attributes.items() if k != "ceil_mode"})
     elif attributes.get("ceil_mode", False) or not attributes.get("count_include_pad", True):
         if None in (*type_of(x).shape, *type_of(op.result).shape):
-            return NoMatch("how many elements of a window lie outside follows from a size that is not known")
+            raise NoMatch("how many elements of a window lie outside follows from a size that is not known")
         if attributes["ceil_mode"]:
-            reached = reached_by_last(op, attributes)
-            if isinstance(reached, NoMatch):
-                return reached
-            high = reached
+            high = reached_by_last(op, attributes)
         if op.mnemonic() == "avg_pool":
             counted = [parts_that_count(op, attributes, i, high[i], b) for i in range(spatial)]
     around: dict[str, Any] = {"low": (0, 0, *pads[:spatial]), "high": (0, 0, *high), "mode": "constant", "value": fill}
@@ -88,15 +83,15 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
     return value
 
 
-def reached_by_last(op: Any, attributes: dict[str, Any]) -> list[int | Size] | NoMatch:
-    """The number of elements by which the last windows exceed the end of each spatial dimension of dynamic size."""
+def reached_by_last(op: Any, attributes: dict[str, Any]) -> list[int | Size]:
+    """The number of elements by which the last windows exceed the end of each spatial dimension of dynamic size. Raises NoMatch if it is unknown."""
     found: list[int | Size] = []
     sizes, counts = type_of(op.x).shape[2:], type_of(op.result).shape[2:]
     numbers = zip(attributes["pads"], attributes["kernel"], attributes["strides"], attributes["dilations"], strict=False)
     for size, positions, (low, taps, stride, dilation) in zip(sizes, counts, numbers, strict=True):
         span = dilation * (taps - 1) + 1
         if stride > span or size is None or positions is None:
-            return NoMatch("its windows leave gaps, so that where the last one ends is known only at run time")
+            raise NoMatch("its windows leave gaps, so that where the last one ends is known only at run time")
         found.append((positions - 1) * stride + span - size - low)
     return found
 

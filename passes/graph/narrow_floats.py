@@ -49,12 +49,10 @@ class NarrowFloats(Pass):
             if not KernelInfo(function).is_kernel:
                 rounding = _Rounding(state, kept, self.always, by_plan_alone=not self.to)
                 for product in [o for o in ops_below(function) if sum_of_products(o.opview) is not None]:
-                    declined = rounding.rewrite(product)
-                    if declined is None:
+                    with state.attempt(self.name, product):
+                        rounding.rewrite(product)
                         state.count(self.name)
                         state.did(self.name, product, f"reads {HALF}")
-                    else:
-                        state.decline(self.name, product, declined)
 
 
 @dataclass
@@ -69,10 +67,10 @@ class _Rounding:
     rounded: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Maps rounded values to their values in f32."""
 
-    def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Make a product read bf16; returns None if done, else why not."""
+    def rewrite(self, op: ir.Operation) -> None:
+        """Make a product read bf16. Raises NoMatch if it stays in f32."""
         if any(type_of(value).dtype != SINGLE for value in op.operands):
-            return NoMatch("it does not multiply f32")
+            raise NoMatch("it does not multiply f32")
         weights = expect(stored(op.operands[1], self.state.weights), "its right-hand side is not known")
         why_not = self.why_not_profitable(op)
         if self.is_kept(op) or self.by_plan_alone:
@@ -85,7 +83,7 @@ class _Rounding:
             return [Candidate(name, seconds, {"weights": weights.size}) for name, seconds in zip((SINGLE, HALF), read, strict=True)]
 
         if self.state.choose(PRECISION, op, candidates, HALF if usual is None else SINGLE) == SINGLE:
-            return usual or NoMatch(f"a plan or a model of costs leaves {type_of(op.results[0])} in {SINGLE}")
+            raise usual or NoMatch(f"a plan or a model of costs leaves {type_of(op.results[0])} in {SINGLE}")
         b = GraphBuilder(self.state.weights)
         op.operands[0] = self.round(op.operands[0], op.location, b)
         if not one_channel(op.opview):
@@ -95,7 +93,6 @@ class _Rounding:
                     op.operands[1] = b.cast(b.weight(derived_name(op.operands[1]), rounded), to=SINGLE, saturate=True)
                 else:
                     op.operands[1] = b.weight(derived_name(op.operands[1]), rounded.astype(weights.dtype))
-        return None
 
     def why_not_profitable(self, op: ir.Operation) -> NoMatch | None:
         """Why a product should rather read f32; None if it gains by bf16."""

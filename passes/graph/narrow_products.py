@@ -99,15 +99,15 @@ class _Narrowing(ProductRewriting):
 
     made: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
 
-    def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Make a product read narrow operands; returns None if done, else why not."""
+    def rewrite(self, op: ir.Operation) -> None:
+        """Make a product read narrow operands. Raises NoMatch if it stays."""
         if one_channel(op.opview):
-            return NoMatch("it sums over the taps of one channel only, which no intrinsic pays for")
+            raise NoMatch("it sums over the taps of one channel only, which no intrinsic pays for")
         wide = type_of(op.results[0]).dtype
         choices = [list(self.choices(value)) for value in op.operands]
         for value, found in zip(op.operands, choices, strict=True):
             if not found:
-                return NoMatch(f"the values of {type_of(value)} are not known to fit {', '.join(NARROW)}")
+                raise NoMatch(f"the values of {type_of(value)} are not known to fit {', '.join(NARROW)}")
         for left, right in sorted(product(*choices), key=lambda pair: sum(to_numpy(d).itemsize for d in pair)):
             chosen = fastest(kind_of(left), kind_of(right), self.state.target, wide)
             if chosen is not None:
@@ -121,8 +121,8 @@ class _Narrowing(ProductRewriting):
                             op.operands[number] = b.cast(self.narrow(value, dtype, b), to=wide, saturate=True)
                             maker = defining_op(value)
                             self.replaced += [] if maker is None else [maker]
-                return None
-        return NoMatch(f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}")
+                return
+        raise NoMatch(f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}")
 
     def choices(self, value: ir.Value) -> Iterator[str]:
         """The narrow types in which a value is available without computing it twice."""

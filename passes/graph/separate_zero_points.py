@@ -47,28 +47,26 @@ class _Separating(ProductRewriting):
 
     turned: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
 
-    def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Move the zero point out of a product; returns None if done, else why not."""
+    def rewrite(self, op: ir.Operation) -> None:
+        """Move the zero point out of a product. Raises NoMatch if it stays."""
         products = sum_of_products(op.opview)
         if products is None or type_of(op.results[0]).dtype != WIDE:
-            return NoMatch(f"it is not a product in {WIDE}")
+            raise NoMatch(f"it is not a product in {WIDE}")
         lhs, rhs = op.operands
         pad = producer(lhs, "pad") if products.has_windows else None
         found, weight = centred(lhs if pad is None else pad.x, self.state.weights), known_numbers(rhs, self.state.weights)
         if found is None:
-            return NoMatch("its left operand is not made of bytes")
-        refused = _refused(op, products, found.zero, pad)
-        if refused is not None:
-            return refused
+            raise NoMatch("its left operand is not made of bytes")
+        _check(op, products, found.zero, pad)
         source, zero = found.source, found.zero
         kind = None if weight is None or not weight.size else smallest(weight.min().item(), weight.max().item())
         if weight is None or kind is None:
-            return NoMatch("its right operand is not known at compile time, or does not fit bytes or 16 bits")
+            raise NoMatch("its right operand is not known at compile time, or does not fit bytes or 16 bits")
         now = smallest(*self.known.get(lhs, ANY))
         before = 0.0 if now is None else rate(now, kind, self.state.target)
         best = max(BYTES, key=lambda dtype: (rate(kind_of(dtype), kind, self.state.target), dtype == type_of(source).dtype))
         if rate(kind_of(best), kind, self.state.target) <= before:
-            return NoMatch("the target has no faster instruction for its bytes without their zero point")
+            raise NoMatch("the target has no faster instruction for its bytes without their zero point")
         with ir.InsertionPoint(op), op.location:
             b = GraphBuilder(self.state.weights)
             shift = 0 if best == type_of(source).dtype else HALF if best == "ui8" else -HALF
@@ -80,7 +78,6 @@ class _Separating(ProductRewriting):
             taken = self.taken(b, zero, shift, products.column_sums(wide), rhs)
             replace_results(op, [product if taken is None else b.sub(product, taken)], b)
         self.replaced.append(op)
-        return None
 
     def turn(self, b: GraphBuilder, source: ir.Value, shift: int, dtype: str) -> ir.Value:
         """Bytes plus `shift`, as bytes of the opposite signedness."""
@@ -100,18 +97,15 @@ class _Separating(ProductRewriting):
         return b.mul(moved, new_weight(b, weight, sums.astype(np.int32)))
 
 
-def _refused(op: ir.Operation, products: SumOfProducts, zero: "np.ndarray | ir.Value", pad: Any) -> NoMatch | None:
-    """Why a zero point cannot be moved out of a product; None if it can."""
+def _check(op: ir.Operation, products: SumOfProducts, zero: "np.ndarray | ir.Value", pad: Any) -> None:
+    """Raise NoMatch if a zero point cannot be moved out of a product."""
     sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
     if changes_along_sum(sizes, products.lhs):
-        return NoMatch("its zero point has another value for each of the numbers that are summed")
+        raise NoMatch("its zero point has another value for each of the numbers that are summed")
     if products.along_result(sizes, products.lhs) is not None or (pad is not None and any(size != 1 for size in sizes)):
-        return NoMatch("its image has several zero points")
+        raise NoMatch("its image has several zero points")
     if op.opview.padding_value() is not None and any(op.opview.attribute_values()["pads"]):
-        return NoMatch("it pads its image itself (see make-padding-explicit)")
-    if pad is None:
-        return None
-    around = pad.attribute_values()
-    if around["mode"] != "constant" or around["value"] != 0 or not isinstance(zero, np.ndarray):
-        return NoMatch("its image is padded with something else than zeros, or its zero point is not known")
-    return None
+        raise NoMatch("it pads its image itself (see make-padding-explicit)")
+    around = {} if pad is None else pad.attribute_values()
+    if pad is not None and (around["mode"] != "constant" or around["value"] != 0 or not isinstance(zero, np.ndarray)):
+        raise NoMatch("its image is padded with something else than zeros, or its zero point is not known")

@@ -62,8 +62,8 @@ class Layout(GraphBuilder):
         """`value` (N, C, spatial…) in the blocked layout: an existing one, or packed with its channels in order."""
         return self.packed(value) or self._pack(value, in_order(channels_of(value), self.block, self.block))
 
-    def pack_as(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue | NoMatch:
-        """`value` in the blocked layout with its channels in these lanes; NoMatch if that takes too many stretches."""
+    def pack_as(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue:
+        """`value` in the blocked layout with its channels in these lanes. Raises NoMatch if that takes too many stretches."""
         blocked = self.packed(value)
         if blocked is None and used_lanes(lanes) is not None:
             return self._pack(value, lanes)
@@ -71,11 +71,11 @@ class Layout(GraphBuilder):
             return blocked
         return self.in_lanes([blocked or self.pack(value)], lanes)
 
-    def in_lanes(self, sources: Sequence[BlockedValue], lanes: np.ndarray) -> BlockedValue | NoMatch:
-        """The channels of several blocked values, concatenated, in these lanes; NoMatch if that takes too many stretches."""
+    def in_lanes(self, sources: Sequence[BlockedValue], lanes: np.ndarray) -> BlockedValue:
+        """The channels of several blocked values, concatenated, in these lanes. Raises NoMatch if that takes too many stretches."""
         starts, sizes = stretches([source.lanes for source in sources], lanes)
         if len(starts) > MOST_STRETCHES:
-            return NoMatch(f"its channels would have to change lanes in {len(starts)} pieces, more than {MOST_STRETCHES}")
+            raise NoMatch(f"its channels would have to change lanes in {len(starts)} pieces, more than {MOST_STRETCHES}")
         return BlockedValue(self.build(RelayoutOp, [source.value for source in sources], starts=starts, sizes=sizes, block=lanes.shape[1]), lanes)
 
     def cleaned(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue:
@@ -147,7 +147,7 @@ def layout_rule(*ops: Any) -> Callable[[Rule], Rule]:
 
     A rule of a trait applies to all ops that state it and have no rule of their own.
 
-    If it cannot or should not be applied, the rule returns NoMatch before it builds anything, and the op works on plain data.
+    If it cannot or should not be applied, the rule returns or raises NoMatch before it builds anything, and the op works on plain data.
     Element-wise ops and poolings need no rule (see `Elementwise`, `Pools`).
     """
 

@@ -41,18 +41,18 @@ def _halves(width: int, block: int) -> int:
     return width + -width % max(1, block // 2)
 
 
-def for_readers(channels: int, group: int, block: int, readers: np.ndarray) -> np.ndarray | NoMatch:
+def for_readers(channels: int, group: int, block: int, readers: np.ndarray) -> np.ndarray:
     """The layout for the result of a convolution in `group` groups whose channel i is read by group `readers[i]` of another one.
 
     In the block of each group, the channels for one reader are contiguous, in stretches of equal length for all readers.
-    NoMatch if there is no such layout, or if it wastes too much.
+    Raises NoMatch if there is no such layout, or if it wastes too much.
     """
     parts = readers.reshape(group, -1)
     served = [np.unique(part) for part in parts]
     if len({len(s) for s in served}) != 1:
-        return NoMatch("its groups are read by different numbers of groups of the next convolution")
+        raise NoMatch("its groups are read by different numbers of groups of the next convolution")
     if len(served[0]) == 1:
-        return NoMatch("each of its groups is read by one group of the next convolution, in any order")
+        raise NoMatch("each of its groups is read by one group of the next convolution, in any order")
     stretch = max(int(np.sum(part == reader)) for part, mine in zip(parts, served, strict=True) for reader in mine)
     if group == 1 and stretch % block == 0 and stretch * len(served[0]) == channels:
         return np.argsort(readers, kind="stable").reshape(-1, block)
@@ -63,7 +63,7 @@ def for_readers(channels: int, group: int, block: int, readers: np.ndarray) -> n
             lanes[g, i * stretch : i * stretch + len(members)] = members
     size = natural(channels, group, block).size
     if lanes.size > MOST_FILLING * size:
-        return NoMatch(f"in the order of who reads them, channels would take {lanes.size} lanes in the place of {size}")
+        raise NoMatch(f"in the order of who reads them, channels would take {lanes.size} lanes in the place of {size}")
     return lanes
 
 

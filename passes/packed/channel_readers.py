@@ -14,23 +14,23 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.matching import producer
 
 
-def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
-    """If the reshape `op` ends a permutation of channels: the permuted value, and the old position of each new channel.
+def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray]:
+    """If the reshape `op` ends a permutation of channels: the permuted value, and the old position of each new channel. Raises NoMatch otherwise.
 
     That is reshape(transpose(reshape(x))) in which channels are split, transposed and merged again.
     """
     moved = producer(op.x, "transpose")
     split = None if moved is None else producer(moved.x, "reshape")
     if split is None:
-        return NoMatch("it does not end a permutation of channels, which is a reshape of a transpose of a reshape")
+        raise NoMatch("it does not end a permutation of channels, which is a reshape of a transpose of a reshape")
     plain, perm = type_of(split.x), moved.attribute_values()["perm"]
     if plain.rank < 3 or not is_static(plain.shape[1:2]) or type_of(op.result) != plain:
-        return NoMatch(f"what is reshaped, transposed and reshaped, {plain}, has no channels, or how many is unknown, or comes out in another shape")
+        raise NoMatch(f"what is reshaped, transposed and reshaped, {plain}, has no channels, or how many is unknown, or comes out in another shape")
     parts = type_of(split.result).shape
     inner = len(parts) - plain.rank + 1  # dimensions that split the channels
     around = [0, *range(1 + inner, len(parts))]
     if inner < 1 or [perm[i] for i in around] != around or [parts[i] for i in around] != [plain.shape[0], *plain.shape[2:]]:
-        return NoMatch("the transposition moves more than channels")
+        raise NoMatch("the transposition moves more than channels")
     split_into = static_sizes(parts[1 : 1 + inner])
     places = np.arange(prod(split_into)).reshape(split_into)
     return split.x, places.transpose([p - 1 for p in perm[1 : 1 + inner]]).ravel()
@@ -62,8 +62,9 @@ def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value
         return [(op.operands[0], np.arange(channels) // (channels // groups))] if isinstance(channels, int) and channels else []
     if mine is None or not all(is_static(type_of(v).shape[1:2]) for v in (*op.operands, *op.results)):
         return []
-    shuffle = channel_shuffle(view) if isinstance(view, ReshapeOp) else NoMatch("it is no reshape")
-    if not isinstance(shuffle, NoMatch):
-        return [(shuffle[0], mine[np.argsort(shuffle[1])])]
+    if isinstance(view, ReshapeOp):
+        with suppress(NoMatch):
+            shuffled, order = channel_shuffle(view)
+            return [(shuffled, mine[np.argsort(order)])]
     parts = zip(op.operands, view.operand_channels(), strict=True)
     return [(v, mine[part]) for v, part in parts if part is not None and type_of(v).shape[1] == len(mine[part])]

@@ -1,6 +1,9 @@
 """The pass that converts images to the channel-blocked layout, and carries it from convolution to convolution."""
 
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import is_static, static_sizes
@@ -12,7 +15,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
 from stepwell.passes.graph.integer_products import sum_of_products
 from stepwell.passes.packed import layout_rules  # noqa: F401  (registers them)
-from stepwell.passes.packed.channel_blocks import BlockedValue, Layout, rule_of
+from stepwell.passes.packed.channel_blocks import BlockedValue, Layout, Rule, rule_of
 from stepwell.passes.packed.channel_layouts import FILLING
 from stepwell.passes.packed.channel_readers import readers
 
@@ -49,50 +52,55 @@ class ConvertLayout(Pass):
 
     def _run_on(self, main: Any, state: PassState) -> None:
         operations = [o.operation for o in main.regions[0].blocks[0].operations]
-        found: dict[ir.Value, BlockedValue] = {}
-        factors: dict[ir.Value, int] = {}  # vectors in a block, for blocked values
-        made: set[ir.Value] = set()
+        done = _Converted()
         for operation, read_by in zip(operations, readers(operations), strict=True):
             rule = rule_of(operation)
-            if rule is None or len(operation.results) != 1:
-                continue
-            [result] = operation.opview.result_types()
-            if None in result.shape or not is_static(result.shape[1:2]):
-                state.decline(self.name, operation, NoMatch("how many channels its result has, or another size, is not known"))
-                continue
-            factor = max((factors[operand] for operand in operation.operands if operand in factors), default=0)
-            block = self.block
-            if not block:
-                lanes = state.machine.lanes(8 * to_numpy(result.dtype).itemsize)
-                if not factor and sum_of_products(operation.opview) is not None:
-                    wanted = _layout(operation, result, lanes, state)
-                    if wanted == PLAIN:
-                        state.decline(self.name, operation, NoMatch("it is to stay in the plain layout"))
-                        continue
-                    factor = int(wanted) // lanes
-                block = lanes * (factor or 1)
-            layout = Layout(state, block, self.mask, found, read_by)
-            with ir.InsertionPoint(operation), operation.location:
-                blocked = rule(operation.opview, layout)
-                if isinstance(blocked, NoMatch):
-                    state.decline(self.name, operation, blocked)
-                    continue
-                if not isinstance(blocked, BlockedValue):
-                    raise PassError(f"the layout rule of '{operation.name}' must give a BlockedValue or NoMatch, got {type(blocked).__name__}")
-                state.did(self.name, operation, _outcome(blocked, moves_nothing=blocked.value in made))
-                if blocked.value in made:  # nothing is computed: readers of the plain value keep reading the old op
-                    found[operation.results[0]] = blocked
-                    factors[operation.results[0]] = factor or 1
-                    continue
-                made.add(blocked.value)
-                [plain] = replace_results(operation, [layout.unpack(blocked)], layout)
-            found[plain], factors[plain] = blocked, factor or 1
-            operation.erase()
+            if rule is not None and len(operation.results) == 1:
+                with state.attempt(self.name, operation):
+                    self._convert(operation, rule, read_by, done, state)
+
+    def _convert(self, op: ir.Operation, rule: Rule, read_by: np.ndarray | None, done: "_Converted", state: PassState) -> None:
+        """Replace an op by the result of its rule, converted back for readers of the plain value. Raises NoMatch if the rule does not apply."""
+        [result] = op.opview.result_types()
+        if None in result.shape or not is_static(result.shape[1:2]):
+            raise NoMatch("how many channels its result has, or another size, is not known")
+        factor, block = max((done.factors[operand] for operand in op.operands if operand in done.factors), default=0), self.block
+        if not block:
+            lanes = state.machine.lanes(8 * to_numpy(result.dtype).itemsize)
+            if not factor and sum_of_products(op.opview) is not None:
+                factor = _chosen_block(op, result, lanes, state) // lanes
+            block = lanes * (factor or 1)
+        layout = Layout(state, block, self.mask, done.blocked, read_by)
+        with ir.InsertionPoint(op), op.location:
+            blocked = rule(op.opview, layout)
+            if isinstance(blocked, NoMatch):
+                raise NoMatch(blocked.reason)
+            if not isinstance(blocked, BlockedValue):
+                raise PassError(f"the layout rule of '{op.name}' must give a BlockedValue or NoMatch, got {type(blocked).__name__}")
+            moves_nothing = blocked.value in done.computed  # readers of the plain value keep reading the old op
+            state.did(self.name, op, _outcome(blocked, moves_nothing=moves_nothing))
+            plain = op.results[0] if moves_nothing else replace_results(op, [layout.unpack(blocked)], layout)[0]
+        done.blocked[plain], done.factors[plain] = blocked, factor or 1
+        if not moves_nothing:
+            done.computed.add(blocked.value)
+            op.erase()
             state.count(self.name)
 
 
-def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) -> str:
-    """The channels in a block for an op at which a blocked part of the network begins, or `PLAIN`.
+@dataclass
+class _Converted:
+    """The values of a function that are blocked."""
+
+    blocked: dict[ir.Value, BlockedValue] = field(default_factory=dict)
+    """Maps plain values to blocked ones."""
+    factors: dict[ir.Value, int] = field(default_factory=dict)
+    """Maps plain values to the vectors in a block."""
+    computed: set[ir.Value] = field(default_factory=set)
+    """The blocked values that rules have computed."""
+
+
+def _chosen_block(op: ir.Operation, result: TensorType, lanes: int, state: PassState) -> int:
+    """The channels in a block for an op at which a blocked part of the network begins. Raises NoMatch if it is to stay in the layout `PLAIN`.
 
     The predictions cover the differences: lanes without a channel, or columns in the plain layout, are computed too; and the plain layout needs
     conversions around ops on blocks.
@@ -105,7 +113,10 @@ def _layout(op: ir.Operation, result: TensorType, lanes: int, state: PassState) 
         blocked = [Candidate(str(width), state.machine.seconds(moved=moved * (part - 1)), {"channels": channels}) for width, part in filled.items()]
         return [*blocked, Candidate(PLAIN, state.machine.seconds(moved=2 * moved))]
 
-    return state.choose("layout", op, candidates, str(lanes))
+    wanted = state.choose("layout", op, candidates, str(lanes))
+    if wanted == PLAIN:
+        raise NoMatch("it is to stay in the plain layout")
+    return int(wanted)
 
 
 def _outcome(blocked: BlockedValue, *, moves_nothing: bool) -> str:

@@ -33,7 +33,7 @@ FEW_PLACES = 64
 """The most positions of an image at which depthwise filters in bytes stay bytes and are widened on each read."""
 FEW_CHANNELS = 4
 """The most channels of an image that a convolution reads in the plain layout."""
-PLAIN = NoMatch("what it reads is not channel-blocked")
+PLAIN = "what it reads is not channel-blocked"
 
 
 @layout_rule(ConvOp)
@@ -49,22 +49,16 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     if not is_float(x.dtype) or cast_w is not None:
         return _conv_of_narrow(op, weights, attributes, b)
     if op.is_depthwise():
-        image = b.packed(op.x)
-        if image is None:
-            return NoMatch(f"it works by channel, and {PLAIN.reason}")
+        image = expect(b.packed(op.x), f"it works by channel, and {PLAIN}")
         by_lane = np.moveaxis(take(weights[:, 0], 0, image.lanes), 1, -1)
         return BlockedValue(b.build(PackedDepthwiseConvOp, image.value, _taps(op, by_lane, b), **attributes), image.lanes)
     group, channels = values["group"], channels_of(op.x)
     lanes = _lanes_of_result(op, len(weights), b)
-    if isinstance(lanes, NoMatch):
-        return lanes
     if group == 1 and channels <= FEW_CHANNELS and b.packed(op.x) is None:
         shape = (lanes.shape[0], *weights.shape[1:], lanes.shape[1])
         plain = deferred_weight(b, op.w, shape, lambda: [np.moveaxis(take(weights, 0, lanes), 1, -1)])
         return b.cleaned(b.build(PackedConvOp, op.x, plain, **attributes, group=1), lanes)
     grouped = _image_for_groups(op.x, channels, group, b.packed(op.x), b)
-    if isinstance(grouped, NoMatch):
-        return grouped
     dealt = groups_of(grouped.lanes, group)
     assert dealt is not None
     members = np.where(dealt == FILLING, FILLING, dealt % (channels // group))  # in each group channels count from 0
@@ -73,20 +67,18 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return b.cleaned(b.build(PackedConvOp, grouped.value, packed, **attributes, group=group), lanes)
 
 
-def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray | NoMatch:
-    """The layout of a convolution's result, or the reason why it does not pay."""
+def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray:
+    """The layout of a convolution's result. Raises NoMatch if it does not pay."""
     group = op.attribute_values()["group"]
     # If more than half of the lanes are filling, the layout costs more than it saves; a single position is a matrix-vector product.
     lanes = natural(filters, group, b.block)
     if lanes.size > 2 * filters:
-        return NoMatch(f"{filters} filters in {group} groups would leave most of {lanes.size} lanes empty")
+        raise NoMatch(f"{filters} filters in {group} groups would leave most of {lanes.size} lanes empty")
     if all(n == 1 for n in type_of(op.result).shape[2:]):
-        return NoMatch("its result has one position: it is a product of a matrix with a vector")
+        raise NoMatch("its result has one position: it is a product of a matrix with a vector")
     if b.read_by is not None:
-        ordered = for_readers(filters, group, b.block, b.read_by)
-        if not isinstance(ordered, NoMatch):
-            return ordered
-        b.state.decline("order-for-readers", op, ordered)
+        with b.state.attempt("order-for-readers", op):
+            return for_readers(filters, group, b.block, b.read_by)
     return lanes
 
 
@@ -110,16 +102,12 @@ def _conv_of_narrow(op: Any, weights: np.ndarray, attributes: dict[str, Any], b:
     if weights.shape[1] == 1:
         return NoMatch("its filters read one channel")
     lanes, channels = _lanes_of_result(op, len(weights), b), channels_of(op.x)
-    if isinstance(lanes, NoMatch):
-        return lanes
     source = b.packed(cast_x.x) if there is None else BlockedValue(cast_x.x, there.lanes)
     if group == 1 and channels <= FEW_CHANNELS and source is None:
         width = channels + -channels % chosen.depth
-        image: BlockedValue | NoMatch = b.pack_as(cast_x.x, in_order(channels, width, width))
+        image = b.pack_as(cast_x.x, in_order(channels, width, width))
     else:
         image = _image_for_groups(cast_x.x, channels, group, source, b)
-    if isinstance(image, NoMatch):
-        return image
     dealt = groups_of(image.lanes, group)
     assert dealt is not None
     members, depth = np.where(dealt == FILLING, FILLING, dealt % (channels // group)), chosen.depth
@@ -147,7 +135,7 @@ def _packed(weights: np.ndarray, lanes: np.ndarray, members: np.ndarray) -> Iter
         yield np.moveaxis(np.moveaxis(take(part, 2, mine), 3, -1), 1, -1)
 
 
-def _image_for_groups(value: ir.Value, channels: int, group: int, image: BlockedValue | None, b: Layout) -> BlockedValue | NoMatch:
+def _image_for_groups(value: ir.Value, channels: int, group: int, image: BlockedValue | None, b: Layout) -> BlockedValue:
     """`value`, or the blocked `image` of it, in a layout in which each group of a convolution finds its channels."""
     if image is not None and groups_of(image.lanes, group) is not None:
         return image
@@ -157,49 +145,39 @@ def _image_for_groups(value: ir.Value, channels: int, group: int, image: Blocked
 
 @layout_rule(ReshapeOp)
 def _shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    moved = channel_shuffle(op)
-    if isinstance(moved, NoMatch):
-        return moved
-    image = b.packed(moved[0])
-    if image is None:
-        return PLAIN
-    return BlockedValue(image.value, np.where(image.lanes == FILLING, FILLING, np.argsort(moved[1])[image.lanes]))
+    shuffled, order = channel_shuffle(op)
+    image = expect(b.packed(shuffled), PLAIN)
+    return BlockedValue(image.value, np.where(image.lanes == FILLING, FILLING, np.argsort(order)[image.lanes]))
 
 
 @layout_rule(PixelShuffleOp)
 def _pixel_shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    if b.packed(op.x) is None:
-        return PLAIN
+    expect(b.packed(op.x), PLAIN)
     values, channels = op.attribute_values(), channels_of(op.result)
     if channels // values["group"] % b.block:
         return NoMatch(f"the {channels // values['group']} channels of a phase do not fill whole blocks of {b.block}")
     image = b.pack_as(op.x, in_order(channels_of(op.x), b.block, b.block))
-    if isinstance(image, NoMatch):
-        return image
     return BlockedValue(b.pixel_shuffle(image.value, **values), in_order(channels, b.block, b.block))
 
 
 @layout_rule(Pools)
 def _pool(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    image = b.packed(op.operation.operands[0])
-    return PLAIN if image is None else BlockedValue(with_operands(b, op.operation, [image.value]), image.lanes)
+    image = expect(b.packed(op.operation.operands[0]), PLAIN)
+    return BlockedValue(with_operands(b, op.operation, [image.value]), image.lanes)
 
 
 @layout_rule(LrnOp)
 def _lrn(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    if b.packed(op.x) is None:
-        return PLAIN
+    expect(b.packed(op.x), PLAIN)
     channels = channels_of(op.x)
     lanes = in_order(channels, b.block, b.block)
     image = b.pack_as(op.x, lanes)  # neighbours must be contiguous
-    return image if isinstance(image, NoMatch) else BlockedValue(b.build(PackedLrnOp, image.value, channels=channels, **op.attribute_values()), lanes)
+    return BlockedValue(b.build(PackedLrnOp, image.value, channels=channels, **op.attribute_values()), lanes)
 
 
 @layout_rule(PadOp)
 def _pad(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    image, values = b.packed(op.x), op.attribute_values()
-    if image is None:
-        return PLAIN
+    image, values = expect(b.packed(op.x), PLAIN), op.attribute_values()
     if values["mode"] != "constant" or values["low"][1] != 0 or values["high"][1] != 0:
         return NoMatch(f"it pads channels, or its mode, {values['mode']}, is not constant")
     padded = b.pad(image.value, low=[*values["low"], 0], high=[*values["high"], 0], mode="constant", value=values["value"])
@@ -208,9 +186,7 @@ def _pad(op: Any, b: Layout) -> BlockedValue | NoMatch:
 
 @layout_rule(ReduceSumOp, ReduceMaxOp, ReduceMinOp)
 def _reduce(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    image, values = b.packed(op.x), op.attribute_values()
-    if image is None:
-        return PLAIN
+    image, values = expect(b.packed(op.x), PLAIN), op.attribute_values()
     if not values["keepdims"] or 1 in values["axes"] or not values["axes"]:
         return NoMatch("it reduces channels, or nothing, or drops the dimensions that it reduces")
     return BlockedValue(b.build(type(op), image.value, **values), image.lanes)
@@ -228,22 +204,20 @@ def _concat(op: Any, b: Layout) -> BlockedValue | NoMatch:
         # Use the layout of the reading convolution's result, because the two are often added.
         wanted = natural(channels, int(b.read_by.max()) + 1, b.block)
         joined = _joined([b.packed(v) for v in inputs])
-        if isinstance(joined, NoMatch) or not np.array_equal(joined, wanted):
+        if joined is None or not np.array_equal(joined, wanted):
             return b.in_lanes([b.pack(v) for v in inputs], wanted)
     elif any(channels_of(v) % b.block for v in inputs):
         return NoMatch(f"the channels of an operand do not fill whole blocks of {b.block}")
     images = [b.pack(v) for v in inputs]
-    joined = _joined(images)
-    return joined if isinstance(joined, NoMatch) else BlockedValue(b.concat([f.value for f in images], axis=1), joined)
+    joined = expect(_joined(images), "its operands have blocks of several sizes")
+    return BlockedValue(b.concat([f.value for f in images], axis=1), joined)
 
 
-def _joined(images: Sequence[BlockedValue | None]) -> np.ndarray | NoMatch:
-    """The layout of blocked values that are joined block after block; NoMatch if one is not blocked or their blocks differ in size."""
+def _joined(images: Sequence[BlockedValue | None]) -> np.ndarray | None:
+    """The layout of blocked values that are joined block after block; None if one is not blocked or their blocks differ in size."""
     lanes = [image.lanes for image in images if image is not None]
-    if len(lanes) < len(images):
-        return NoMatch("an operand is not channel-blocked")
-    if len({s.shape[1] for s in lanes}) > 1:
-        return NoMatch("its operands have blocks of several sizes")
+    if len(lanes) < len(images) or len({s.shape[1] for s in lanes}) > 1:
+        return None
     offsets = np.cumsum([0, *(int(s.max()) + 1 for s in lanes)])
     return np.concatenate([np.where(s == FILLING, FILLING, s + offset) for s, offset in zip(lanes, offsets, strict=False)])
 
@@ -260,23 +234,15 @@ def elementwise(op: Any, b: Layout) -> BlockedValue | NoMatch:
     if np.any(lanes == FILLING) and not op.has_trait(KeepsFinite):
         return NoMatch("lanes are filled up with zeros, of which it may make an infinity or NaN (it does not state KeepsFinite)")
     makers = [_operand(v, shape, lanes, b) for v in operands]
-    refused = next((make for make in makers if isinstance(make, NoMatch)), None)
-    if refused is not None:
-        return refused
-    values = [make() for make in makers if not isinstance(make, NoMatch)]
-    refused = next((value for value in values if isinstance(value, NoMatch)), None)
-    if refused is not None:
-        return refused
-    made = b.build(type(op), *values, **op.attribute_values())
-    return BlockedValue(made, lanes) if len(values) == 1 else b.cleaned(made, lanes)  # with one operand, zero gives a finite number
+    made = b.build(type(op), *(make() for make in makers), **op.attribute_values())
+    return BlockedValue(made, lanes) if len(operands) == 1 else b.cleaned(made, lanes)  # with one operand, zero gives a finite number
 
 
-def _operand(value: ir.Value, shape: tuple[Dim, ...], lanes: np.ndarray, b: Layout) -> Callable[[], ir.Value | NoMatch] | NoMatch:
-    """A function that makes this operand fit an element-wise op on blocked data of plain `shape`; NoMatch if it cannot."""
+def _operand(value: ir.Value, shape: tuple[Dim, ...], lanes: np.ndarray, b: Layout) -> Callable[[], ir.Value]:
+    """A function that makes this operand fit an element-wise op on blocked data of plain `shape`. Raises NoMatch if nothing does."""
 
-    def as_blocked() -> ir.Value | NoMatch:
-        image = b.pack_as(value, lanes)
-        return image if isinstance(image, NoMatch) else image.value
+    def as_blocked() -> ir.Value:
+        return b.pack_as(value, lanes).value
 
     own = type_of(value)
     if own.shape == shape:
@@ -285,13 +251,13 @@ def _operand(value: ir.Value, shape: tuple[Dim, ...], lanes: np.ndarray, b: Layo
         return lambda: value
     aligned = (1,) * (len(shape) - own.rank) + own.shape
     if len(aligned) > len(shape) or aligned[1] not in (1, shape[1]):
-        return NoMatch(f"an operand, {own}, does not broadcast to the channels of its result")
+        raise NoMatch(f"an operand, {own}, does not broadcast to the channels of its result")
     if aligned[1] == 1:
         return lambda: b.reshape(value, shape=[*aligned, 1])
     array = b.known(value)
     if array is None:
         if own.rank == len(shape):
             return as_blocked
-        return NoMatch(f"an operand, {own}, is not known and has fewer dimensions than its result")
+        raise NoMatch(f"an operand, {own}, is not known and has fewer dimensions than its result")
     packed = np.moveaxis(take(array.reshape((1,) * (len(shape) - own.rank) + array.shape), 1, lanes), 2, -1)
     return lambda: b.weights_of(value, packed)

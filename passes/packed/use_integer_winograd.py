@@ -80,29 +80,29 @@ class _Replacing(ProductRewriting):
 
     options: UseIntegerWinograd = field(kw_only=True)
 
-    def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Replace a convolution; returns None, or the reason why not."""
+    def rewrite(self, op: ir.Operation) -> None:
+        """Replace a convolution. Raises NoMatch if it stays."""
         conv, values = op.opview, op.opview.attribute_values()
         x, w = type_of(conv.x), type_of(conv.w)
         if x.rank != 5 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
-            return NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
+            raise NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
         lanes, _, depth = w.static_shape[4:]
         if lanes * depth != x.shape[4]:
-            return NoMatch("it reads a part of each block of channels only, or its groups share one")
+            raise NoMatch("it reads a part of each block of channels only, or its groups share one")
         casts = [widened(value) for value in op.operands]
         filters = None if casts[1] is None else source_of(casts[1].x, self.state.weights)
         if casts[0] is None or filters is None:
-            return NoMatch("its image is not made of narrow integers, or its filters are not known")
-        return self._replaced(op, casts[0].x, casts[1].x, filters)
+            raise NoMatch("its image is not made of narrow integers, or its filters are not known")
+        self._replace(op, casts[0].x, casts[1].x, filters)
 
-    def _replaced(self, op: ir.Operation, x: ir.Value, w: ir.Value, filters: Callable[[], np.ndarray]) -> NoMatch | None:
+    def _replace(self, op: ir.Operation, x: ir.Value, w: ir.Value, filters: Callable[[], np.ndarray]) -> None:
         (blocks, channels, _, _, lanes, block, depth), whole = type_of(w).static_shape, type_of(op.results[0]).shape
         if None in whole:
-            return NoMatch(f"a size of its result, {type_of(op.results[0])}, is not known")
+            raise NoMatch(f"a size of its result, {type_of(op.results[0])}, is not known")
         target = self.state.target
         fastest_product, before = fastest(kind_of(HELD), kind_of(HELD), target), rate(kind_of(type_of(x).dtype), kind_of(type_of(w).dtype), target)
         if fastest_product is None or not before or lanes * depth % fastest_product.depth:
-            return NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
+            raise NoMatch("the target has no instruction for its products, or none for those of 16 bits that divides a block of its channels")
         flops = 2.0 * (target or GENERIC).lanes(SUMS)  # those of one instruction
         stored, kept = to_numpy(type_of(w).dtype).itemsize, to_numpy(HELD).itemsize
         numbers = Arithmetic(flops / before, flops / speed(fastest_product), stored, kept, result=stored)  # requantised before it is cropped
@@ -116,12 +116,10 @@ class _Replacing(ProductRewriting):
         if self.state.asked("integer-winograd"):  # checking the filters of each candidate takes time
             legal = [one for one in variants[-1] if one.tile in (0, usual.tile) or is_exact(one.tile, data, filters())]
         variant = chosen("integer-winograd", op, legal, usual, self.state)
-        if variant.tile:
-            self.replace(op, x, w, variant, fastest_product.depth, filters)
-            return None
-        if refused:
-            return NoMatch(f"with data of {data[0]} to {data[1]}, numbers of {' and '.join(refused)} may not fit their bits")
-        return NoMatch(not_worth_it(likely[-1]))
+        if variant.tile == 0:
+            too_large = f"with data of {data[0]} to {data[1]}, numbers of {' and '.join(refused)} may not fit their bits"
+            raise NoMatch(too_large if refused else not_worth_it(likely[-1]))
+        self._build(op, x, w, variant, fastest_product.depth, filters)
 
     def variants(self, sizes: Sizes, elements: int, numbers: Arithmetic) -> list[Variant]:
         """The variants with small enough filters, and the direct method, whose filters have `elements` elements; `stored` is in bytes.
@@ -141,7 +139,7 @@ class _Replacing(ProductRewriting):
         direct = direct_cost(sizes, options.flops_per_byte, numbers)
         return [*out, Variant(numbers.stored * elements, direct / options.gain, 0, False)]
 
-    def replace(self, op: ir.Operation, x: ir.Value, w: ir.Value, variant: Variant, depth: int, filters: Callable[[], np.ndarray]) -> None:
+    def _build(self, op: ir.Operation, x: ir.Value, w: ir.Value, variant: Variant, depth: int, filters: Callable[[], np.ndarray]) -> None:
         """Replace the direct convolution by a variant; its filters have `depth` contiguous neighbours."""
         whole, (blocks, channels, _, _, lanes, block, before), tile = type_of(op.results[0]).shape, type_of(w).static_shape, variant.tile
         with ir.InsertionPoint(op), op.location:

@@ -55,38 +55,37 @@ class UseWinograd(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         options = for_target(self, state.machine.costs)
         for inner in ops_below(op, "packed.conv"):
-            with ir.InsertionPoint(inner), inner.location:
-                result = options._rewrite(inner.opview, GraphBuilder(state.weights), state)
-            if isinstance(result, NoMatch):
-                state.decline(self.name, inner, result)
-                continue
-            state.did(self.name, inner, _outcome(result))
-            [result] = replace_results(inner, [result], GraphBuilder(state.weights))
-            inner.erase()
-            sink(result, GraphBuilder(state.weights))
-            state.count(self.name)
+            with state.attempt(self.name, inner):
+                b = GraphBuilder(state.weights)
+                with ir.InsertionPoint(inner), inner.location:
+                    result = options._rewrite(inner.opview, b, state)
+                state.did(self.name, inner, _outcome(result))
+                [result] = replace_results(inner, [result], b)
+                inner.erase()
+                sink(result, b)
+                state.count(self.name)
 
-    def _rewrite(self, conv: Any, b: GraphBuilder, state: PassState) -> "ir.Value | NoMatch":
-        """The replacement, or the reason why there is none."""
+    def _rewrite(self, conv: Any, b: GraphBuilder, state: PassState) -> ir.Value:
+        """The replacement. Raises NoMatch if there is none."""
         values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
         if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
-            return NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
+            raise NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
         if w.shape[4] != x.shape[4]:
-            return NoMatch("it reads a part of each block of channels only, or its groups share one")
+            raise NoMatch("it reads a part of each block of channels only, or its groups share one")
         if x.dtype != "f32":
-            return NoMatch(f"rounding is known to be harmless for f32, not for {x.dtype}")
+            raise NoMatch(f"rounding is known to be harmless for f32, not for {x.dtype}")
         whole = type_of(conv.result).shape
         if None in whole:
-            return NoMatch(f"a size of its result, {type_of(conv.result)}, is not known")
+            raise NoMatch(f"a size of its result, {type_of(conv.result)}, is not known")
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
         likely = likely_sizes(conv.operation, channels, filters, values["group"])
         sizes, found = likely[-1], [self.variants(of, w.elements) for of in likely]
         if len(found[0]) == 1:
-            return NoMatch(f"no tile has an error of at most {self.error}")
+            raise NoMatch(f"no tile has an error of at most {self.error}")
         array = expect(source_of(conv.w, b.weights), "its filters are not known")
         variant = chosen("winograd", conv, found[-1], best(found, self.slack), state)
         if variant.tile == 0:
-            return NoMatch(not_worth_it(sizes))
+            raise NoMatch(not_worth_it(sizes))
         data = filled_up(conv.x, whole, variant.tile, b)
 
         u = transformed_weight(conv.w, array, variant.tile, (*w.static_shape[:2], *w.static_shape[4:]), b) if variant.transformed else conv.w
