@@ -9,7 +9,7 @@ from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.slices import SlicePlace
 from stepwell.dialects.core.symbolic_shapes import shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
-from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.decisions import NoMatch, expect
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.structured import Structured
@@ -37,28 +37,23 @@ class UseDestinations(Pass):
         block = op.regions[0].blocks[0]
         _ask_arguments(op)
         for operation in ops_below(op, "linalg.generic"):
-            refused = _write_in_place(operation)
-            if refused is not None:
-                state.decline(self.name, operation, refused)
+            with state.attempt(self.name, operation):
+                _write_in_place(operation)
         end = block.operations[len(block.operations) - 1].operation
         for result, out in zip(list(end.operands), destinations(op), strict=True):
-            with ir.InsertionPoint.at_block_begin(block), end.location:  # found anew each time, because the first op may be gone
-                refused = write_into(result, out)
-            if refused is not None:  # then bufferisation copies the result to the destination
-                state.decline(self.name, defining_op(result) or end, refused)
+            point = ir.InsertionPoint.at_block_begin(block)  # found anew each time, because the first op may be gone
+            with state.attempt(self.name, defining_op(result) or end), point, end.location:  # if it fails, bufferisation copies the result
+                write_into(result, out)
         for loop in ops_below(op, "scf.for"):
             body = loop.regions[0].blocks[0]
             for value, carried in zip(body.operations[len(body.operations) - 1].operands, list(body.arguments)[1:], strict=True):
                 if not isinstance(value.type, ir.RankedTensorType):
                     continue
-                with ir.InsertionPoint.at_block_begin(body), loop.location:
-                    refused = write_into(value, carried)
-                if refused is not None:
-                    state.decline(self.name, defining_op(value) or loop, refused)
+                with state.attempt(self.name, defining_op(value) or loop), ir.InsertionPoint.at_block_begin(body), loop.location:
+                    write_into(value, carried)
         for insert in ops_below(op, "tensor.insert_slice"):
-            refused = _write_slice_in_place(insert)
-            if refused is not None:
-                state.decline(self.name, insert, refused)
+            with state.attempt(self.name, insert):
+                _write_slice_in_place(insert)
 
 
 def _ask_arguments(kernel: ir.Operation) -> None:
@@ -79,37 +74,34 @@ def destinations(kernel: ir.Operation) -> list[ir.Value]:
     return list(block.arguments)[len(block.arguments) - results :]
 
 
-def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
+def write_into(value: ir.Value, destination: ir.Value) -> None:
     """Let the ops that compute `value` in place start from `destination` instead of a tensor.empty.
 
-    Views of the destination are built at the current insertion point, which must come before these ops. Returns NoMatch, with nothing changed, if
+    Views of the destination are built at the current insertion point, which must come before these ops. Raises NoMatch, with nothing changed, if
     they do not start at a tensor.empty without other users in their own block.
     """
     while (start := None if value == destination else overwritten(value)) is not None:
         if use_count(start) != 1:
-            return NoMatch("it is computed in memory of its own: what it writes over has another user")
+            raise NoMatch("it is computed in memory of its own: what it writes over has another user")
         if not _same_block(start, value):
-            return NoMatch("it is computed in memory of its own: what it writes over is made outside of its loop")
+            raise NoMatch("it is computed in memory of its own: what it writes over is made outside of its loop")
         value = start
     if value == destination:
-        return None
-    op = defining_op(value)
-    if op is None:
-        return NoMatch("it is computed in memory of its own: it is an argument, or written over one")
+        return
+    op = expect(defining_op(value), "it is computed in memory of its own: it is an argument, or written over one")
     if op.name == "tensor.empty":
         value.replace_all_uses_with(destination)
         op.erase()
-        return None
+        return
     if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
         view = _inverse_view(op, destination)
-        if view is None:
-            return NoMatch("it is computed in memory of its own: the shape in which its destination would be written is not known")
-        refused = write_into(op.operands[0], view)
-        defining = defining_op(view)
-        if refused is not None and defining is not None:
-            defining.erase()
-        return refused
-    return NoMatch(f"it is computed in memory of its own: it begins with '{op.name}', or that has another user")
+        try:
+            write_into(op.operands[0], view.result)
+        except NoMatch:
+            view.operation.erase()
+            raise
+        return
+    raise NoMatch(f"it is computed in memory of its own: it begins with '{op.name}', or that has another user")
 
 
 def overwritten(value: ir.Value) -> ir.Value | None:
@@ -130,33 +122,31 @@ def _same_block(value: ir.Value, other: ir.Value) -> bool:
     return op is None or second is None or op.block == second.block
 
 
-def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value | None:
-    """`destination` in the shape of the operand of a collapse or expand; None if one of its sizes is unknown."""
+def _inverse_view(op: ir.Operation, destination: ir.Value) -> tensor.ExpandShapeOp | tensor.CollapseShapeOp:
+    """`destination` in the shape of the operand of a collapse or expand. Raises NoMatch if one of its sizes is unknown."""
     source_type = op.operands[0].type
     groups = [[int(i) for i in g] for g in op.attributes["reassociation"]]
-    if op.name == "tensor.collapse_shape":
-        free: list[ir.Value] = []
-        if not source_type.has_static_shape:
-            shapes = shapes_around(op)
-            sizes = shapes.shape(op.operands[0])
-            if None in sizes:
-                return None
-            free = [shapes.value(size) for size in sizes if isinstance(size, Size)]
-        view: ir.Value = tensor.ExpandShapeOp(source_type, destination, groups, free, list(source_type.shape)).result
-    else:
-        view = tensor.CollapseShapeOp(source_type, destination, groups).result
-    return view
+    if op.name == "tensor.expand_shape":
+        return tensor.CollapseShapeOp(source_type, destination, groups)
+    free: list[ir.Value] = []
+    if not source_type.has_static_shape:
+        shapes = shapes_around(op)
+        sizes = shapes.shape(op.operands[0])
+        if None in sizes:
+            raise NoMatch("it is computed in memory of its own: the shape in which its destination would be written is not known")
+        free = [shapes.value(size) for size in sizes if isinstance(size, Size)]
+    return tensor.ExpandShapeOp(source_type, destination, groups, free, list(source_type.shape))
 
 
-def _write_in_place(op: ir.Operation) -> NoMatch | None:
+def _write_in_place(op: ir.Operation) -> None:
     """rewrite: generic ins(%r, …) outs(empty) -> generic ins(…) outs(%r), for an element-wise op over a result %r used nowhere else."""
     structured = Structured(op)
     out = structured.outputs[0]
     origin = defining_op(out.value)
     if not structured.is_elementwise:
-        return None  # an op that reads several elements for each result cannot overwrite them
+        return  # an op that reads several elements for each result cannot overwrite them
     if out.used or origin is None or origin.name != "tensor.empty":
-        return NoMatch("it does not write over an operand: it has a destination already")
+        raise NoMatch("it does not write over an operand: it has a destination already")
     for index, access in enumerate(structured.inputs):
         producer = defining_op(access.value)
         if producer is None or not access.is_shaped or access.map != out.map or access.value.type != out.value.type:
@@ -164,8 +154,8 @@ def _write_in_place(op: ir.Operation) -> NoMatch | None:
         if producer.name not in ("linalg.generic", "linalg.fill") or use_count(access.value) != 1:
             continue
         take_output(op, structured, index)
-        return None
-    return NoMatch("it does not write over an operand: none is made in this kernel, for it alone, and of the type of its result")
+        return
+    raise NoMatch("it does not write over an operand: none is made in this kernel, for it alone, and of the type of its result")
 
 
 def take_output(op: ir.Operation, structured: Structured, index: int) -> None:
@@ -190,7 +180,7 @@ def take_output(op: ir.Operation, structured: Structured, index: int) -> None:
     op.erase()
 
 
-def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
+def _write_slice_in_place(insert: ir.Operation) -> None:
     """Compute the source of an insert_slice in the slice itself.
 
     Ops that initialise the destination move up; if that depends on other computation, the ops of the source move down to the insertion.
@@ -198,20 +188,20 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
     source, into = insert.operands[0], insert.operands[1]
     chain = _in_place(source)
     if use_count(source) != 1 or chain is None:
-        return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
+        raise NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
     moved = _hoist(list(insert.operands)[1:], insert.block)
     if moved is not None:
         point = ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block)
     else:
         if any(op.block != insert.block for op in chain):
-            return NoMatch("its source is computed in memory of its own and copied: that is done outside the loop in which it is inserted")
+            raise NoMatch("its source is computed in memory of its own and copied: that is done outside the loop in which it is inserted")
         if any(len(op.results) > 1 for op in chain):
-            return NoMatch("its source is computed in memory of its own and copied: what computes it has other results, which may be used before")
+            raise NoMatch("its source is computed in memory of its own and copied: what computes it has other results, which may be used before")
         for op in chain:  # each has one user, the next one, so it may move there
             op.move_before(insert)
         point = ir.InsertionPoint(chain[0])
     with point, insert.location:
-        return write_into(source, tensor.ExtractSliceOp(source.type, into, *SlicePlace.from_op(insert).arguments).result)
+        write_into(source, tensor.ExtractSliceOp(source.type, into, *SlicePlace.from_op(insert).arguments).result)
 
 
 def _in_place(value: ir.Value) -> list[ir.Operation] | None:

@@ -57,19 +57,18 @@ class Cells:
         self.rounds = rounds
         self._known = KnownValues(rounds.b.weights)
 
-    def cell(self, number: int) -> Cell | NoMatch:
-        """The cell whose hidden state is carried value `number`; or why there is none."""
+    def cell(self, number: int) -> Cell:
+        """The cell whose hidden state is carried value `number`. Raises NoMatch if there is none."""
         argument, after = self.rounds.arguments[number], self.rounds.yielded(number)
         kind = type_of(argument)
         if kind.rank != 2 or not is_float(kind.dtype) or compute_dtype(kind.dtype) != kind.dtype or not isinstance(kind.shape[1], int):
-            return NoMatch(f"a carried value is no state of a recurrent layer ({kind}): these are f32 or f64, batch x hidden size")
+            raise NoMatch(f"a carried value is no state of a recurrent layer ({kind}): these are f32 or f64, batch x hidden size")
         if type_of(after).shape != kind.shape or type_of(self.rounds.initial[number]).shape != kind.shape:
-            return NoMatch(f"a carried value changes its sizes ({kind})")
+            raise NoMatch(f"a carried value changes its sizes ({kind})")
         for find in (self._lstm, self._gru, self._rnn):
-            found = find(number, argument, after)
-            if found is not None:
+            if (found := find(number, argument, after)) is not None:
                 return found
-        return NoMatch(f"a carried value of {kind} is not computed as the state of an LSTM, a GRU or a plain recurrent layer is")
+        raise NoMatch(f"a carried value of {kind} is not computed as the state of an LSTM, a GRU or a plain recurrent layer is")
 
     # The shapes of expressions.
 
@@ -121,7 +120,7 @@ class Cells:
 
     # The cells.
 
-    def _lstm(self, _: int, h: ir.Value, after: ir.Value) -> Cell | NoMatch | None:
+    def _lstm(self, _: int, h: ir.Value, after: ir.Value) -> Cell | None:
         """h' = o * f(c'), c' = f * c + i * g"""
         for opened, squashed in self._factors(after):
             output, out = self.gate(opened), self.gate(squashed)
@@ -140,13 +139,13 @@ class Cells:
                     assert entering is not None
                     assert cell is not None
                     if not entering.function == forget.function == output.function:
-                        return NoMatch("the gates of its LSTM have different activation functions")
+                        raise NoMatch("the gates of its LSTM have different activation functions")
                     gates = (entering, output, forget, cell)
                     functions = (forget.function, cell.function, out.function)
                     return self._made("lstm", (self.rounds.arguments.index(h), place), functions, gates, (c, new, c, None))
         return None
 
-    def _gru(self, number: int, h: ir.Value, after: ir.Value) -> Cell | NoMatch | None:
+    def _gru(self, number: int, h: ir.Value, after: ir.Value) -> Cell | None:
         """h' = z * h + (1 - z) * n"""
         for kept, entered in self._sides(after, "graph.add"):
             for opened, state in self._factors(kept):
@@ -158,7 +157,7 @@ class Cells:
                     return self._gru_of(number, h, update, candidate)
         return None
 
-    def _gru_of(self, number: int, h: ir.Value, update: Gate, candidate: Gate) -> Cell | NoMatch:
+    def _gru_of(self, number: int, h: ir.Value, update: Gate, candidate: Gate) -> Cell:
         total = sum_of(self.rounds, candidate.of)
         for i, one in enumerate(total.products):  # n = g(x + (r * h) w)
             reset = next((self.gate(left) for left, right in self._factors(one.lhs) if right == h), None)
@@ -176,46 +175,41 @@ class Cells:
                     continue
                 rest = Sum(total.products, total.fixed, total.rows, total.others[:i] + total.others[i + 1 :])
                 return self._gru_made(number, h, update, reset, candidate, rest, linear.products[0], Sum(fixed=linear.fixed))
-        return NoMatch("the candidate of its GRU does not depend on the state by a reset gate")
+        raise NoMatch("the candidate of its GRU does not depend on the state by a reset gate")
 
     def _gru_made(
         self, number: int, h: ir.Value, update: Gate, reset: Gate, candidate: Gate, rest: Sum, recurrent: Product, hidden_bias: Sum | None
-    ) -> Cell | NoMatch:
+    ) -> Cell:
         if update.function != reset.function:
-            return NoMatch("the gates of its GRU have different activation functions")
-        split = [self._split(h, sum_of(self.rounds, gate.of), None) for gate in (update, reset)]
-        wrong = next((one for one in split if isinstance(one, NoMatch)), None) or self._objection(rest)
-        if wrong is not None:
-            return wrong
-        (z, z_h, _), (r, r_h, _) = [one for one in split if not isinstance(one, NoMatch)]
+            raise NoMatch("the gates of its GRU have different activation functions")
+        (z, z_h, _), (r, r_h, _) = (self._split(h, sum_of(self.rounds, gate.of), None) for gate in (update, reset))
+        self._check_inputs(rest)
         return Cell("gru", (number,), (update.function, candidate.function), (z, r, rest), (z_h, r_h, recurrent), (), hidden_bias)
 
-    def _rnn(self, number: int, h: ir.Value, after: ir.Value) -> Cell | NoMatch | None:
+    def _rnn(self, number: int, h: ir.Value, after: ir.Value) -> Cell | None:
         """h' = f(x + h w)"""
         gate = self.gate(after)
         return None if gate is None else self._made("rnn", (number,), (gate.function,), (gate,), (None,))
 
     def _made(
         self, kind: str, states: tuple[int, ...], functions: tuple[Function, ...], gates: Sequence[Gate], seen: Sequence[ir.Value | None]
-    ) -> Cell | NoMatch:
+    ) -> Cell:
         """A cell made of gates; `seen` has, for each gate, the cell state that its peephole sees."""
         sums, recurrent, peepholes = [], [], []
         for gate, c in zip(gates, seen, strict=True):
-            split = self._split(self.rounds.arguments[states[0]], sum_of(self.rounds, gate.of), c)
-            if isinstance(split, NoMatch):
-                return split
-            sums.append(split[0])
-            recurrent.append(split[1])
-            peepholes += [] if split[2] is None else [split[2]]
+            inputs, with_state, hole = self._split(self.rounds.arguments[states[0]], sum_of(self.rounds, gate.of), c)
+            sums.append(inputs)
+            recurrent.append(with_state)
+            peepholes += [] if hole is None else [hole]
         if peepholes and len(peepholes) != 3:
-            return NoMatch("some gates of its LSTM have peepholes, and others none")
+            raise NoMatch("some gates of its LSTM have peepholes, and others none")
         return Cell(kind, states, functions, tuple(sums), tuple(recurrent), tuple(peepholes))
 
-    def _split(self, h: ir.Value, total: Sum, c: ir.Value | None) -> tuple[Sum, Product, Part | None] | NoMatch:
+    def _split(self, h: ir.Value, total: Sum, c: ir.Value | None) -> tuple[Sum, Product, Part | None]:
         """The terms of a gate's sum: those from the inputs, the product with the hidden state, and a peephole."""
         of_state = [one for one in total.products if one.lhs == h]
         if len(of_state) != 1:
-            return NoMatch(f"a gate has {len(of_state)} products with the hidden state, not one")
+            raise NoMatch(f"a gate has {len(of_state)} products with the hidden state, not one")
         hole, others = None, list(total.others)
         for part in total.others:
             sides = [] if c is None else [right for left, right in self._factors(part.value) if left == c]
@@ -224,11 +218,11 @@ class Cells:
                 hole = Part(found, part.first, part.count)
                 others.remove(part)
         rest = Sum(tuple(one for one in total.products if one.lhs != h), total.fixed, total.rows, tuple(others))
-        return self._objection(rest) or (rest, of_state[0], hole)
+        self._check_inputs(rest)
+        return rest, of_state[0], hole
 
-    def _objection(self, total: Sum) -> NoMatch | None:
-        """Why the terms of a gate's sum besides the state cannot be inputs of a layer."""
+    def _check_inputs(self, total: Sum) -> None:
+        """Raise NoMatch if the terms of a gate's sum besides the state cannot be inputs of a layer."""
         late = [one.lhs for one in total.products if not self.rounds.can_stack(one.lhs)] + [part.value for part in total.others]
         if late:
-            return NoMatch(f"a gate depends on a value ({type_of(late[0])}) that is neither the state nor a row that the rounds read in turn")
-        return None
+            raise NoMatch(f"a gate depends on a value ({type_of(late[0])}) that is neither the state nor a row that the rounds read in turn")

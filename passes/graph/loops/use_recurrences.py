@@ -47,7 +47,7 @@ class UseRecurrences(Pass):
             return
         rounds = Rounds(view, count, b)
         found: dict[int, ir.Value] = {}
-        reasons: dict[int, NoMatch] = {}
+        reasons: dict[int, str] = {}
         while True:
             before = len(found)
             reasons.clear()
@@ -55,11 +55,11 @@ class UseRecurrences(Pass):
             for number, argument in enumerate(rounds.arguments):
                 if number in found or rounds.yielded(number) == argument or rounds.counter(argument) is not None:
                     continue
-                cell = cells.cell(number)
-                if not isinstance(cell, NoMatch):
-                    cell = _objection(rounds, cell) or cell
-                if isinstance(cell, NoMatch):
-                    reasons[number] = cell
+                try:
+                    cell = cells.cell(number)
+                    _check_uses(rounds, cell)
+                except NoMatch as why:
+                    reasons[number] = why.reason
                     continue
                 state.did(self.name, loop, f"the carried values {', '.join(map(str, cell.states))} are the states of a graph.{cell.kind}")
                 state.count(self.name)
@@ -75,13 +75,13 @@ class UseRecurrences(Pass):
                 break
         for number, reason in reasons.items():
             if number not in found:
-                state.decline(self.name, loop, NoMatch(f"{reason.reason} (carried value {number})"))
+                state.decline(self.name, loop, NoMatch(f"{reason} (carried value {number})"))
         if found:
             finish(rounds, found)
 
 
-def _objection(rounds: Rounds, cell: Cell) -> NoMatch | None:
-    """Why a cell cannot be moved out of the body: something else uses its states."""
+def _check_uses(rounds: Rounds, cell: Cell) -> None:
+    """Raise NoMatch if a cell cannot be moved out of the body because something else uses its states."""
     after = rounds.yielded(cell.states[0])
     own = {1 + place for place in cell.states}  # operands of the last op
     seen: set[ir.Value] = set()
@@ -94,11 +94,10 @@ def _objection(rounds: Rounds, cell: Cell) -> NoMatch | None:
         for use in value.uses:
             user = use.owner.operation
             if user.block != rounds.body:
-                return NoMatch("a conditional or a loop in its body reads the state of its cell")
+                raise NoMatch("a conditional or a loop in its body reads the state of its cell")
             if user == rounds.end and use.operand_number not in own:
-                return NoMatch("its cell's state before the step, or its cell state, is used otherwise, too")
+                raise NoMatch("its cell's state before the step, or its cell state, is used otherwise, too")
             waiting += user.results
-    return None
 
 
 def _layer(rounds: Rounds, cell: Cell) -> dict[int, ir.Value]:
