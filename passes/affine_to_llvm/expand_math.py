@@ -19,10 +19,10 @@ def element_type(kind: ir.Type) -> ir.Type:
     return ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind
 
 
-def lanes(kind: ir.Type, capabilities: Capabilities = PLAIN) -> Shape | NoMatch:
-    """The lanes of a scalar or vector type, on a target with these capabilities."""
+def lanes(kind: ir.Type, capabilities: Capabilities = PLAIN) -> Shape:
+    """The lanes of a scalar or vector type, on a target with these capabilities. Raises NoMatch if their number is unknown."""
     if isinstance(kind, ir.VectorType) and kind.scalable:
-        return NoMatch("its number of lanes is not known")
+        raise NoMatch("its number of lanes is not known")
     return Shape(kind, capabilities)
 
 
@@ -32,8 +32,6 @@ def widening_pattern(name: str) -> Pattern:
     def widen(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         kind = op.operation.results[0].type
         shape = lanes(kind)
-        if isinstance(shape, NoMatch):
-            return shape
         if not isinstance(element_type(kind), (ir.F16Type, ir.BF16Type)):
             return NoMatch("it is not of f16 or bf16")
         operands = [arith.ExtFOp(shape.f32, operand).result for operand in op.operation.operands]
@@ -51,8 +49,6 @@ def pattern_of(
     def expand(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         kind = op.operation.results[0].type
         shape = lanes(kind, capabilities)
-        if isinstance(shape, NoMatch):
-            return shape
         if not isinstance(element_type(kind), elements):
             return NoMatch(f"not for {element_type(kind)}")
         return function(*(Floats(shape, operand) for operand in op.operation.operands)).value

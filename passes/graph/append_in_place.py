@@ -45,9 +45,10 @@ class AppendInPlace(Pass):
         capacities: dict[Size, Size] = {}
         kept: list[tuple[int, int]] = []
         for taker, giver in info.bound:
-            found = _growing(block.arguments[taker], end.operands[giver])
-            if isinstance(found, NoMatch):
-                state.decline(self.name, end, NoMatch(f"the memory of output {giver} is not that of input {taker}: {found.reason}"))
+            try:
+                found = _growing(block.arguments[taker], end.operands[giver])
+            except NoMatch as why:
+                state.decline(self.name, end, NoMatch(f"the memory of output {giver} is not that of input {taker}: {why.reason}"))
                 continue
             length = type_of(block.arguments[taker]).shape[found.axis]
             assert isinstance(length, Size)
@@ -81,29 +82,29 @@ class _Growth:
         return self.concat.attribute_values()["axis"]
 
 
-def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
-    """The ops that append something to an argument to give a result; otherwise why there are none."""
+def _growing(argument: ir.Value, result: ir.Value) -> _Growth:
+    """The ops that append something to an argument to give a result. Raises NoMatch if there are none."""
     scatter = producer(result, "scatter_elements")
     whole = result if scatter is None else _beginning_of(scatter.x)
     concat = producer(whole, "concat")
     if not isinstance(concat, ConcatOp):
-        return NoMatch("it is not the result of a concatenation")
+        raise NoMatch("it is not the result of a concatenation")
     first, *rest = concat.operation.operands
     if first != argument or argument in rest:
-        return NoMatch("it does not begin with that input")
+        raise NoMatch("it does not begin with that input")
     if len(rest) == 0:
-        return NoMatch("there is nothing behind that input")
+        raise NoMatch("there is nothing behind that input")
     axis = concat.attribute_values()["axis"]
     length = type_of(argument).shape[axis]
     if not isinstance(length, Size) or not length.is_symbol:
-        return NoMatch(f"the size of the input along the axis, {length}, is not one that the call says")
+        raise NoMatch(f"the size of the input along the axis, {length}, is not one that the call says")
     if scatter is not None:
         if not all(has_one_use(value) for value in (argument, whole, scatter.x)):
-            return NoMatch("the input, or what is put together, is read by others than the scatter, which overwrites it")
+            raise NoMatch("the input, or what is put together, is read by others than the scatter, which overwrites it")
         if scatter.attribute_values()["reduction"] != "none":
-            return NoMatch("the scatter does not overwrite, but adds to what is there")
+            raise NoMatch("the scatter does not overwrite, but adds to what is there")
         if any(i != axis and a != b for i, (a, b) in enumerate(zip(type_of(scatter.x).shape, type_of(whole).shape, strict=True))):
-            return NoMatch("of what is put together, a part is taken along another axis")
+            raise NoMatch("of what is put together, a part is taken along another axis")
     return _Growth(concat, scatter)
 
 

@@ -44,15 +44,14 @@ class CollapseDimensions(Pass):
             first = members[0].operation
             if self.free and not any(m.free for m in members):
                 continue
-            groups = _stage_groups(members, separate)
-            if isinstance(groups, NoMatch):
-                state.decline(self.name, first, groups)
-                continue
-            if state.decisions is not None:
-                merged = {tuple(m.bounds[d] for d in group) for m, own in zip(members, groups, strict=True) for group in own if len(group) > 1}
-                state.did(self.name, first, f"loops of {', '.join('×'.join(map(str, sizes)) for sizes in sorted(merged, key=str))} become one each")
-            _rebuild(members, groups)
-            state.count(self.name)
+            with state.attempt(self.name, first):
+                groups = _stage_groups(members, separate)
+                if state.decisions is not None:
+                    merged = {tuple(m.bounds[d] for d in group) for m, own in zip(members, groups, strict=True) for group in own if len(group) > 1}
+                    text = ", ".join("×".join(map(str, sizes)) for sizes in sorted(merged, key=str))
+                    state.did(self.name, first, f"loops of {text} become one each")
+                _rebuild(members, groups)
+                state.count(self.name)
 
 
 Sizes = tuple[Dim, Dim]
@@ -86,8 +85,8 @@ def _begin(members: list[Structured]) -> ir.Value:
     return starts[-1].outputs[0].value
 
 
-def _stage_groups(members: list[Structured], separate: set[Sizes] | None = None) -> list[Groups] | NoMatch:
-    """For each member, its dimensions in groups; NoMatch if nothing can be merged.
+def _stage_groups(members: list[Structured], separate: set[Sizes] | None = None) -> list[Groups]:
+    """For each member, its dimensions in groups. Raises NoMatch if nothing can be merged.
 
     With `separate`, only pairs of output dimensions one of which is dynamic, and whose sizes are not in `separate`.
     """
@@ -99,7 +98,7 @@ def _stage_groups(members: list[Structured], separate: set[Sizes] | None = None)
     result = []
     for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):
-            return NoMatch("its body asks for the index of a loop")
+            raise NoMatch("its body asks for the index of a loop")
         outputs = member.outputs[0].dims
         merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
         inside = member.reduction_dims
@@ -112,7 +111,7 @@ def _stage_groups(members: list[Structured], separate: set[Sizes] | None = None)
                 groups.append([d])
         result.append(groups)
     if not any(len(g) < len(m.iterators) for g, m in zip(result, members, strict=True)):
-        return NoMatch("no two neighbouring loops go over contiguous elements of every operand")
+        raise NoMatch("no two neighbouring loops go over contiguous elements of every operand")
     return result
 
 

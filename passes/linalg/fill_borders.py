@@ -33,25 +33,23 @@ class FillBorders(Pass):
             fill = defining_op(insert.operands[1])
             if fill is None or fill.name != "linalg.fill":
                 continue
-            window, shape = window_of(insert, shapes), [size for size in shapes.shape(insert.operands[1]) if size is not None]
-            if window is None or len(shape) < len(window[0]):
-                state.decline(self.name, insert, NoMatch("all of it is filled: where the inside lies is not known, or it has gaps"))
-                continue
-            if not all(_only_sees(user, insert, window, shapes) for user in users(fill.results[0])):
-                state.decline(self.name, insert, NoMatch("all of it is filled: something else reads what is filled"))
-                continue
-            regions = around(window, shape)
-            if sum(stretches(sizes, shape, shapes) for _, sizes in regions) > prod(map(shapes.likely, shape)) / TWICE:
-                state.decline(self.name, insert, NoMatch("all of it is filled: what is around the inside are single elements all over it"))
-                continue
-            state.did(self.name, insert, f"filled in {len(regions)} slices around its inside")
-            with ir.InsertionPoint(fill), fill.location:
-                current = fill.operands[1]
-                for offsets, sizes in regions:
-                    current = _filled(fill.operands[0], current, offsets, sizes, shapes)
-            fill.results[0].replace_all_uses_with(current)
-            fill.erase()
-            state.count(self.name)
+            with state.attempt(self.name, insert):
+                window, shape = window_of(insert, shapes), [size for size in shapes.shape(insert.operands[1]) if size is not None]
+                if window is None or len(shape) < len(window[0]):
+                    raise NoMatch("all of it is filled: where the inside lies is not known, or it has gaps")
+                if not all(_only_sees(user, insert, window, shapes) for user in users(fill.results[0])):
+                    raise NoMatch("all of it is filled: something else reads what is filled")
+                regions = around(window, shape)
+                if sum(stretches(sizes, shape, shapes) for _, sizes in regions) > prod(map(shapes.likely, shape)) / TWICE:
+                    raise NoMatch("all of it is filled: what is around the inside are single elements all over it")
+                state.did(self.name, insert, f"filled in {len(regions)} slices around its inside")
+                with ir.InsertionPoint(fill), fill.location:
+                    current = fill.operands[1]
+                    for offsets, sizes in regions:
+                        current = _filled(fill.operands[0], current, offsets, sizes, shapes)
+                fill.results[0].replace_all_uses_with(current)
+                fill.erase()
+                state.count(self.name)
 
 
 def window_of(op: ir.Operation, shapes: SymbolicShapes) -> Window | None:

@@ -28,28 +28,26 @@ class ShareDestinations(Pass):
             found = Structured(operation)
             if not found.is_elementwise or found.outputs[0].used or found.outputs[0].value not in arguments:
                 continue
-            shared = _shared(found, arguments)
-            if isinstance(shared, NoMatch):
-                state.decline(self.name, operation, shared)
-                continue
-            producer = defining_op(found.inputs[shared].value)
-            assert producer is not None  # otherwise it would not be shared
-            empty = defining_op(producer.operands[len(producer.operands) - 1])
-            producer.operands[len(producer.operands) - 1] = found.outputs[0].value
-            take_output(operation, found, shared)
-            if empty is not None and not use_count(empty.results[0]):
-                empty.erase()
-            state.count(self.name)
+            with state.attempt(self.name, operation):
+                shared, producer, empty = _shared(found, arguments)
+                producer.operands[len(producer.operands) - 1] = found.outputs[0].value
+                take_output(operation, found, shared)
+                if not use_count(empty.results[0]):
+                    empty.erase()
+                state.count(self.name)
 
 
-def _shared(op: Structured, arguments: list[ir.Value]) -> int | NoMatch:
-    """The index of the input of an element-wise op that may be computed in its destination."""
+def _shared(op: Structured, arguments: list[ir.Value]) -> tuple[int, ir.Operation, ir.Operation]:
+    """The index of the input of an element-wise op that may be computed in its destination, the producer of this input, and its `tensor.empty`.
+
+    Raises NoMatch if there is none.
+    """
     out = op.outputs[0]
     if use_count(out.value) != 1:
-        return NoMatch("its destination has another user")
+        raise NoMatch("its destination has another user")
     same = [n for n, a in enumerate(op.inputs) if a.is_shaped and a.map == out.map and op.shapes.same(a.value, out.value)]
     if any(op.inputs[n].value in arguments for n in same):
-        return NoMatch("it may overwrite an input of the kernel instead")
+        raise NoMatch("it may overwrite an input of the kernel instead")
     for n in same:
         value = op.inputs[n].value
         producer = defining_op(value)
@@ -61,5 +59,5 @@ def _shared(op: Structured, arguments: list[ir.Value]) -> int | NoMatch:
         if start.used or origin is None or origin.name != "tensor.empty" or sum(a.value == value for a in op.inputs) != 1:
             continue
         if all(user.block == op.operation.block and user.name == "linalg.generic" and user.is_before_in_block(op.operation) for user in others):
-            return n
-    return NoMatch("it is not the last to read an operand of the type of its result that is made in this kernel")
+            return n, producer, origin
+    raise NoMatch("it is not the last to read an operand of the type of its result that is made in this kernel")

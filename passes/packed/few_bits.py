@@ -12,7 +12,6 @@ from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import DequantizeOp, TransposeOp
-from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.matching import derived_name, moves_by_place, producer, stored
 
 LEAST_BLOCK = 16
@@ -74,16 +73,16 @@ def stored_numbers(value: ir.Value, weights: WeightTable) -> Stored | None:
     return Stored(known[0], known[1], known[2], type_of(found.x).dtype, derived_name(found.x), tuple(moves)) if len(known) == 3 else None
 
 
-def few_bits(source: Stored) -> FewBits | NoMatch:
-    """The matrix in few bits, or the reason why it does not pay."""
+def few_bits(source: Stored) -> FewBits | None:
+    """The matrix in few bits; None if it does not consist of bytes in blocks of at least `LEAST_BLOCK` numbers that share a scale."""
     if source.dtype not in BYTES:
-        return NoMatch(f"its numbers are of {source.dtype}, not bytes")
+        return None
     known = (source.numbers, source.scale, source.zero_point)
     numbers, scale, zero = (source.moved(np.broadcast_to(array, source.numbers.shape)) for array in known)
     changes = np.flatnonzero(((scale[1:] != scale[:-1]) | (zero[1:] != zero[:-1])).any(axis=1)) + 1
     block = reduce(gcd, map(int, changes), len(numbers))
     if block < LEAST_BLOCK:
-        return NoMatch(f"blocks of {block} numbers share a scale, fewer than {LEAST_BLOCK}")
+        return None
     scale, zero = scale[::block], zero[::block]
     low, high = int(numbers.min(initial=0)), int(numbers.max(initial=0))
     bits = 4 if high - low < 16 and block % 8 == 0 and int(zero.min()) >= low and int(zero.max()) - low <= 255 else 8

@@ -21,7 +21,7 @@ from stepwell.dialects.target.costs import Costs
 from stepwell.dialects.target.description import GENERIC
 from stepwell.dialects.target.numbers import LINE
 from stepwell.passes.framework.choices import Candidate
-from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.decisions import NoMatch, expect
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
 from stepwell.passes.graph.integer_products import fastest, holds, kind_of, multiplies_narrow, multiplies_rows, read_as, widened
@@ -77,10 +77,11 @@ class PackMatmul(Pass):
             rule = layout.matmul if is_product else layout.elementwise if is_elementwise(view) else None
             if rule is None:
                 continue
-            with ir.InsertionPoint(operation), operation.location:
-                result = rule(view)
-            if isinstance(result, NoMatch):
-                state.decline(self.name, operation, result)
+            try:
+                with ir.InsertionPoint(operation), operation.location:
+                    result = rule(view)
+            except NoMatch as why:
+                state.decline(self.name, operation, why)
                 if is_product and not self.integers:
                     layout.make_floats(view)
                 continue
@@ -96,15 +97,13 @@ class PackMatmul(Pass):
 
     def _pack_recurrent(self, op: RecurrentOp, layout: "_PackedMatmuls", state: PassState) -> None:
         """Replace the weights of a recurrent layer by packed ones."""
-        with ir.InsertionPoint(op), op.location:
-            weights = layout.recurrent_numbers(op) if self.integers else layout.recurrent_weights(op)
-        if isinstance(weights, NoMatch):
-            state.decline(self.name, op.operation, weights)
-            return
-        _, _, panels, _, width, *_ = type_of(weights).static_shape
-        state.did(self.name, op.operation, f"the weights of each gate lie in {panels} panel{'s' * (panels != 1)} of {width} columns")
-        op.operation.operands[1] = weights
-        state.count(self.name)
+        with state.attempt(self.name, op.operation):
+            with ir.InsertionPoint(op), op.location:
+                weights = layout.recurrent_numbers(op) if self.integers else layout.recurrent_weights(op)
+            _, _, panels, _, width, *_ = type_of(weights).static_shape
+            state.did(self.name, op.operation, f"the weights of each gate lie in {panels} panel{'s' * (panels != 1)} of {width} columns")
+            op.operation.operands[1] = weights
+            state.count(self.name)
 
 
 @register_pass("pack-integer-products", level="graph", optional=True)
@@ -147,21 +146,21 @@ class _PackedMatmuls(GraphBuilder):
 
         return int(self.state.choose("panels", op, candidates, str(min(costs, key=costs.__getitem__))))
 
-    def matmul(self, op: Any) -> "ir.Value | NoMatch":
-        """The result of the packed matmul as a plain value; or why not."""
+    def matmul(self, op: Any) -> ir.Value:
+        """The result of the packed matmul as a plain value. Raises NoMatch if there is none."""
         lhs, rhs = op.operation.operands
         w, axis = type_of(rhs), op.sum_of_products().column_axis
         if self.integers:
             return self.of_narrow(op)
         if axis is None or not is_float(w.dtype) or not w.is_static or not is_static(type_of(lhs).shape[-1:]):
-            return NoMatch("its right-hand side is not one matrix of floats, or sizes but the number of rows are no numbers")
+            raise NoMatch("its right-hand side is not one matrix of floats, or sizes but the number of rows are no numbers")
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = (self.target or GENERIC).lanes(bits)
         rows, depth, columns = rows_of(op), w.static_shape[1 - axis], w.static_shape[axis]
         if not rows or columns < lanes // 2:
-            return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
+            raise NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
         if multiplies_narrow(op):
-            return NoMatch("it multiplies bf16 (see pack-integer-products)")
+            raise NoMatch("it multiplies bf16 (see pack-integer-products)")
         width = self.width or self.panels(op, columns, lanes, self.costs.panel_registers)
         quantised = stored_numbers(rhs, self.weights)
         if quantised is not None and axis == 0:
@@ -180,7 +179,7 @@ class _PackedMatmuls(GraphBuilder):
         elif axis == 1 and rows >= self.costs.packing_rows and caches is not None and w.elements * bits // 8 > caches.l2:
             panels = self.pack_at_run_time(rhs, width)
         else:
-            return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
+            raise NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
         return self.plain(self.build(PackedMatmulOp, lhs, panels), columns)
 
     def by_rows(self, rhs: ir.Value, axis: int) -> Callable[[], np.ndarray] | None:
@@ -228,7 +227,7 @@ class _PackedMatmuls(GraphBuilder):
     def of_few_bits(self, op: Any, source: Stored, lanes: int) -> ir.Value | None:
         """The result of the product with low-bit weights, as a plain value; None if converting them to floats now is better."""
         found = few_bits(source)
-        if isinstance(found, NoMatch) or type_of(op.operation.operands[1]).dtype != "f32":
+        if found is None or type_of(op.operation.operands[1]).dtype != "f32":
             return None
         name, columns = source.name, found.numbers.shape[1]
         width = self.width or panel_width_of_bits(columns, lanes, self.costs)
@@ -244,39 +243,37 @@ class _PackedMatmuls(GraphBuilder):
         few = is_static(type_of(op.operation.operands[0]).shape) and rows_of(op) <= self.costs.conversion_rows
         return self.slices and few and block <= LARGEST_SLICED and chosen is not None and chosen.depth == GROUP[-1]
 
-    def of_narrow(self, op: Any) -> "ir.Value | NoMatch":
-        """The result of the packed product of narrow integers, or of bf16, as a plain value; or why not."""
+    def of_narrow(self, op: Any) -> ir.Value:
+        """The result of the packed product of narrow integers, or of bf16, as a plain value. Raises NoMatch if there is none."""
         lhs, rhs = op.operation.operands
         w, [result], axis = type_of(rhs), op.result_types(), op.sum_of_products().column_axis
         casts = [widened(value) for value in (lhs, rhs)]
         if any(cast is None for cast in casts) or axis is None or not (w.is_static and is_static(type_of(lhs).shape[-1:])):
-            return NoMatch("it does not sum products of narrower numbers, or its right-hand side is not one matrix of known sizes")
+            raise NoMatch("it does not sum products of narrower numbers, or its right-hand side is not one matrix of known sizes")
         matrix, left, right = self.by_rows(casts[1].x, axis), *(kind_of(type_of(cast.x).dtype) for cast in casts)
         chosen = fastest(left, right, self.target, result.dtype)
         if matrix is None or chosen is None:
-            return NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
+            raise NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
         rows, depth, columns = rows_of(op), w.static_shape[1 - axis], w.static_shape[axis]
         if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
-            return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
+            raise NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
         width = self.width or self.panels(op, columns, chosen.lanes, self.costs.panel_registers)
         panels = new_weight(self, casts[1].x, in_groups(matrix(), chosen.depth, width))
         return self.plain(self.build(PackedMatmulOp, lhs, self.cast(panels, to=result.dtype, saturate=True)), columns)
 
-    def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
-        """The weights of a recurrent layer in panels; or why not."""
+    def recurrent_weights(self, op: Any) -> ir.Value:
+        """The weights of a recurrent layer in panels. Raises NoMatch if they stay."""
         x, w = type_of(op.projected), type_of(op.weights)
         if not w.is_static or not w.elements:
-            return NoMatch("sizes of the weights are unknown, or nothing is multiplied")
+            raise NoMatch("sizes of the weights are unknown, or nothing is multiplied")
         directions, gates, panels, depth, columns = w.static_shape
         rows, lanes = likely_elements(x.shape[1:2], hints_around(op.operation)), (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
         if panels != 1 or not rows or depth < lanes // 2:
-            return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
+            raise NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
         width = self.width or self.panels(op, depth, lanes, self.costs.accumulators if rows == 1 else self.costs.panel_registers)
-        matrices = source_of(op.weights, self.weights)
-        if matrices is None:
-            return NoMatch(f"its weights, {w}, are not a constant")
+        matrices = expect(source_of(op.weights, self.weights), f"its weights, {w}, are not a constant")
         if width == columns:
-            return NoMatch(f"its {columns} columns are one panel")
+            raise NoMatch(f"its {columns} columns are one panel")
 
         def packed() -> Iterator[np.ndarray]:
             for matrix in matrices().reshape(-1, depth, columns):
@@ -284,18 +281,17 @@ class _PackedMatmuls(GraphBuilder):
 
         return deferred_weight(self, op.weights, (directions, gates, -(-depth // width), depth, width), packed)
 
-    def recurrent_numbers(self, op: Any) -> "ir.Value | NoMatch":
-        """The integer weights of a recurrent layer in panels and groups, as bytes if they fit; or why not."""
+    def recurrent_numbers(self, op: Any) -> ir.Value:
+        """The integer weights of a recurrent layer in panels and groups, as bytes if they fit. Raises NoMatch if they stay."""
         numbers, rows = self.known(op.weights), likely_elements(type_of(op.projected).shape[1:2], hints_around(op.operation))
         if numbers is None or not numbers.size:
-            return NoMatch(f"its weights, {type_of(op.weights)}, are not a constant, or nothing is multiplied")
+            raise NoMatch(f"its weights, {type_of(op.weights)}, are not a constant, or nothing is multiplied")
         directions, gates, panels, hidden, columns, depth = numbers.shape
         stored = next(dtype for dtype in NARROW if dtype in SIGNED and holds(dtype, numbers.min().item(), numbers.max().item()))
-        chosen = fastest(kind_of(read_as(stored, self.target)[0]), kind_of(stored), self.target)
-        if chosen is None:
-            return NoMatch(f"the target has no instruction for products of bytes and {stored}")
+        kind = kind_of(read_as(stored, self.target)[0])
+        chosen = expect(fastest(kind, kind_of(stored), self.target), f"the target has no instruction for products of bytes and {stored}")
         if panels * depth != 1 or not rows or hidden < chosen.lanes // 2:
-            return NoMatch(f"its weights are in panels already, or {rows} rows by {hidden} columns do not fill a vector of {chosen.lanes}")
+            raise NoMatch(f"its weights are in panels already, or {rows} rows by {hidden} columns do not fill a vector of {chosen.lanes}")
         width = self.width or self.panels(op, hidden, chosen.lanes, self.costs.accumulators if rows == 1 else self.costs.panel_registers)
         filled = np.pad(numbers.astype(to_numpy(stored)).reshape(-1, hidden, columns), ((0, 0), (0, -hidden % chosen.depth), (0, 0)))
         packed = np.stack([in_groups(matrix, chosen.depth, width) for matrix in filled])
@@ -321,19 +317,19 @@ class _PackedMatmuls(GraphBuilder):
         self.packed[flat] = value
         return flat
 
-    def elementwise(self, op: Any) -> "ir.Value | NoMatch":
-        """The result of an element-wise op on values in panels, as a plain value; or why not."""
+    def elementwise(self, op: Any) -> ir.Value:
+        """The result of an element-wise op on values in panels, as a plain value. Raises NoMatch if there is none."""
         result = type_of(op.operation.results[0])
         operands = list(op.operation.operands)
         whole = [self.packed[v] for v in operands if v in self.packed and type_of(v).shape == result.shape]
         if not whole:
-            return NoMatch("none of its operands comes from a packed matmul")
+            raise NoMatch("none of its operands comes from a packed matmul")
         if widened(op.operation.results[0]) is not None and any(multiplies_narrow(user.opview) for user in users(op.operation.results[0])):
-            return NoMatch("it widens what a product reads, in whose kernel it is to be")
+            raise NoMatch("it widens what a product reads, in whose kernel it is to be")
         panels = static_sizes(type_of(whole[0]).shape[-2:])
         fitted = [self._operand(v, result.shape, panels) for v in operands]
         if any(operand is None for operand in fitted):
-            return NoMatch(f"an operand does not fit {panels[0]} panels of {panels[1]} columns")
+            raise NoMatch(f"an operand does not fit {panels[0]} panels of {panels[1]} columns")
         inner: ir.Value = self.build(type(op), *fitted, **op.attribute_values())
         return self.plain(inner, static_sizes(result.shape[-1:])[0])
 

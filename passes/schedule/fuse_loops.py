@@ -6,7 +6,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.choices import Candidate
-from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.decisions import NoMatch, expect
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.fusion_group import FusionGroup
 from stepwell.passes.linalg.stages import Stage
@@ -51,24 +51,21 @@ class FuseLoops(Pass):
             if group.edges:
                 state.decline(self.name, op, NoMatch("none of its ops that hand something on has loops"))
             return
+        with state.attempt(self.name, leader.root.operation):
+            self._fuse(group, leader, state)
 
-        def decline(reason: str) -> None:
-            state.decline(self.name, leader.root.operation, NoMatch(reason))
-
+    def _fuse(self, group: FusionGroup, leader: Stage, state: PassState) -> None:
+        """Fuse loops of the stages by the best plan. Raises NoMatch if there is none."""
         if any(0 in stage.root.extents for stage in group.stages):
-            decline("some of its stages have nothing to do")
-            return
+            raise NoMatch("some of its stages have nothing to do")
         if state.target is None:
-            decline("there is no target whose caches could hold slices")
-            return
-        choice = self.choose(group, leader, state.machine)
-        if choice is None:
-            decline("its stages have no loop in common over what they hand on")
-            return
-        choice = self._chosen(group, leader, choice, state)
+            raise NoMatch("there is no target whose caches could hold slices")
+        usual = expect(self.choose(group, leader, state.machine), "its stages have no loop in common over what they hand on")
+        choice = self._chosen(group, leader, usual, state)
         plan, steps = choice.plan, choice.steps
         if not steps:
-            decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
+            at_once = "all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save"
+            state.decline(self.name, leader.root.operation, NoMatch(at_once))
         elif state.decisions is not None:
             extents, dims = leader.root.extents, {axis.loops[leader][0]: step for axis, step in steps.items()}
             loops = ", ".join(f"{step} of {extents[dim]} iterations of loop {dim}" for dim, step in dims.items())

@@ -98,10 +98,10 @@ def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
     if any(None in type_of(value).shape for value in op.operation.operands):
         return NoMatch("it has operands of whose sizes nothing is known")
     times, rows, depth = heads // groups, *q.shape[-2:]
-    masks = None if op.mask is None else _by_heads(type_of(op.mask).shape, q.rank, (groups, times), rows)
-    if isinstance(masks, NoMatch):
-        return masks
-    mask = None if op.mask is None or masks is None else _for_each(_shaped(op.mask, masks, rw), times, groups, rw)
+    mask = None
+    if op.mask is not None:
+        shape = _by_heads(type_of(op.mask).shape, q.rank, (groups, times), rows)
+        mask = _for_each(_shaped(op.mask, shape, rw), times, groups, rw)
     together = rw.reshape(op.q, shape=(q.shape[0], groups, product((times, rows)), depth))
     k, v = (_shaped(shared.source, shared.shape, rw) for shared in (keys, values))
     result = rw.attention(together, rw.transpose(k, perm=(0, 1, 3, 2)), v, mask, **op.attribute_values())
@@ -132,14 +132,14 @@ def _broadcast(value: ir.Value) -> _Heads | None:
     return _Heads(value if unmerged is None else unmerged.x, (batch, groups, *matrix))
 
 
-def _by_heads(shape: tuple[Dim, ...], rank: int, groups: tuple[int, int], rows: Dim) -> tuple[Dim, ...] | NoMatch:
-    """The shape of a mask for queries of that rank with one dimension of heads, if it has one entry for each of their `rows` or one for all."""
+def _by_heads(shape: tuple[Dim, ...], rank: int, groups: tuple[int, int], rows: Dim) -> tuple[Dim, ...]:
+    """The shape of a mask for queries of that rank with one dimension of heads. Raises NoMatch unless it has an entry for each of their `rows` or one."""
     batch, *heads, own, keys = (1,) * (rank - len(shape)) + shape
     if heads not in ([1] * len(heads), [product(groups)] if rank == 4 else [*groups]):
-        return NoMatch("its mask is for other heads")
+        raise NoMatch("its mask is for other heads")
     head = product(heads)
     if own != rows and (own != 1 or head != 1):
-        return NoMatch("its mask has a row for each head" if own == 1 else f"its mask has {own} rows, its queries {rows}")
+        raise NoMatch("its mask has a row for each head" if own == 1 else f"its mask has {own} rows, its queries {rows}")
     return (batch, head, own, keys)
 
 

@@ -231,14 +231,14 @@ class Grouping:
             maker = None if op is None or self._take_view(group, op) else self._repeats_or_computes(op)
             if maker is None:
                 continue
-            if not all(use.owner.operation == group.root for use in value.uses):
-                self.state.decline(NAME, maker.tail, NoMatch(f"it is not computed with '{group.root.name}', which copies it: it has another user"))
-            elif len(group.members) + len(maker.members) > self.max_ops:
-                reason = f"it is not computed with '{group.root.name}', which copies it: there would be more than max-ops={self.max_ops} ops"
-                self.state.decline(NAME, maker.tail, NoMatch(reason))
-            elif self._is_unfused("producers", maker.tail):
-                self.state.decline(NAME, maker.tail, NoMatch(f"it is not computed with '{group.root.name}', which copies it: it is to be apart"))
-            else:
+            with self.state.attempt(NAME, maker.tail):
+                outside = f"it is not computed with '{group.root.name}', which copies it"
+                if not all(use.owner.operation == group.root for use in value.uses):
+                    raise NoMatch(f"{outside}: it has another user")
+                if len(group.members) + len(maker.members) > self.max_ops:
+                    raise NoMatch(f"{outside}: there would be more than max-ops={self.max_ops} ops")
+                if self._is_unfused("producers", maker.tail):
+                    raise NoMatch(f"{outside}: it is to be apart")
                 self._merge(group, maker)
 
     def _take_changes(self, group: Group) -> None:
