@@ -11,12 +11,11 @@ from stepwell.dialects.core.mlir import ir
 T = TypeVar("T")
 
 
+@dataclass(unsafe_hash=True)
 class NoMatch(Exception):
     """Says why a rewrite, a rule or a choice does not apply, for the user (`--explain`): it returns this, or a function that it calls raises it."""
 
-    @property
-    def reason(self) -> str:
-        return str(self.args[0])
+    reason: str
 
 
 def expect(value: T | None, why_not: str) -> T:

@@ -221,8 +221,10 @@ def guarded(p: Pattern, op: ir.OpView, action: Callable[[], Any]) -> Any:
         record.on_op(p, op)
     try:
         return action()
-    except (NoMatch, UndecidedError) as error:
-        return NoMatch(str(error.args[0]))  # without the frames that the raised one refers to
+    except NoMatch as declined:
+        return NoMatch(declined.reason)  # the raised one refers to frames, and so to IR
+    except UndecidedError as error:
+        return NoMatch(str(error.args[0]))
     except InferenceError as error:
         raise failure(f" built an op that does not fit: {error.args[0]}", error) from error
     except ir.MLIRError as error:
