@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -254,3 +254,10 @@ def users(value: ir.Value) -> list[ir.Operation]:
 def use_count(value: ir.Value) -> int:
     """The number of uses of `value`."""
     return sum(1 for _ in value.uses)
+
+
+def replace_op(op: ir.Operation, values: Iterable[ir.Value]) -> None:
+    """Replace the results of an op by these values, and erase it."""
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()

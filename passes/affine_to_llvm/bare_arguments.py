@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, func, ir, known_index, memref, ops_below, use_count
+from stepwell.dialects.core.mlir import defining_op, func, ir, known_index, memref, ops_below, replace_op, use_count
 from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.core.symbolic_shapes import constant, reshaped_pointer, shapes_around
 from stepwell.dialects.support.errors import PassError
@@ -84,8 +84,7 @@ def _take_sizes(kernel: ir.OpView) -> list[Place]:
         for use in [use.owner.operation for use in argument.uses if use.owner.operation.name == "memref.dim"]:
             known = own[known_index(use.operands[1]) or 0]
             if known is not None:
-                use.results[0].replace_all_uses_with(known)
-                use.erase()
+                replace_op(use, [known])
         with ir.InsertionPoint.at_block_begin(block), kernel.location:
             argument.set_type(element)
             seen = reshaped_pointer(argument, kind, own)
@@ -109,10 +108,7 @@ def _pass_sizes(call: ir.Operation, places: Sequence[Place]) -> None:
 
 def _replace(call: ir.Operation, operands: Sequence[ir.Value]) -> None:
     """Call the same function with other operands."""
-    made = func.CallOp([result.type for result in call.results], call.attributes["callee"], list(operands))
-    for old, new in zip(call.results, made.results, strict=True):
-        old.replace_all_uses_with(new)
-    call.erase()
+    replace_op(call, func.CallOp([result.type for result in call.results], call.attributes["callee"], list(operands)).results)
 
 
 def _size_of(operand: ir.Value, dim: int) -> ir.Value:
@@ -142,8 +138,7 @@ def _forget_size(argument: ir.Value) -> None:
     for use in list(argument.uses):
         user = use.owner.operation
         if user.name == "memref.reinterpret_cast" and user.results[0].type == argument.type:
-            user.results[0].replace_all_uses_with(argument)
-            user.erase()
+            replace_op(user, [argument])
 
 
 def is_empty(mlir_type: ir.Type) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stepwell.dialects.core.mlir import arith, ir, memref, ops_below, vector, x86
+from stepwell.dialects.core.mlir import arith, ir, memref, ops_below, replace_op, vector, x86
 from stepwell.dialects.core.types import dtype_info, dtype_of
 from stepwell.dialects.target.capabilities import TileRegisters
 from stepwell.dialects.target.numbers import LINE
@@ -150,9 +150,7 @@ def _load(op: ir.Operation, given: Shape, buffer: ir.Value) -> None:
     kind = ir.VectorType.get([given.bytes // _bytes(memory.element_type)], memory.element_type)
     for row, (source, place) in enumerate(_rows(op.opview, memory.element_type, given)):
         vector.store(vector.load(kind, source, [place]), buffer, [_index(row), _index(0)])
-    loaded = x86.amx_tile_load(op.results[0].type, buffer, [_index(0), _index(0)], stride=_index(memory.shape[1]))
-    op.results[0].replace_all_uses_with(loaded)
-    op.erase()
+    replace_op(op, [x86.amx_tile_load(op.results[0].type, buffer, [_index(0), _index(0)], stride=_index(memory.shape[1]))])
 
 
 def _store(op: ir.Operation, given: Shape) -> None:

@@ -5,6 +5,7 @@ from stepwell.dialects.core.segments import BOX_ELEMENTS
 from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.flow.boxes import BOX_OP, UNBOX_OP
 from stepwell.passes.bufferize.program import ProgramBuilder, emits
+from stepwell.passes.bufferize.size_arithmetic import as_i64
 
 
 @emits(BOX_OP)
@@ -22,8 +23,3 @@ def unbox(b: ProgramBuilder, op: ir.Operation) -> None:
     """Read the tensor's distance."""
     lies = memref.LoadOp(b.operand(op.operands[0]), [constant(0)]).result
     b.opened[b.plan.opened.index(op)] = arith.IndexCastOp(ir.IndexType.get(), lies).result
-
-
-def as_i64(number: ir.Value) -> ir.Value:
-    """A value of type index converted to i64."""
-    return arith.IndexCastOp(ir.IntegerType.get_signless(64), number).result

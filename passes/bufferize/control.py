@@ -13,10 +13,10 @@ from stepwell.dialects.core.sizes import Dim, product
 from stepwell.dialects.core.symbolic_shapes import constant, element_bits
 from stepwell.dialects.flow.control import CONTROL, called_by, destinations_of, passed_on
 from stepwell.passes.bufferize import runtime
-from stepwell.passes.bufferize.boxes import as_i64
 from stepwell.passes.bufferize.control_memory import KEEP_ENTRY, KEEP_HEAD, ControlMemory, control_memory
 from stepwell.passes.bufferize.kernels import as_memref
 from stepwell.passes.bufferize.program import ProgramBuilder, address_of, emits, is_told
+from stepwell.passes.bufferize.size_arithmetic import as_i64, compare, constant as i64_constant
 
 
 @emits(*CONTROL)
@@ -48,15 +48,6 @@ def _inner(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory, name: st
 def first_bytes(value: ir.Value, kind: ir.MemRefType) -> ir.Value:
     """The beginning of a memref of bytes, as a memref of another size."""
     return memref.ReinterpretCastOp(kind, value, [], [], [], [0], list(kind.shape), [1]).result
-
-
-def _is(value: ir.Value, predicate: arith.CmpIPredicate, other: ir.Value) -> ir.Value:
-    return arith.CmpIOp(predicate, value, other).result
-
-
-def _number(value: int) -> ir.Value:
-    i64 = ir.IntegerType.get_signless(64)
-    return arith.ConstantOp(i64, ir.IntegerAttr.get(i64, value)).result
 
 
 def _if(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
@@ -121,17 +112,17 @@ class _Loop:
         if self.kept is None:
             cf.BranchOp(starting, head)
         else:
-            memref.StoreOp(_number(len(self.scratch.holders)), self.kept, [self.zero])
-            memref.StoreOp(_number(-1), self.kept, [self.one])
+            memref.StoreOp(i64_constant(len(self.scratch.holders)), self.kept, [self.zero])
+            memref.StoreOp(i64_constant(-1), self.kept, [self.one])
             self._keep(self.kept, head, starting)
         at, due, goes, *addresses = head.arguments
         now, next_, other = (addresses[i * carried : (i + 1) * carried] for i in range(3))
         checked = b.new_block()
         with ir.InsertionPoint(head):
-            more = arith.AndIOp(goes, _is(at, cmp.slt, self.limit)).result
+            more = arith.AndIOp(goes, compare(cmp.slt, at, self.limit)).result
             cf.CondBranchOp(more, [], [], checked, after)
         with ir.InsertionPoint(checked):
-            cf.CondBranchOp(_is(at, cmp.eq, due), [], [due], ask, work)
+            cf.CondBranchOp(compare(cmp.eq, at, due), [], [due], ask, work)
         with ir.InsertionPoint(ask):
             answer = runtime.poll(b.table, as_i64(at))
             b.go_on_if(is_told(answer), Status.STOPPED, work, [arith.IndexCastOp(self.index, answer).result])
@@ -184,7 +175,7 @@ class _Loop:
         for address, target, value in zip(now, self.home, self.places[: self.carried], strict=True):
             with ir.InsertionPoint(b.block):
                 rest, copy = b.new_block(), b.new_block()
-                cf.CondBranchOp(_is(address, arith.CmpIPredicate.eq, target), [], [], rest, copy)
+                cf.CondBranchOp(compare(arith.CmpIPredicate.eq, address, target), [], [], rest, copy)
             with ir.InsertionPoint(copy):
                 flat, length = b.flat(value)
                 kernel = b.program.copy_kernel(flat, b.function.location)

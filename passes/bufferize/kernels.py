@@ -1,11 +1,12 @@
 """Bufferisation of kernel bodies: tensors become memrefs in place; other allocations become scratch."""
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice, Version
 from stepwell.dialects.core.layout import aligned, aligned_size
-from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, ops_below, pass_manager, users
+from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, ops_below, pass_manager, replace_op, users
 from stepwell.dialects.core.sizes import Size, evaluated, is_static, maximum, static_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -13,7 +14,7 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.packing import Lifetime, pack
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.framework.rewriting import functions, retyped
 from stepwell.passes.linalg.fused_loops import FusedLoops
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
 from stepwell.passes.linalg.stages import buffer_of, stages_on_memrefs
@@ -75,7 +76,7 @@ def _match(kernel: ir.OpView, few: Any, version: Version) -> None:
                 block.add_argument(_bytes_type(largest), function.location)
             else:
                 block.arguments[len(block.arguments) - 1].set_type(_bytes_type(largest))
-            set_signature(function)
+            retyped(function)
             info.scratch_bytes = largest
     pairs = [pair for pair in infos[0].in_place if pair in infos[1].in_place]
     for info in infos:
@@ -136,7 +137,7 @@ def _drop_results(kernel: ir.OpView) -> None:
     end.erase()
     if len(outs) != 1:
         KernelInfo(kernel).results = len(outs)
-    set_signature(kernel)
+    retyped(kernel)
 
 
 def _copies_to_generics(kernel: ir.OpView, state: PassState) -> None:
@@ -207,11 +208,10 @@ def _take_scratch(kernel: ir.OpView) -> None:
         view = _view_of(replace(need, kept=kept), scratch, offset, shapes, top)
         if kept:
             BufferInfo(view).slice = kept
-        need.allocation.results[0].replace_all_uses_with(view.result)
-        need.allocation.erase()
+        replace_op(need.allocation, [view.result])
     for o in ops_below(kernel.operation, "memref.dealloc"):
         o.erase()
-    set_signature(kernel)
+    retyped(kernel)
     KernelInfo(kernel).scratch_bytes = total
 
 
@@ -279,12 +279,6 @@ def _pack_chunks(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple
     return [places[i] for i in range(len(lifetimes))], total
 
 
-def set_signature(function: ir.OpView) -> None:
-    """Make a function's type that of its entry block's arguments, without results."""
-    block = function.regions[0].blocks[0]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], []))
-
-
 def _is_shape_only(value: ir.Value) -> bool:
     """Whether a buffer is only used for its shape (the window of a pooling): no body reads it."""
     for user in users(value):
@@ -326,10 +320,7 @@ def as_memref(tensor_type: Any) -> ir.MemRefType:
 
 def memref_bytes(mlir_type: ir.Type) -> int:
     """Bytes of a contiguous memref or tensor of static shape."""
-    count = 1
-    for size in mlir_type.shape:
-        count *= size
-    return count * element_bits(mlir_type.element_type) // 8
+    return prod(mlir_type.shape) * element_bits(mlir_type.element_type) // 8
 
 
 def in_place_arguments(kernel: ir.OpView) -> list[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """Builds the functions of a program on memory: @main and region functions, as calls of kernels on views of workspaces."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 from stepwell.dialects.core.index_checks import widths
@@ -10,7 +11,7 @@ from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.runtime_interface import ENTRIES
 from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
 from stepwell.dialects.core.size_table import Status, Verdict
-from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
+from stepwell.dialects.core.sizes import Dim, Size, product, size_text, static_sizes, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, reshaped_pointer
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
@@ -25,11 +26,14 @@ from stepwell.passes.bufferize.size_function import add_segment_function
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import reinterpreted
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.views import row_major
 from stepwell.passes.schedule.schedulers import choose
 
 Emitter: TypeAlias = "Callable[[ProgramBuilder, ir.Operation], None]"
 _EMITTERS: dict[str, Emitter] = {}
 COPY = "copy_"  # prefix of the names of kernels that only copy: a result that is an input, or returned twice
+
+
 def emits(*names: str) -> Callable[[Emitter], Emitter]:
     """Register a function that builds ops with these names on memory; it may leave the builder in another block."""
 
@@ -264,7 +268,7 @@ class ProgramBuilder:
             func.CallOp([], kernel, [source, target])
             return
         copy, rest = self.new_block(), self.new_block()
-        cf.CondBranchOp(arith.CmpIOp(arith.CmpIPredicate.eq, lies, self.lies(buffer.root()[0])).result, [], [], rest, copy)
+        cf.CondBranchOp(compare(arith.CmpIPredicate.eq, lies, self.lies(buffer.root()[0])), [], [], rest, copy)
         with ir.InsertionPoint(copy):
             func.CallOp([], kernel, [source, target])
             cf.BranchOp([], rest)
@@ -367,8 +371,7 @@ class ProgramBuilder:
     def _number(self, index: int) -> ir.Value:
         """An entry of the table of sizes and offsets."""
         if index not in self.numbers:
-            kind = ir.IndexType.get()
-            self.numbers[index] = arith.IndexCastOp(kind, memref.LoadOp(self.table, [constant(index)]).result).result
+            self.numbers[index] = arith.IndexCastOp(ir.IndexType.get(), memref.LoadOp(self.table, [constant(index)]).result).result
         return self.numbers[index]
 
 
@@ -385,23 +388,12 @@ def address_of(value: ir.Value) -> ir.Value:
 def reshaped(value: ir.Value, memref_type: ir.MemRefType) -> ir.Value:
     """A contiguous memref in another shape with the same number of elements."""
     shape = list(memref_type.shape)
-    strides = [1] * len(shape)
-    for i in range(len(shape) - 2, -1, -1):
-        strides[i] = strides[i + 1] * shape[i + 1]
-    return memref.ReinterpretCastOp(memref_type, value, [], [], [], [0], shape, strides).result
+    return memref.ReinterpretCastOp(memref_type, value, [], [], [], [0], shape, static_sizes(row_major(shape))).result
 
 
 def as_bytes(value: ir.Value) -> ir.Value:
     """The bytes of a contiguous memref."""
     kind = value.type
-    flat = reshaped(value, ir.MemRefType.get([element_count(kind)], kind.element_type))
+    flat = reshaped(value, ir.MemRefType.get([prod(kind.shape)], kind.element_type))
     bytes_ = ir.MemRefType.get([memref_bytes(kind)], ir.IntegerType.get_signless(8))
     return reinterpreted(flat, bytes_)
-
-
-def element_count(tensor_type: Any) -> int:
-    """The number of elements of a statically shaped type."""
-    count = 1
-    for size in tensor_type.shape:
-        count *= size
-    return count

@@ -4,7 +4,7 @@ from stepwell.dialects.core.llvm_ops import call_address, element_address, load,
 from stepwell.dialects.core.mlir import arith, ir, memref
 from stepwell.dialects.core.runtime_interface import ANSWER, FUNCTIONS, RUNTIME, VERSION
 from stepwell.dialects.core.symbolic_shapes import constant
-from stepwell.passes.bufferize.size_arithmetic import compare, constant as i64_constant
+from stepwell.passes.bufferize.size_arithmetic import as_i64, compare, constant as i64_constant
 
 _CMP = arith.CmpIPredicate
 
@@ -42,7 +42,8 @@ def _ask(name: str, table: ir.Value, number: ir.Value) -> ir.Value:
     memref.StoreOp(i64_constant(0), table, [_place(table, ANSWER)])
     runtime = _runtime(table)
     function = load(runtime.type, element_address(runtime, runtime.type, 1 + FUNCTIONS.index(name)))
-    call_address(function, [runtime, pointer(_address(table)), number])
+    address = as_i64(memref.ExtractAlignedPointerAsIndexOp(table).result)
+    call_address(function, [runtime, pointer(address), number])
     return _entry(table, ANSWER)
 
 
@@ -57,7 +58,3 @@ def _entry(table: ir.Value, number: int) -> ir.Value:
 def _place(table: ir.Value, number: int) -> ir.Value:
     """The index of an entry that is counted from the end."""
     return constant(table.type.shape[0] + number)
-
-
-def _address(table: ir.Value) -> ir.Value:
-    return arith.IndexCastOp(ir.IntegerType.get_signless(64), memref.ExtractAlignedPointerAsIndexOp(table).result).result

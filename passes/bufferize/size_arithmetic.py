@@ -143,6 +143,11 @@ def constant(number: int) -> ir.Value:
     return arith.ConstantOp(i64, ir.IntegerAttr.get(i64, number)).result
 
 
+def as_i64(number: ir.Value) -> ir.Value:
+    """A value of type index converted to i64."""
+    return arith.IndexCastOp(ir.IntegerType.get_signless(64), number).result
+
+
 def compare(predicate: arith.CmpIPredicate, left: ir.Value, right: ir.Value) -> ir.Value:
     """Whether a relation of two numbers holds."""
     return arith.CmpIOp(predicate, left, right).result

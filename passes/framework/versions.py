@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from stepwell.dialects.core.kernel_info import KernelInfo, Version
-from stepwell.dialects.core.mlir import func, ir, ops_below
+from stepwell.dialects.core.mlir import func, ir, ops_below, replace_op
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.symbolic_shapes import fewer, hints_around
 from stepwell.dialects.support.errors import PassError, shown
@@ -130,9 +130,7 @@ def add_argument(kernel: func.FuncOp, copy: func.FuncOp, place: int, operands: M
         with ir.InsertionPoint(call), call.location:
             given = [*call.operands[:place], operand, *call.operands[place:]]
             made = func.CallOp([result.type for result in call.results], kernel.sym_name.value, given)
-        for old, new in zip(call.results, made.results, strict=True):
-            old.replace_all_uses_with(new)
-        call.erase()
+        replace_op(call, made.results)
     kind = next(iter(operands.values())).type
     for function in (kernel, copy):
         block, info = function.regions[0].blocks[0], KernelInfo(function)

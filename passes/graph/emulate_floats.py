@@ -1,7 +1,7 @@
 """The pass that gives arithmetic to element types which no level below the graph level computes with: floats of 8 bits."""
 
 
-from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.mlir import ir, ops_below, replace_op
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
@@ -35,9 +35,8 @@ def emulate(view: GraphOp, b: GraphBuilder) -> None:
     with ir.InsertionPoint(op), op.location:
         operands = map_groups(lambda value: cast(b, value, emulated_in(type_of(value))), view.operand_groups())
         made = b.create(type(view), operands, view.attribute_values(), [emulated_in(kind) for kind in view.result_types()]).operation
-        for old, new in zip(op.results, made.results, strict=True):
-            old.replace_all_uses_with(cast(b, new, type_of(old)))
-    op.erase()
+        values = [cast(b, new, type_of(old)) for old, new in zip(op.results, made.results, strict=True)]
+    replace_op(op, values)
 
 
 def cast(b: GraphBuilder, value: ir.Value, kind: TensorType) -> ir.Value:

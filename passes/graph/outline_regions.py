@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import defining_op, func, ir, ops_below
+from stepwell.dialects.core.mlir import defining_op, func, ir, ops_below, replace_op
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, maximum, symbol
 from stepwell.dialects.core.types import TensorType, type_of
@@ -68,9 +68,7 @@ class _Outliner:
             b = GraphBuilder(self.state.weights)
             made, results = self._if(view, b) if isinstance(view, IfOp) else self._loop(view, b)
         self.state.count("outline-regions")
-        for old, new in zip(op.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, results)
         return made
 
     def _if(self, op: IfOp, b: GraphBuilder) -> tuple[list[Any], Sequence[ir.Value]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, replace_op
 from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.graph import GraphBuilder
@@ -78,9 +78,6 @@ def _rebuilt(
     op: Any, inputs: Sequence[ir.Value], kinds: Sequence[TensorType], place: int, more: Sequence[TensorType], attributes: dict[str, Any]
 ) -> list[ir.Value]:
     """The op with other inputs and additional results in the middle; returns these."""
-    old = op.operation
     results: list[ir.Value] = list(flow.with_inputs(op, inputs, attributes, [*kinds[:place], *more, *kinds[place:]]).results)
-    for before, after in zip(old.results, [*results[:place], *results[place + len(more) :]], strict=True):
-        before.replace_all_uses_with(after)
-    old.erase()
+    replace_op(op.operation, [*results[:place], *results[place + len(more) :]])
     return results[place : place + len(more)]

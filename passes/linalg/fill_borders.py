@@ -2,7 +2,7 @@
 
 from math import prod
 
-from stepwell.dialects.core.mlir import defining_op, ir, ops_below, tensor, users
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below, replace_op, tensor, users
 from stepwell.dialects.core.sizes import Size, always
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
 from stepwell.passes.framework.decisions import NoMatch
@@ -47,8 +47,7 @@ class FillBorders(Pass):
                     current = fill.operands[1]
                     for offsets, sizes in regions:
                         current = _filled(fill.operands[0], current, offsets, sizes, shapes)
-                fill.results[0].replace_all_uses_with(current)
-                fill.erase()
+                replace_op(fill, [current])
                 state.count(self.name)
 
 

@@ -6,7 +6,7 @@ merge the dimensions of the copy.
 
 from math import prod
 
-from stepwell.dialects.core.mlir import arith, defining_op, ir, tensor, use_count, users
+from stepwell.dialects.core.mlir import arith, defining_op, ir, replace_op, tensor, use_count, users
 from stepwell.dialects.core.slices import SlicePlace
 from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.passes.linalg.use_destinations import overwritten
@@ -57,8 +57,7 @@ def insert_merged(value: ir.Value, result: ir.Value, window: ir.Value, computed:
         placed = tensor.InsertSliceOp(computed, slice_.operands[0], *SlicePlace.from_op(slice_).arguments).result
         free = [tensor.DimOp(insertion.operands[1], constant(i)).result for i, size in enumerate(old.type.shape) if size < 0]
         apart = tensor.ExpandShapeOp(old.type, placed, groups, free, list(old.type.shape)).result
-    old.replace_all_uses_with(apart)
-    insertion.erase()
+    replace_op(insertion, [apart])
     return True
 
 

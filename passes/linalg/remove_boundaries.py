@@ -1,7 +1,7 @@
 """The pass that removes the boundaries between ops of a kernel once element-wise ops are fused."""
 
 
-from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.mlir import ir, ops_below, replace_op
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
@@ -17,6 +17,5 @@ class RemoveBoundaries(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for boundary in ops_below(op, "sched.boundary"):
-            boundary.results[0].replace_all_uses_with(boundary.operands[0])
-            boundary.erase()
+            replace_op(boundary, boundary.operands)
             state.count(self.name)

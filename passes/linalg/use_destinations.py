@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import defining_op, ir, linalg, ops_below, tensor, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, linalg, ops_below, replace_op, tensor, use_count
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.slices import SlicePlace
 from stepwell.dialects.core.symbolic_shapes import shapes_around
@@ -90,8 +90,7 @@ def write_into(value: ir.Value, destination: ir.Value) -> None:
         return
     op = expect(defining_op(value), "it is computed in memory of its own: it is an argument, or written over one")
     if op.name == "tensor.empty":
-        value.replace_all_uses_with(destination)
-        op.erase()
+        replace_op(op, [destination])
         return
     if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
         view = _inverse_view(op, destination)
@@ -176,8 +175,7 @@ def take_output(op: ir.Operation, structured: Structured, index: int) -> None:
         ScheduleInfo(new.operation).part = ScheduleInfo(op).part
     if ScheduleInfo(op).fused:
         ScheduleInfo(new.operation).fused = ScheduleInfo(op).fused
-    op.results[0].replace_all_uses_with(new.results[0])
-    op.erase()
+    replace_op(op, new.results)
 
 
 def _write_slice_in_place(insert: ir.Operation) -> None:

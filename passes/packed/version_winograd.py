@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import func, ir, ops_below
+from stepwell.dialects.core.mlir import func, ir, ops_below, replace_op
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
@@ -77,5 +77,4 @@ def _by_tile(kernel: func.FuncOp, tile: int, plain: Mapping[ir.Operation, Callab
     few = add_argument(kernel, copy, place + 1, made)
     with ir.InsertionPoint(conv), conv.location:
         result = b.build(WinogradConvOp, view.x, few, **{**view.attribute_values(), "tile": tile})
-    conv.results[0].replace_all_uses_with(result)
-    conv.erase()
+    replace_op(conv, [result])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.mlir import defining_op, ir, replace_op, users
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
 from stepwell.dialects.core.types import type_of
@@ -73,7 +73,6 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
         with ir.InsertionPoint(op), op.location:
             made = b.build(type(view), *(whole if v == cut else v for v in op.operands), **view.attribute_values())
             after = b.slice(made, **source.opview.attribute_values())
-        op.results[0].replace_all_uses_with(after)
-        op.erase()
+        replace_op(op, [after])
         source.erase()
         cut = after

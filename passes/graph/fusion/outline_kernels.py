@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import Concat, KernelInfo
-from stepwell.dialects.core.mlir import create_operation, func, ir, ops_below
+from stepwell.dialects.core.mlir import create_operation, func, ir, ops_below, replace_op
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, product, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
@@ -153,9 +153,7 @@ def _add_destinations(op: "flow.IfOp | flow.LoopOp", shapes: SymbolicShapes) -> 
     with ir.InsertionPoint(old), old.location:
         places = [_destination(result, old, shapes) for result in old.results]
     new = flow.with_inputs(op, [*op.inputs, *places], {**op.attribute_values(), "destinations": len(places)}, list(op.result_types()))
-    for before, after in zip(old.results, new.results, strict=True):
-        before.replace_all_uses_with(after)
-    old.erase()
+    replace_op(old, new.results)
 
 
 def _add_destination(op: BoxOp, shapes: SymbolicShapes) -> None:
@@ -164,8 +162,7 @@ def _add_destination(op: BoxOp, shapes: SymbolicShapes) -> None:
     with ir.InsertionPoint(old), old.location:
         place = _destination(old.results[0], old, shapes)
         new = make_op(BoxOp, [op.x, [place]], {}, list(op.result_types())).operation
-    old.results[0].replace_all_uses_with(new.results[0])
-    old.erase()
+    replace_op(old, new.results)
 
 
 def _name_sizes(function: Any) -> None:
