@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir, math
 from stepwell.dialects.target.capabilities import PLAIN, Capabilities
+from stepwell.passes.affine_to_llvm.select_bounds import lane_constant
 from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
 from stepwell.passes.affine_to_llvm.vector_math.expansions import EXPANSIONS, Expansion
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
@@ -81,15 +82,9 @@ def expand_rsqrt(op: Any, rw: Rewriter) -> ir.Value:
 
 def splat_constant(value: ir.Value) -> float | None:
     """The number that all lanes of `value` hold, if it is a constant; otherwise None."""
-    op = defining_op(value)
-    while op is not None and op.name == "vector.broadcast":
-        op = defining_op(op.operands[0])
-    if op is None or op.name != "arith.constant":
-        return None
-    attribute = op.attributes["value"]
-    if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
-        attribute = attribute.get_splat_value()
-    return attribute.value if isinstance(attribute, ir.FloatAttr) else None
+    while (op := defining_op(value)) is not None and op.name == "vector.broadcast":
+        value = op.operands[0]
+    return lane_constant(value)
 
 
 @cache

@@ -80,29 +80,28 @@ def rests(size: int | Size, step: int) -> list[int]:
 
 def halving_segments(size: Size, step: int) -> list[Segment]:
     """Cut 0..size into whole steps, then at most one step of each smaller power of two, as the remainder requires."""
-    out: list[Segment] = []
-    at: int | Size = 0
-    while True:
-        high = at + (size - at) // step * step
-        if high != at:
-            out.append(Segment(at, high, step, optional=len(out) > 0))
-        if step == 1:
-            return out
-        at, step = high, 1 << ((step - 1).bit_length() - 1)
+    return _in_steps(size, [step, *(1 << power for power in reversed(range((step - 1).bit_length())))])
 
 
 def masked_segments(size: Size, width: int, lanes: int) -> list[Segment]:
     """Cut 0..size into vectors of `width`, at most one of each half of it down to `lanes`, and one with masked lanes."""
-    out: list[Segment] = []
-    at: int | Size = 0
-    while True:
-        high = at + (size - at) // width * width
-        if high != at:
-            out.append(Segment(at, high, width, optional=len(out) > 0))
-        at = high
-        if width <= lanes:
-            return out if at == size else [*out, Segment(at, size, width, masked=True, optional=True)]
-        width //= 2
+    widths = [width]
+    while widths[-1] > lanes:
+        widths.append(widths[-1] // 2)
+    cut = _in_steps(size, widths)
+    end = cut[-1].high if cut else 0
+    return cut if end == size else [*cut, Segment(end, size, widths[-1], masked=True, optional=True)]
+
+
+def _in_steps(size: Size, steps: Sequence[int]) -> list[Segment]:
+    """Cut as many whole steps of the first kind off 0..size as fit, then at most one of each other kind."""
+    cut: list[Segment] = []
+    end: int | Size = 0
+    for step in steps:
+        low, end = end, end + (size - end) // step * step
+        if end != low:
+            cut.append(Segment(low, end, step, optional=len(cut) > 0))
+    return cut
 
 
 def vector_segments(size: int | Size, width: int) -> list[Segment]:

@@ -55,23 +55,42 @@ class Lanes:
     def __init__(self, shape: Shape, value: ir.Value) -> None:
         self.shape, self.value = shape, value
 
+    def operand(self, other: "Lanes | float") -> ir.Value:
+        """Another value, or a number in every lane in the type of this value."""
+        return other.value if isinstance(other, Lanes) else self.shape.constant(self.value.type, other)
+
 
 L = TypeVar("L", bound=Lanes)
+
+
+def _unary(op: Callable[[ir.Value], Any]) -> Callable[[L], L]:
+    """A method that applies an op to a value."""
+    return lambda self: type(self)(self.shape, op(self.value).result)
+
+
+def _binary(op: Callable[[ir.Value, ir.Value], Any]) -> Callable[[L, L | float], L]:
+    """A method that applies an op to a value and another operand."""
+    return lambda self, other: type(self)(self.shape, op(self.value, self.operand(other)).result)
+
+
+def _reflected(op: Callable[[ir.Value, ir.Value], Any]) -> Callable[[L, float], L]:
+    """A method that applies an op to a number and a value."""
+    return lambda self, other: type(self)(self.shape, op(self.operand(other), self.value).result)
+
+
+def _compares(predicate: arith.CmpFPredicate) -> "Callable[[Floats, Floats | float], Mask]":
+    """A method that compares floats."""
+    return lambda self, other: Mask(self.shape, arith.CmpFOp(predicate, self.value, self.operand(other)).result)
 
 
 class Mask(Lanes):
     """A truth value in each lane."""
 
-    def __and__(self, other: "Mask") -> "Mask":
-        return Mask(self.shape, arith.AndIOp(self.value, other.value).result)
-
-    def __or__(self, other: "Mask") -> "Mask":
-        return Mask(self.shape, arith.OrIOp(self.value, other.value).result)
+    __and__, __or__ = _binary(arith.AndIOp), _binary(arith.OrIOp)
 
     def choose(self, then: L, otherwise: "L | float") -> L:
         """`then` where true, else `otherwise`."""
-        other = otherwise.value if isinstance(otherwise, Lanes) else self.shape.constant(then.value.type, otherwise)
-        return type(then)(self.shape, arith.SelectOp(self.value, then.value, other).result)
+        return type(then)(self.shape, arith.SelectOp(self.value, then.value, then.operand(otherwise)).result)
 
     def any(self) -> ir.Value:
         """Whether it is true in any lane, as one i1."""
@@ -83,44 +102,17 @@ class Mask(Lanes):
 
 
 class Ints(Lanes):
-    """A 32-bit integer in each lane; arithmetic wraps."""
+    """A 32-bit integer in each lane; arithmetic wraps, and a shift to the right is arithmetic: it rounds down."""
 
-    def _binary(self, op: Callable[[ir.Value, ir.Value], Any], other: "Ints | int") -> "Ints":
-        operand = other.value if isinstance(other, Ints) else self.shape.constant(self.shape.i32, other)
-        return Ints(self.shape, op(self.value, operand).result)
-
-    def __add__(self, other: "Ints | int") -> "Ints":
-        return self._binary(arith.AddIOp, other)
-
-    def __sub__(self, other: "Ints | int") -> "Ints":
-        return self._binary(arith.SubIOp, other)
-
-    def __rsub__(self, other: int) -> "Ints":
-        return Ints(self.shape, arith.SubIOp(self.shape.constant(self.shape.i32, other), self.value).result)
-
-    def __and__(self, other: "Ints | int") -> "Ints":
-        return self._binary(arith.AndIOp, other)
-
-    def __or__(self, other: "Ints | int") -> "Ints":
-        return self._binary(arith.OrIOp, other)
-
-    def __xor__(self, other: "Ints | int") -> "Ints":
-        return self._binary(arith.XOrIOp, other)
-
-    def __lshift__(self, other: int) -> "Ints":
-        return self._binary(arith.ShLIOp, other)
-
-    def __rshift__(self, other: int) -> "Ints":
-        """An arithmetic shift, which rounds down."""
-        return self._binary(arith.ShRSIOp, other)
-
-    def at_least(self, bound: int) -> "Ints":
-        """The larger one of it and `bound`."""
-        return self._binary(arith.MaxSIOp, bound)
+    __add__, __sub__, __rsub__ = _binary(arith.AddIOp), _binary(arith.SubIOp), _reflected(arith.SubIOp)
+    __and__, __or__, __xor__ = _binary(arith.AndIOp), _binary(arith.OrIOp), _binary(arith.XOrIOp)
+    __lshift__, __rshift__ = _binary(arith.ShLIOp), _binary(arith.ShRSIOp)
+    at_least = _binary(arith.MaxSIOp)
+    """The larger one of it and a bound."""
 
     def equal(self, other: int) -> Mask:
         """Whether it equals `other`."""
-        return Mask(self.shape, arith.CmpIOp(arith.CmpIPredicate.eq, self.value, self.shape.constant(self.shape.i32, other)).result)
+        return Mask(self.shape, arith.CmpIOp(arith.CmpIPredicate.eq, self.value, self.operand(other)).result)
 
     def as_float(self) -> "Floats":
         """The f32 that has these bits."""
@@ -134,78 +126,25 @@ class Ints(Lanes):
 class Floats(Lanes):
     """An f32 or f64 in each lane. Every operation rounds once: nothing here may be contracted or reordered."""
 
-    def _operand(self, other: "Floats | float") -> ir.Value:
-        return other.value if isinstance(other, Floats) else self.shape.constant(self.value.type, other)
-
-    def _new(self, op: Any) -> "Floats":
-        return Floats(self.shape, op.result)
-
-    def __add__(self, other: "Floats | float") -> "Floats":
-        return self._new(arith.AddFOp(self.value, self._operand(other)))
-
-    __radd__ = __add__
-
-    def __sub__(self, other: "Floats | float") -> "Floats":
-        return self._new(arith.SubFOp(self.value, self._operand(other)))
-
-    def __rsub__(self, other: float) -> "Floats":
-        return self._new(arith.SubFOp(self._operand(other), self.value))
-
-    def __mul__(self, other: "Floats | float") -> "Floats":
-        return self._new(arith.MulFOp(self.value, self._operand(other)))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: "Floats | float") -> "Floats":
-        return self._new(arith.DivFOp(self.value, self._operand(other)))
-
-    def __rtruediv__(self, other: float) -> "Floats":
-        return self._new(arith.DivFOp(self._operand(other), self.value))
-
-    def __neg__(self) -> "Floats":
-        return self._new(arith.NegFOp(self.value))
-
-    def __abs__(self) -> "Floats":
-        return self.apply(math.AbsFOp)
+    __add__, __sub__, __mul__, __truediv__ = _binary(arith.AddFOp), _binary(arith.SubFOp), _binary(arith.MulFOp), _binary(arith.DivFOp)
+    __radd__, __rsub__, __rmul__, __rtruediv__ = __add__, _reflected(arith.SubFOp), __mul__, _reflected(arith.DivFOp)
+    __neg__, __abs__ = _unary(arith.NegFOp), _unary(math.AbsFOp)
+    __lt__, __le__, __gt__, __ge__ = _compares(F.OLT), _compares(F.OLE), _compares(F.OGT), _compares(F.OGE)
+    equal, differs = _compares(F.OEQ), _compares(F.UNE)
+    """Whether it equals another value (false for NaN), or differs from it (true for NaN)."""
+    floor, sqrt = _unary(math.FloorOp), _unary(math.SqrtOp)
+    """The largest integer not above it; its square root, rounded once."""
 
     def constant(self, value: float) -> "Floats":
         """`value` in every lane, in the type of this value."""
-        return Floats(self.shape, self.shape.constant(self.value.type, value))
-
-    def floor(self) -> "Floats":
-        """The largest integer not above it."""
-        return self.apply(math.FloorOp)
+        return Floats(self.shape, self.operand(value))
 
     def apply(self, op: Callable[[ir.Value], Any]) -> "Floats":
         """The result of an op of the math dialect on it."""
         return self._new(op(self.value))
 
-    def sqrt(self) -> "Floats":
-        """The square root, rounded once."""
-        return self.apply(math.SqrtOp)
-
-    def _compare(self, predicate: Any, other: "Floats | float") -> Mask:
-        return Mask(self.shape, arith.CmpFOp(predicate, self.value, self._operand(other)).result)
-
-    def __lt__(self, other: "Floats | float") -> Mask:
-        return self._compare(F.OLT, other)
-
-    def __le__(self, other: "Floats | float") -> Mask:
-        return self._compare(F.OLE, other)
-
-    def __gt__(self, other: "Floats | float") -> Mask:
-        return self._compare(F.OGT, other)
-
-    def __ge__(self, other: "Floats | float") -> Mask:
-        return self._compare(F.OGE, other)
-
-    def equal(self, other: "Floats | float") -> Mask:
-        """Whether it equals `other`; false for NaN."""
-        return self._compare(F.OEQ, other)
-
-    def differs(self, other: "Floats | float") -> Mask:
-        """Whether it differs from `other`; true for NaN."""
-        return self._compare(F.UNE, other)
+    def _new(self, op: Any) -> "Floats":
+        return Floats(self.shape, op.result)
 
     def at_most(self, bound: float) -> "Floats":
         """The smaller one of it and `bound`; NaN stays."""
@@ -251,7 +190,7 @@ class Floats(Lanes):
 
 def fma(x: Floats, y: Floats | float, z: Floats | float) -> Floats:
     """`x * y + z`, rounded once: one instruction if the target has it, otherwise a function with the same result."""
-    return Floats(x.shape, math.FmaOp(x.value, x._operand(y), x._operand(z)).result)
+    return Floats(x.shape, math.FmaOp(x.value, x.operand(y), x.operand(z)).result)
 
 
 def polynomial(x: Floats, coefficients: Sequence[float]) -> Floats:

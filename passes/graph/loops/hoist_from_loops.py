@@ -92,11 +92,8 @@ class HoistFromLoops(Pass):
             with ir.InsertionPoint(loop), loop.location:
                 weights = {one: one.weights(rounds) for one in parts}
             with ir.InsertionPoint(op), op.location:
-                total = None
-                for side in (early, late):
-                    made = b.matmul(_beside([one.lhs for one in side], b), _below([weights[one] for one in side], b))
-                    total = made if total is None else b.add(total, made)
-            assert total is not None
+                made = [b.matmul(_beside([one.lhs for one in side], b), _below([weights[one] for one in side], b)) for side in (early, late)]
+                total = b.add(*made)
             op.results[0].replace_all_uses_with(total)
 
     def _hoist_rows(self, loop: ir.Operation, rounds: Rounds, state: PassState) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import cast as typed
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import type_of
@@ -22,10 +23,8 @@ class Part:
         rank = len(sizes)
         if not rank or sizes[-1] == 1 != self.count or (self.first, self.count) == (0, sizes[-1]):
             return value
-        made: ir.Value = rounds.b.slice(
-            value, starts=(0,) * (rank - 1) + (self.first,), sizes=(-1,) * (rank - 1) + (self.count,), steps=(1,) * rank
-        )  # fmt: skip
-        return made
+        starts, sizes = ((*[whole] * (rank - 1), own) for whole, own in ((0, self.first), (-1, self.count)))
+        return typed(ir.Value, rounds.b.slice(value, starts=starts, sizes=sizes, steps=(1,) * rank))
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,8 @@ class Product:
         whole = type_of(matrix).shape
         if (self.first_row, self.rows, self.columns.first, self.columns.count) == (0, whole[0], 0, whole[1]):
             return matrix
-        made: ir.Value = rounds.b.slice(
-            matrix, starts=(self.first_row, self.columns.first), sizes=(self.rows, self.columns.count), steps=(1, 1)
-        )  # fmt: skip
-        return made
+        starts, sizes = (self.first_row, self.columns.first), (self.rows, self.columns.count)
+        return typed(ir.Value, rounds.b.slice(matrix, starts=starts, sizes=sizes, steps=(1, 1)))
 
 
 @dataclass(frozen=True)

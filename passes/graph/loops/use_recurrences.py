@@ -1,6 +1,7 @@
 """The pass that turns loops whose bodies are cells of recurrent layers into such layers."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -141,15 +142,14 @@ def _vector(rounds: Rounds, part: Part) -> ir.Value:
 
 def _of_gates(rounds: Rounds, by_gate: Sequence[Sequence[ir.Value]], shape: Sequence[Dim], dtype: str) -> ir.Value:
     """For each gate, the sum of some values, which broadcast to a shape; the sums lie side by side in the last dimension."""
-    b, parts = rounds.b, []
-    for values in by_gate:
-        total = None
-        for value in values:
-            total = value if total is None else b.add(total, value)
-        if total is None:
-            total = b.literal(np.zeros((), to_numpy(dtype)))
-        parts.append(total if type_of(total).shape == tuple(shape) else b.expand(total, shape=tuple(shape)))
-    return _joined(rounds, parts, len(shape) - 1)
+    return _joined(rounds, [_total(rounds, values, shape, dtype) for values in by_gate], len(shape) - 1)
+
+
+def _total(rounds: Rounds, values: Sequence[ir.Value], shape: Sequence[Dim], dtype: str) -> ir.Value:
+    """The sum of some values, which broadcast to a shape, in this shape."""
+    b = rounds.b
+    total: ir.Value = reduce(b.add, values) if values else b.literal(np.zeros((), to_numpy(dtype)))
+    return total if type_of(total).shape == tuple(shape) else b.expand(total, shape=tuple(shape))
 
 
 def _fixed(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dtype: str) -> ir.Value | None:
@@ -179,10 +179,7 @@ def _projected(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dty
     if any(alone) or any(rows):
         parts.append(_of_gates(rounds, [one + other for one, other in zip(alone, rows, strict=True)], (count, batch, hidden), dtype))
     parts += [] if fixed is None else [fixed]
-    total = parts[0] if parts else b.literal(np.zeros((), to_numpy(dtype)))
-    for part in parts[1:]:
-        total = b.add(total, part)
-    return total if type_of(total).shape == whole else b.expand(total, shape=whole)
+    return _total(rounds, parts, whole, dtype)
 
 
 def _hidden_bias(rounds: Rounds, total: Sum, hidden: int, dtype: str) -> ir.Value:

@@ -1,5 +1,6 @@
 """The pass that computes products of dequantised data in integers, and moves and stores such data as integers."""
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def multiply_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("how many products it sums is not known")
     most = greatest_sum(x, y, found, found.depth, rw)
     if most > LARGEST:
-        return too_large(x, y, found.depth)
+        return NoMatch(f"sums of {found.depth} products of {type_of(x.x).dtype} and {type_of(y.x).dtype} may not fit i32")
     with op.location:
         total = by_channel(op, x, y, found, rw) if found.by_channel and most < EXACT_FLOATS else None
         if total is None:
@@ -88,7 +89,7 @@ def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
         scale = None if scaling is None else constant_value(scaling.rhs, rw.weights)
         if scale is None or bias is None or not is_whole(scaling.lhs):
             continue
-        numbers, own = bias
+        numbers, own, source = bias
         if product.type != op.result.type or not has_one_use(product) or not has_one_use(scaling.lhs):
             return NoMatch("the product has another user, or is broadcast")
         if not alike(own, scale):
@@ -96,9 +97,9 @@ def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
         total = producer(scaling.lhs, "cast")
         with fused_location(scaling, op):
             if total is None:
-                summed = rw.add(scaling.lhs, parameter(rw, bias_source(other), numbers.astype(np.float32)))
+                summed = rw.add(scaling.lhs, parameter(rw, source, numbers.astype(np.float32)))
             else:
-                summed = rw.cast(rw.add(total.x, parameter(rw, bias_source(other), numbers)), to="f32", saturate=True)
+                summed = rw.cast(rw.add(total.x, parameter(rw, source, numbers)), to="f32", saturate=True)
             value: ir.Value = rw.mul(summed, scaling.rhs)
         return value
     return NoMatch("it does not add known integers to a scaled product of integers")
@@ -122,8 +123,8 @@ def is_whole(value: ir.Value) -> bool:
     return total is not None and one_channel(total.opview) and sums_integers(total.opview)
 
 
-def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarray] | None:
-    """The integers and the scales from which `value`, perhaps reshaped, is known to be dequantised; None if it is not."""
+def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarray, ir.Value] | None:
+    """The integers and the scales from which `value`, perhaps reshaped, is known to be dequantised, and the value of the integers; None otherwise."""
     reshape = producer(value, "reshape")
     source = quantized(value if reshape is None else reshape.x)
     if source is None or type_of(source.x).dtype != WIDE:
@@ -132,16 +133,8 @@ def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarra
     if numbers is None or scale is None or zero is None or zero.any() or not type_of(value).is_static:
         return None
     shape = type_of(value).static_shape
-    if scale.size == 1:
-        return numbers.reshape(shape), scale.reshape(())
-    return numbers.reshape(shape), np.broadcast_to(scale, numbers.shape).reshape(shape)
-
-
-def bias_source(value: ir.Value) -> ir.Value | None:
-    """The parameter that a known bias comes from."""
-    reshape = producer(value, "reshape")
-    source = quantized(value if reshape is None else reshape.x)
-    return None if source is None else source.x
+    scale = scale.reshape(()) if scale.size == 1 else np.broadcast_to(scale, numbers.shape).reshape(shape)
+    return numbers.reshape(shape), scale, source.x
 
 
 def integers(source: Quantized, rw: Rewriter) -> ir.Value:
@@ -155,20 +148,13 @@ def integers(source: Quantized, rw: Rewriter) -> ir.Value:
 
 def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
     """Sums of products in units of the product of some scales, which is one number if all are known."""
-    value = total
     arrays = [constant_value(scale, rw.weights) for scale in scales]
     numbers = [array for array in arrays if array is not None]
-    if len(numbers) == len(arrays):
-        both = numbers[0]
-        for array in numbers[1:]:
-            both = np.asarray(both * array)
-        widest = max(scales, key=lambda v: type_of(v).elements)
-        if both.size == 1:
-            both = both.reshape(())
-        return rw.mul(value, parameter(rw, widest, both))
-    for scale in scales:
-        value = rw.mul(value, scale)
-    return value
+    if len(numbers) < len(arrays):
+        return reduce(rw.mul, scales, total)
+    both = np.asarray(reduce(np.multiply, numbers))
+    widest = max(scales, key=lambda v: type_of(v).elements)
+    return rw.mul(total, parameter(rw, widest, both.reshape(()) if both.size == 1 else both))
 
 
 def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
@@ -183,11 +169,6 @@ def greatest_sum(x: Quantized, w: Quantized, products: SumOfProducts, depth: int
     if numbers is None or zero is None:
         return largest(x, rw) * largest(w, rw) * depth
     return largest(x, rw) * int(products.column_sums(np.abs(numbers.astype(np.int64) - zero)).max(initial=0))
-
-
-def too_large(x: Quantized, w: Quantized, depth: int) -> NoMatch:
-    """Why a product is left in floats."""
-    return NoMatch(f"sums of {depth} products of {type_of(x.x).dtype} and {type_of(w.x).dtype} may not fit i32")
 
 
 def largest(source: Quantized, rw: Rewriter) -> int:
