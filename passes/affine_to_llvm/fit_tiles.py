@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepwell.dialects.core.mlir import arith, ir, memref, ops_below, replace_op, vector, x86
+from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.core.types import dtype_info, dtype_of
 from stepwell.dialects.target.capabilities import TileRegisters
 from stepwell.dialects.target.numbers import LINE
@@ -140,7 +141,7 @@ def _zeroed_buffer(block: ir.Block, tile: ir.Value) -> ir.Value:
         number = ir.IntegerAttr.get(element, 0) if isinstance(element, ir.IntegerType) else ir.FloatAttr.get(element, 0.0)
         zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number))
         for row in range(rows):
-            vector.store(zeros, buffer, [_index(row), _index(0)])
+            vector.store(zeros, buffer, [constant(row), constant(0)])
     return buffer
 
 
@@ -149,18 +150,18 @@ def _load(op: ir.Operation, given: Shape, buffer: ir.Value) -> None:
     memory = ir.MemRefType(buffer.type)
     kind = ir.VectorType.get([given.bytes // _bytes(memory.element_type)], memory.element_type)
     for row, (source, place) in enumerate(_rows(op.opview, memory.element_type, given)):
-        vector.store(vector.load(kind, source, [place]), buffer, [_index(row), _index(0)])
-    replace_op(op, [x86.amx_tile_load(op.results[0].type, buffer, [_index(0), _index(0)], stride=_index(memory.shape[1]))])
+        vector.store(vector.load(kind, source, [place]), buffer, [constant(row), constant(0)])
+    replace_op(op, [x86.amx_tile_load(op.results[0].type, buffer, [constant(0), constant(0)], stride=constant(memory.shape[1]))])
 
 
 def _store(op: ir.Operation, given: Shape) -> None:
     """Store the part `given` of a tile, by way of a buffer in the scope around all stores of a register tile's sums."""
     tile = op.opview.val
     buffer, element = _tile_buffer(tile)
-    x86.amx_tile_store(buffer, [_index(0), _index(0)], tile, stride=_index(ir.MemRefType(buffer.type).shape[1]))
+    x86.amx_tile_store(buffer, [constant(0), constant(0)], tile, stride=constant(ir.MemRefType(buffer.type).shape[1]))
     kind = ir.VectorType.get([given.bytes // _bytes(element)], element)
     for row, (memory, place) in enumerate(_rows(op.opview, element, given)):
-        vector.store(vector.load(kind, buffer, [_index(row), _index(0)]), memory, [place])
+        vector.store(vector.load(kind, buffer, [constant(row), constant(0)]), memory, [place])
     op.erase()
 
 
@@ -184,9 +185,9 @@ def _rows(view: x86.TileLoadOp | x86.TileStoreOp, element: ir.Type, given: Shape
     columns = given.bytes // _bytes(element)
     layout = ir.StridedLayoutAttr.get(dynamic, [1])
     for row in range(given.rows):
-        offset = arith.addi(first, arith.muli(apart, _index(row)))
+        offset = arith.addi(first, arith.muli(apart, constant(row)))
         kind = ir.MemRefType.get([columns], element, layout, source.memory_space)
-        yield memref.reinterpret_cast(kind, metadata.results[0], [offset], [], [], [dynamic], [columns], [1]), _index(0)
+        yield memref.reinterpret_cast(kind, metadata.results[0], [offset], [], [], [dynamic], [columns], [1]), constant(0)
 
 
 def _blocks(function: ir.Operation) -> Iterator[ir.Block]:
@@ -233,7 +234,3 @@ def _type(value: ir.Value, shape: Shape) -> ir.Type:
 
 def _bytes(element: ir.Type) -> int:
     return dtype_info(dtype_of(element)).bits // 8
-
-
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)

@@ -3,7 +3,7 @@
 from math import prod
 
 from stepwell.dialects.core.mlir import arith, ir, ops_below
-from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.dialects.core.symbolic_shapes import constant, element_bits
 from stepwell.passes.affine_to_llvm.openmp_operands import groups_of_operands, with_operand
 from stepwell.passes.affine_to_llvm.trip_counts import trip_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -52,16 +52,11 @@ class GuideLoops(Pass):
 
     def _chunk(self, bounds: list[list[ir.Value]]) -> ir.Value:
         """The smallest number of iterations of a chunk; the following canonicalisation folds constant bounds."""
-        iterations = _number(1)
+        iterations = constant(1)
         for low, high, step in bounds:
             iterations = arith.MulIOp(iterations, arith.CeilDivSIOp(arith.SubIOp(high, low).result, step).result).result
-        chunk = arith.MaxSIOp(arith.DivSIOp(iterations, _number(self.pieces)).result, _number(1)).result
+        chunk = arith.MaxSIOp(arith.DivSIOp(iterations, constant(self.pieces)).result, constant(1)).result
         return arith.IndexCastOp(ir.IntegerType.get_signless(64), chunk).result
-
-
-def _number(value: int) -> ir.Value:
-    index = ir.IndexType.get()
-    return arith.ConstantOp(index, ir.IntegerAttr.get(index, value)).result
 
 
 def _bounds(nest: ir.Operation) -> list[list[ir.Value]]:

@@ -4,10 +4,7 @@ from collections.abc import Mapping
 
 from stepwell.dialects.core.mlir import ir
 
-__all__ = ["groups_of_operands", "with_operand"]
-
 _SEGMENTS = "operandSegmentSizes"
-
 
 def groups_of_operands(op: ir.Operation) -> list[int]:
     """The number of operands in each group, in the order in which the dialect declares them."""

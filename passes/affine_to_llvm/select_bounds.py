@@ -37,19 +37,14 @@ def element_first(name: str) -> Pattern:
     return Pattern(f"order-{name.removeprefix('arith.')}", name, rewrite)
 
 
-def greatest_so_far() -> Pattern:
+def greatest_so_far(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: maxnumf(x, y) -> select(y > x, y, x)"""
-
-    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-        x, y = op.operation.operands
-        if is_number(y):
-            x, y = y, x
-        elif not is_number(x):
-            return NoMatch("either of its operands may be NaN")
-        return arith.SelectOp(arith.CmpFOp(_BEYOND, y, x).result, y, x).result
-
-    rewrite.__doc__ = greatest_so_far.__doc__
-    return Pattern("select-maxnumf", "arith.maxnumf", rewrite, benefit=2)
+    x, y = op.operation.operands
+    if is_number(y):
+        x, y = y, x
+    elif not is_number(x):
+        return NoMatch("either of its operands may be NaN")
+    return arith.SelectOp(arith.CmpFOp(_BEYOND, y, x).result, y, x).result
 
 
 def is_number(value: ir.Value, assumed: tuple[ir.Value, ...] = ()) -> bool:
@@ -118,7 +113,7 @@ class SelectBounds(PatternPass):
 
     patterns = (
         bound("arith.maximumf", _BEYOND), element_first("arith.maximumf"), bound("arith.minimumf", arith.CmpFPredicate.OLT),
-        element_first("arith.minimumf"), greatest_so_far(), element_first("arith.maxnumf"),
+        element_first("arith.minimumf"), Pattern("select-maxnumf", "arith.maxnumf", greatest_so_far, benefit=2), element_first("arith.maxnumf"),
     )  # fmt: skip
 
     def run(self, op: ir.Operation, state: PassState) -> None:

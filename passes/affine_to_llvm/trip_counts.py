@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from stepwell.dialects.core.mlir import ir, known_index
 
-__all__ = ["trip_count"]
-
 
 def trip_count(bounds: Sequence[ir.Value]) -> int | None:
     """The trip count of a loop from its lower bound, upper bound and step; None if one of them is not a constant."""

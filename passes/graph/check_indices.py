@@ -24,12 +24,12 @@ from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import ModelError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import innermost_first, main_function, program_functions, retyped
+from stepwell.passes.framework.rewriting import innermost_first, main_function, program_functions
 from stepwell.passes.graph.asked_sizes import asked_sizes, asks, size_vector
 from stepwell.passes.graph.bind_sizes import bound_sizes, symbols_of
 from stepwell.passes.graph.matching import is_used, producer, states, stored
 from stepwell.passes.graph.ranges import ranges
-from stepwell.passes.graph.region_results import with_more_results
+from stepwell.passes.graph.region_results import set_returned, with_more_results
 
 
 @register_pass("check-indices", level="graph", switches={"check-indices": "at-run-time=false"})
@@ -262,12 +262,9 @@ class _Checks:
 
     def _give_back(self, hidden: Sequence[ir.Value], names: Sequence[str]) -> None:
         """Make @main return these too, under names of their own."""
-        outputs, results = list(self.end.operands), ValueInfo.results(self.function)
-        with ir.InsertionPoint(self.end), self.end.location:
-            ir.Operation.create("func.return", operands=[*outputs, *hidden])
-        self.end.erase()
+        results = ValueInfo.results(self.function)
+        set_returned(self.function, [*self.end.operands, *hidden])
         ValueInfo.set_results(self.function, [*results, *(ValueInfo(name=name) for name in names)])
-        retyped(self.function)
 
 
 def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:

@@ -1,6 +1,6 @@
 """Helpers of graph patterns: producers and users of a value, known constants, and storing new weights."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -88,19 +88,14 @@ def keeps_type(op: Any, operand: ir.Value) -> bool:
     if op.result.type != operand.type:
         return False
     shape = type_of(operand).shape
-    if None not in shape:
-        return True
-    for other in op.operation.operands:
-        sizes = type_of(other).shape
-        aligned = dict(zip(range(len(shape) - len(sizes), len(shape)), sizes, strict=True))
-        if other != operand and not widens_nothing(aligned, shape):
-            return False
-    return True
+    return None not in shape or all(widens_nothing(other, shape) for other in op.operation.operands if other != operand)
 
 
-def widens_nothing(aligned: Mapping[int, Dim], shape: Sequence[Dim]) -> bool:
-    """Whether an operand with sizes `aligned`, by dimension of the result, determines none of the dynamic sizes of `shape`."""
-    return all(isinstance(size, int) or aligned.get(i, 1) in (1, 1 if size is None else size) for i, size in enumerate(shape))
+def widens_nothing(operand: ir.Value, shape: Sequence[Dim]) -> bool:
+    """Whether an operand of an element-wise op determines none of the dynamic sizes of the result's `shape`."""
+    own = type_of(operand).shape
+    aligned = (1,) * (len(shape) - len(own)) + own
+    return all(isinstance(size, int) or mine in (1, 1 if size is None else size) for mine, size in zip(aligned, shape, strict=True))
 
 
 def per_channel(array: np.ndarray, rank: int, axis: int, channels: int) -> np.ndarray | None:

@@ -30,7 +30,7 @@ def _of_if(op: flow.IfOp, functions: dict[str, Any], more: dict[str, Sequence[ir
         end = _end(functions[name])
         with ir.InsertionPoint(end), end.location:
             values = [v if side == number else _zeros(b, type_of(v)) for side, values in enumerate(own) for v in values]
-        _return(functions[name], [*end.operands, *values])
+        set_returned(functions[name], [*end.operands, *values])
     return _rebuilt(op, list(op.inputs), list(op.result_types()), len(op.result_types()), kinds, attributes)
 
 
@@ -49,7 +49,7 @@ def _of_loop(op: flow.LoopOp, functions: dict[str, Any], more: dict[str, Sequenc
             block.erase_argument(argument.arg_number)
         greatest = [b.maximum(old, new) for old, new in zip(before, values, strict=True)]
     returned = list(end.operands)
-    _return(function, [*returned[: 1 + carried], *greatest, *returned[1 + carried :]])
+    set_returned(function, [*returned[: 1 + carried], *greatest, *returned[1 + carried :]])
     with ir.InsertionPoint(op.operation), op.operation.location:
         zeros = [_zeros(b, kind) for kind in kinds]
     inputs = list(op.inputs)
@@ -65,7 +65,7 @@ def _end(function: Any) -> ir.Operation:
     return list(function.regions[0].blocks[0].operations)[-1].operation
 
 
-def _return(function: Any, values: Sequence[ir.Value]) -> None:
+def set_returned(function: Any, values: Sequence[ir.Value]) -> None:
     """Make a function also return these values."""
     end = _end(function)
     with ir.InsertionPoint(end), end.location:

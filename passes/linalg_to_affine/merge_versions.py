@@ -27,15 +27,11 @@ class MergeVersions(Pass):
                 kernel = kernels.get(version.of)
                 if kernel is None or KernelInfo(kernel).version is not None:
                     raise PassError(f"'{few.sym_name.value}' is a version of '{version.of}', but there is no such kernel")
-                if list(map(_kind, few.arguments)) != list(map(_kind, kernel.arguments)):
+                if [argument.type for argument in few.arguments] != [argument.type for argument in kernel.arguments]:
                     raise PassError(f"'{few.sym_name.value}' is a version of '{version.of}', but takes other arguments")
                 _merge(kernel, few, version)
                 few.operation.erase()
                 state.count(self.name)
-
-
-def _kind(argument: ir.Value) -> str:
-    return str(argument.type)
 
 
 def _merge(kernel: ir.OpView, few: Any, version: Version) -> None:

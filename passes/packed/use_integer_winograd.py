@@ -37,14 +37,14 @@ from stepwell.passes.graph.integer_products import (
 )
 from stepwell.passes.graph.matching import deferred_weight, source_of
 from stepwell.passes.graph.ranges import range_of
-from stepwell.passes.packed.winograd_cost import Arithmetic, Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
+from stepwell.passes.packed.winograd_cost import Arithmetic, CostOptions, Sizes, Variant, best, chosen, direct_cost, winograd_cost
 from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink
 
 HELD = "i16"  # the type of transformed data and filters
 
 
 @register_pass("use-integer-winograd", level="graph", optional=True)
-class UseIntegerWinograd(IntegerProductPass):
+class UseIntegerWinograd(CostOptions, IntegerProductPass):
     """Replace blocked 3x3 convolutions of narrow integers with stride 1 by Winograd ones if these cost less and give the same bits.
 
     rewrite: packed.conv(cast(x), cast(w))  ->  slice(packed.integer_winograd_conv(pad(x), w))
@@ -59,11 +59,8 @@ class UseIntegerWinograd(IntegerProductPass):
     all results times 2**shift fit 32, which follows from that range and the filters.
     """
 
-    flops_per_byte: float = -1.0  # -1 for the target's
-    handed_on: float = -1.0  # bytes read in the time of a byte from one kernel to the next; -1 for the target's
     slack: float = 0.25
     gain: float = 1.4  # a tile must cost at least this factor less than the direct method
-    most_bytes: int = 0  # 0 for the target's `resident_bytes`
     tile: int = 0  # 2 or 4; 0 for the best one
     done: ClassVar[str] = "computed by Winograd's method in integers, exactly"
 
@@ -71,7 +68,7 @@ class UseIntegerWinograd(IntegerProductPass):
         return isinstance(view, PackedConvOp) and is_integer_product(view)
 
     def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
-        return _Replacing(state, known, options=for_target(self, state.machine.costs))
+        return _Replacing(state, known, options=self.for_target(state.machine.costs))
 
 
 @dataclass

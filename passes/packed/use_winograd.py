@@ -11,7 +11,7 @@ from stepwell.passes.framework.decisions import NoMatch, expect
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
 from stepwell.passes.graph.matching import producer, source_of
-from stepwell.passes.packed.winograd_cost import Sizes, Variant, best, chosen, direct_cost, for_target, winograd_cost
+from stepwell.passes.packed.winograd_cost import CostOptions, Sizes, Variant, best, chosen, direct_cost, winograd_cost
 from stepwell.passes.packed.winograd_images import cut_back, filled_up, likely_sizes, not_worth_it, sink, transformed_weight
 
 ERRORS = {tile: error_bound(tile) for tile in POINTS}
@@ -23,7 +23,7 @@ AT_RUN_TIME = 4
 
 
 @register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
-class UseWinograd(Pass):
+class UseWinograd(CostOptions, Pass):
     """Replace blocked 3x3 convolutions with stride 1 by Winograd ones if these cost less.
 
     rewrite: packed.conv(x, w)  ->  slice(packed.winograd_conv(pad(x), G w G^T computed now))
@@ -46,14 +46,11 @@ class UseWinograd(Pass):
     """
 
     error: float = 2e-5
-    flops_per_byte: float = -1.0  # -1 for the target's
-    handed_on: float = -1.0  # bytes read in the time of a byte from one kernel to the next; -1 for the target's
     slack: float = 0.08
-    most_bytes: int = 0  # 0 for the target's `resident_bytes`
     tile: int = 0  # 2, 4 or 6; 0 for the best one
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        options = for_target(self, state.machine.costs)
+        options = self.for_target(state.machine.costs)
         for inner in ops_below(op, "packed.conv"):
             with state.attempt(self.name, inner):
                 b = GraphBuilder(state.weights)

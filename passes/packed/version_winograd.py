@@ -16,13 +16,13 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.framework.versions import KernelVersionPass, VersionProposal, add_argument, launches
 from stepwell.passes.graph.matching import plain_source
-from stepwell.passes.packed.winograd_cost import for_target, winograd_cost
+from stepwell.passes.packed.winograd_cost import CostOptions, winograd_cost
 from stepwell.passes.packed.winograd_images import likely_sizes, transformed_weight
 
 
 @register_pass("version-winograd", level="graph-opt", optional=True)
 @dataclass
-class VersionWinograd(KernelVersionPass):
+class VersionWinograd(CostOptions, KernelVersionPass):
     """Give a kernel with a `packed.winograd_conv` of images that only a run counts a version for few images, with a smaller tile.
 
     rewrite: @k { packed.winograd_conv(x, u) }  ->
@@ -33,10 +33,7 @@ class VersionWinograd(KernelVersionPass):
     are stored, so those of the smaller one may take at most `most_bytes`. Loops are fused in each version for the images that it is for.
     """
 
-    flops_per_byte: float = -1.0  # -1 for the target's
-    handed_on: float = -1.0  # bytes read in the time of a byte from one kernel to the next; -1 for the target's
     slack: float = 0.08
-    most_bytes: int = 0  # 0 for the target's `resident_bytes`
 
     def propose(self, subject: func.FuncOp, state: PassState) -> VersionProposal[func.FuncOp] | NoMatch | None:
         found = ops_below(subject.operation, WinogradConvOp.OPERATION_NAME)
@@ -47,7 +44,7 @@ class VersionWinograd(KernelVersionPass):
         values, u = conv.attribute_values(), type_of(conv.u).static_shape
         if not values["transformed"] or not isinstance(conv.u, ir.BlockArgument):
             return NoMatch("its filters are transformed in each run, or are a part of its code")
-        options, usual, both = for_target(self, state.machine.costs), values["tile"], u[2] * u[5] * u[3] * u[4]
+        options, usual, both = self.for_target(state.machine.costs), values["tile"], u[2] * u[5] * u[3] * u[4]
         sizes = likely_sizes(found[0], u[3] * u[4], u[2] * u[5], values["group"])[-1]
 
         def better(tile: int, count: int) -> bool:

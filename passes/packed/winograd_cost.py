@@ -1,10 +1,9 @@
 """The costs of convolutions by Winograd's minimal filtering and by the direct method, in one unit."""
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Protocol, TypeVar
+from typing import Any, Self
 
 from stepwell.dialects.packed.winograd import TAPS
 from stepwell.dialects.target.costs import Costs
@@ -60,29 +59,22 @@ class Sizes:
     group: int
 
 
-class Options(Protocol):
-    """The fields of a pass that compares these costs."""
+@dataclass
+class CostOptions:
+    """The options of a pass that compares these costs."""
 
-    flops_per_byte: float
-    handed_on: float
-    most_bytes: int
+    flops_per_byte: float = -1.0  # -1 for the target's
+    handed_on: float = -1.0  # bytes read in the time of a byte from one kernel to the next; -1 for the target's
+    most_bytes: int = 0  # 0 for the target's `resident_bytes`
 
-
-T = TypeVar("T", bound=Options)
-
-
-def for_target(options: T, costs: Costs) -> T:
-    """A pass's options, with the target's costs for those that are not set."""
-    made = copy(options)
-    if options.flops_per_byte < 0:
-        made.flops_per_byte = costs.flops_per_byte
-    if options.handed_on < 0:
-        made.handed_on = costs.handed_on
-    made.most_bytes = options.most_bytes or costs.resident_bytes
-    return made
+    def for_target(self, costs: Costs) -> Self:
+        """The options, with the target's costs for those that are not set."""
+        flops_per_byte = costs.flops_per_byte if self.flops_per_byte < 0 else self.flops_per_byte
+        handed_on = costs.handed_on if self.handed_on < 0 else self.handed_on
+        return replace(self, flops_per_byte=flops_per_byte, handed_on=handed_on, most_bytes=self.most_bytes or costs.resident_bytes)
 
 
-def winograd_cost(tile: int, of: Sizes, options: Options, numbers: Arithmetic = Arithmetic()) -> float:
+def winograd_cost(tile: int, of: Sizes, options: CostOptions, numbers: Arithmetic = Arithmetic()) -> float:
     """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
 
     A transform of n x n numbers by two matrices, half of whose elements are zeros, would be n^3 multiply-adds for each channel or filter, and

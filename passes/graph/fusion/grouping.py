@@ -180,14 +180,7 @@ class Grouping:
         shape = type_of(like.results[0]).shape
         if type_of(op.results[0]).shape != shape:
             return False
-        if None not in shape:
-            return True
-        for value in op.operands:
-            sizes = type_of(value).shape
-            aligned = dict(zip(range(len(shape) - len(sizes), len(shape)), sizes, strict=True))
-            if defining_op(value) not in inside and not widens_nothing(aligned, shape):
-                return False
-        return True
+        return None not in shape or all(widens_nothing(value, shape) for value in op.operands if defining_op(value) not in inside)
 
     def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[Dim, ...], *, views: bool = False) -> None:
         """Add the element-wise producers of `pending`, and those before them, if only the group uses them; all must have one known shape.

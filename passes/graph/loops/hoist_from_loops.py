@@ -10,7 +10,7 @@ from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.graph.loops.remainder import finish, with_stacked
-from stepwell.passes.graph.loops.rounds import Rounds
+from stepwell.passes.graph.loops.rounds import Rounds, joined
 from stepwell.passes.graph.loops.sums import products_of
 from stepwell.passes.graph.matching import is_elementwise, is_used, states
 from stepwell.passes.graph.outline_regions import rounds_of
@@ -92,8 +92,9 @@ class HoistFromLoops(Pass):
             with ir.InsertionPoint(loop), loop.location:
                 weights = {one: one.weights(rounds) for one in parts}
             with ir.InsertionPoint(op), op.location:
-                made = [b.matmul(_beside([one.lhs for one in side], b), _below([weights[one] for one in side], b)) for side in (early, late)]
-                total = b.add(*made)
+                last = type_of(op.operands[0]).rank - 1
+                sides = ((joined(b, [one.lhs for one in side], last), joined(b, [weights[one] for one in side], 0)) for side in (early, late))
+                total = b.add(*(b.matmul(lhs, rhs) for lhs, rhs in sides))
             op.results[0].replace_all_uses_with(total)
 
     def _hoist_rows(self, loop: ir.Operation, rounds: Rounds, state: PassState) -> None:
@@ -147,11 +148,3 @@ def bytes_of(kind: TensorType) -> "int | Size | None":
 def _computes(op: ir.Operation) -> bool:
     """Whether an op is arithmetic: moving data is often free at its use."""
     return states(op, SumsProducts) or is_elementwise(op.opview)
-
-
-def _beside(values: list[ir.Value], b: GraphBuilder) -> ir.Value:
-    return values[0] if len(values) == 1 else b.concat(values, axis=type_of(values[0]).rank - 1)
-
-
-def _below(values: list[ir.Value], b: GraphBuilder) -> ir.Value:
-    return values[0] if len(values) == 1 else b.concat(values, axis=0)

@@ -290,6 +290,11 @@ def has_row_dimension(op: Any) -> bool:
     return rows is not None and found.lhs[0] == 0 and 0 not in found.rhs and None not in shape
 
 
+def joined(b: GraphBuilder, values: Sequence[ir.Value], axis: int) -> ir.Value:
+    """The concatenation of values; a single value itself."""
+    return values[0] if len(values) == 1 else b.concat(list(values), axis=axis)
+
+
 def product(b: GraphBuilder, rows: ir.Value, weights: ir.Value, bias: ir.Value | None = None) -> ir.Value:
     """The product of rows of any number of dimensions with a matrix, as a product of two matrices, plus a number for each column."""
     *outer, depth = type_of(rows).shape

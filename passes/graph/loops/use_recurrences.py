@@ -14,7 +14,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.graph.loops.cells import Cell, Cells
 from stepwell.passes.graph.loops.remainder import finish, with_stacked
-from stepwell.passes.graph.loops.rounds import Rounds, product
+from stepwell.passes.graph.loops.rounds import Rounds, joined, product
 from stepwell.passes.graph.loops.sums import Part, Sum, is_vector
 from stepwell.passes.graph.outline_regions import rounds_of
 
@@ -109,7 +109,7 @@ def _layer(rounds: Rounds, cell: Cell) -> dict[int, ir.Value]:
     assert isinstance(hidden, int)
     dtype = type_of(initial[0]).dtype
     gates = len(cell.recurrent)
-    weights = _joined(rounds, [one.weights(rounds) for one in cell.recurrent], 1)
+    weights = joined(rounds.b, [one.weights(rounds) for one in cell.recurrent], 1)
     # (hidden, gates * hidden) -> (directions, gates, panels, hidden, hidden)
     by_gate = b.transpose(b.reshape(weights, shape=(hidden, gates, hidden)), perm=(1, 0, 2))
     operands: list[Any] = [_projected(rounds, cell.sums, batch, hidden, dtype), b.reshape(by_gate, shape=(1, gates, 1, hidden, hidden)), None]
@@ -128,10 +128,6 @@ def _layer(rounds: Rounds, cell: Cell) -> dict[int, ir.Value]:
     return {place: b.reshape(value, shape=(batch, hidden)) for place, value in zip(cell.states, last, strict=True)}
 
 
-def _joined(rounds: Rounds, values: Sequence[ir.Value], axis: int) -> ir.Value:
-    return values[0] if len(values) == 1 else rounds.b.concat(list(values), axis=axis)
-
-
 def _vector(rounds: Rounds, part: Part) -> ir.Value:
     """An invariant part of one row as a vector."""
     value = part.sliced(rounds, rounds.lifted(part.value))
@@ -142,7 +138,7 @@ def _vector(rounds: Rounds, part: Part) -> ir.Value:
 
 def _of_gates(rounds: Rounds, by_gate: Sequence[Sequence[ir.Value]], shape: Sequence[Dim], dtype: str) -> ir.Value:
     """For each gate, the sum of some values, which broadcast to a shape; the sums lie side by side in the last dimension."""
-    return _joined(rounds, [_total(rounds, values, shape, dtype) for values in by_gate], len(shape) - 1)
+    return joined(rounds.b, [_total(rounds, values, shape, dtype) for values in by_gate], len(shape) - 1)
 
 
 def _total(rounds: Rounds, values: Sequence[ir.Value], shape: Sequence[Dim], dtype: str) -> ir.Value:
@@ -172,7 +168,7 @@ def _projected(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dty
     parts = []
     for lhs in by_input[0] if together else ():  # one product for all gates
         bias = None if fixed is None or type_of(fixed).rank > 1 else fixed
-        parts.append(product(b, rounds.stacked(lhs), _joined(rounds, [own[lhs].weights(rounds) for own in by_input], 1), bias))
+        parts.append(product(b, rounds.stacked(lhs), joined(rounds.b, [own[lhs].weights(rounds) for own in by_input], 1), bias))
         fixed = fixed if bias is None else None
     alone = [[] if together else [product(b, rounds.stacked(one.lhs), one.weights(rounds)) for one in total.products] for total in sums]
     rows = [[_row(rounds, part) for part in total.rows] for total in sums]

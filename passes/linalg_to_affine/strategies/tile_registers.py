@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import affine, arith, ir, memref
+from stepwell.dialects.core.mlir import affine, ir, memref
+from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.target.dot_products import Tile
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.accesses import Access
@@ -114,11 +115,6 @@ class _Layout:
         rows = registers.rows
         parts = [found[i : i + rows] for found in places.values() for i in range(0, len(found), rows)]
         return _Layout(range(0, tile.width, use.intrinsic.lanes), parts)
-
-
-def constant(index: int) -> ir.Value:
-    """A constant index."""
-    return arith.constant(ir.IndexType.get(), index)
 
 
 def distance(context: NestContext, access: Access, dim: int) -> int:
