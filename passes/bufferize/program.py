@@ -17,12 +17,11 @@ from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize import runtime
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
-from stepwell.passes.bufferize.checks_function import add_checks_function
 from stepwell.passes.bufferize.kernels import as_memref, copy_generic, memref_bytes
 from stepwell.passes.bufferize.late_sizes import BINDS
 from stepwell.passes.bufferize.places import Input, Opened, Output, Place, TableEntry, Weights, Workspace
 from stepwell.passes.bufferize.size_arithmetic import compare, constant as i64_constant
-from stepwell.passes.bufferize.size_function import add_segment_function
+from stepwell.passes.bufferize.size_function import add_checks_function, add_segment_function
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import reinterpreted
 from stepwell.passes.linalg.structured import Structured

@@ -1,13 +1,14 @@
-"""Builds the functions that complete the table of sizes: @sizes before a run, others when a run has computed sizes."""
+"""Builds the functions that complete the table of sizes, before a run and during it, and the one that compares indices with sizes at its end."""
 
 from collections.abc import Mapping, Sequence
 
 from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import arith, func, ir, memref
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.size_table import MOST_TOTAL, SIZES_FUNCTION, SizeTable, Status, Verdict, segment_function
+from stepwell.dialects.core.size_table import CHECKS_FUNCTION, MOST_TOTAL, SIZES_FUNCTION, SizeTable, Status, Verdict, segment_function
 from stepwell.dialects.core.sizes import Assumption, Size, product, symbol
 from stepwell.dialects.core.symbolic_shapes import constant as index_constant
 from stepwell.dialects.core.types import TensorType
@@ -110,6 +111,48 @@ def add_segment_function(
         result = first_of([(verdict._replace(segment=number), condition) for verdict, condition in verdicts], constant(0))
         func.ReturnOp([result])
     return function.sym_name.value
+
+
+def add_checks_function(
+    module: ir.Operation, checks: Sequence[IndexCheck], hidden: Sequence[ir.MemRefType], entries: int, places: Mapping[str, int],
+    location: ir.Location,
+) -> str:  # fmt: skip
+    """Build `@checks(%hidden…, %table: memref<…xi64>) -> i64`; returns its name.
+
+    It takes the hidden results of @main, and the table of `entries` numbers where there is one, which holds each symbol in the entry that `places`
+    says. The result is a `Verdict`: the number of the first check that finds an index out of range.
+    """
+    i64 = ir.IntegerType.get_signless(64)
+    kinds = [*hidden, *([ir.MemRefType.get([entries], i64)] if entries else [])]
+    with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]), location:
+        function = func.FuncOp(CHECKS_FUNCTION, ir.FunctionType.get(kinds, [i64]), visibility="private")
+        block = function.add_entry_block([location] * len(kinds))
+    with ir.InsertionPoint(block), location:
+        arguments = list(block.arguments)
+        sizes = SizeArithmetic(lambda name: memref.LoadOp(arguments[-1], [index_constant(places[name])]).result)
+        wrong = []
+        for check in checks:
+            codes = [_element(arguments[check.result], column) for column in range(len(check.sizes))]
+            limits = [_limit(sizes, check, size) for size in check.sizes]
+            wrong.append(any_of(*(compare(_CMP.uge, code, limit) for code, limit in zip(codes, limits, strict=True))))
+        func.ReturnOp([first_of(each(Status.INDEX, wrong), constant(0))])
+    return CHECKS_FUNCTION
+
+
+def _element(memory: ir.Value, number: int) -> ir.Value:
+    """An element of a hidden result, which may be a scalar."""
+    return memref.LoadOp(memory, [index_constant(number)] * len(memory.type.shape)).result
+
+
+def _limit(sizes: SizeArithmetic, check: IndexCheck, size: int | Size) -> ir.Value:
+    """The code from which on something is wrong, as `IndexCheck.limits` says."""
+    if check.compared or check.exact:
+        return constant(1)
+    limit = sizes.value(size if check.from_start else 2 * size)
+    if isinstance(check.count, int) and check.count:
+        return limit
+    least = arith.SelectOp(compare(_CMP.eq, sizes.value(check.count), constant(0)), constant(1), constant(0)).result
+    return arith.MaxSIOp(limit, least).result
 
 
 def each(status: Status, conditions: Sequence[ir.Value | None]) -> list[tuple[Verdict, ir.Value | None]]:

@@ -8,15 +8,15 @@ import numpy as np
 from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.products import SumOfProducts, changes_along_sum
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.framework.rewriting import replace_results
-from stepwell.passes.graph.centred import centred, known_numbers
-from stepwell.passes.graph.integer_products import WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest, sum_of_products
-from stepwell.passes.graph.matching import new_weight, producer, with_operands
+from stepwell.passes.graph.integer_products import WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest, sum_of_products, widened
+from stepwell.passes.graph.matching import new_weight, producer, stored, with_operands
 
 HALF = 128
 """The difference between an unsigned byte and the signed byte with the opposite highest bit."""
@@ -109,3 +109,37 @@ def _check(op: ir.Operation, products: SumOfProducts, zero: "np.ndarray | ir.Val
     around = {} if pad is None else pad.attribute_values()
     if pad is not None and (around["mode"] != "constant" or around["value"] != 0 or not isinstance(zero, np.ndarray)):
         raise NoMatch("its image is padded with something else than zeros, or its zero point is not known")
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Bytes minus their zero point, which is known, or is a value in i32."""
+
+    source: ir.Value
+    zero: "np.ndarray | ir.Value"
+
+
+def centred(value: ir.Value, weights: WeightTable) -> Centred | None:
+    """The bytes and the zero point whose difference, in wide integers of the same shape, a value is; None if it is anything else."""
+    difference = producer(value, "sub", "add")
+    wide, zero = value, None
+    if difference is not None:
+        wide, zero = (difference.rhs, difference.lhs) if widened(difference.lhs) is None else (difference.lhs, difference.rhs)
+    cast = widened(wide)
+    if cast is None or type_of(cast.x).dtype not in BYTES or type_of(wide).shape != type_of(value).shape:
+        return None
+    if difference is None or zero is None:
+        return Centred(cast.x, np.zeros((), np.int64))
+    numbers, subtracted = stored(zero, weights), difference.operation.name == "graph.sub"
+    if subtracted and wide != difference.lhs:
+        return None
+    if numbers is None:
+        return Centred(cast.x, zero) if subtracted else None
+    signed = numbers.astype(np.int64)
+    return Centred(cast.x, signed if subtracted else np.asarray(-signed))
+
+
+def known_numbers(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
+    """The known integers of an operand, perhaps before a widening."""
+    cast = widened(value)
+    return stored(value if cast is None else cast.x, weights)

@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, sinh, cosh and tanh: `x = k ln 2 + r` with an integer k, and a polynomial in the small r.
+"""exp, exp2, expm1, sinh, cosh, tanh and erf: `x = k ln 2 + r` with an integer k, and a polynomial in the small r.
 
 The scheme is P. T. P. Tang's (1989) without his table: in f32 a polynomial of a few more terms is cheaper than a gather.
 """
@@ -136,3 +136,14 @@ def cosh(x: Floats) -> Floats:
     """By the addition theorem from `|x| = k ln 2 + r`."""
     total, difference, s, cosh_less_1 = hyperbolic(x)
     return (total + fma(total, cosh_less_1, difference * s)) * 4.0
+
+
+@expands("math.erf", ulps=1.2)
+def erf(x: Floats) -> Floats:
+    """`|x| + |x| P(x^2)` up to 1, `1 - 2^Q(|x|)` up to 4, 1 from there, and the sign of x."""
+    magnitude = abs(x).at_most(4.0)
+    near = fma(magnitude, polynomial(magnitude * magnitude, c.ERF_NEAR), magnitude)
+    exponent = polynomial(magnitude, c.ERF_FAR)
+    k, multiple = nearest(exponent)
+    far = fma(exp2_small(exponent - multiple), -power_of_two(k), 1.0)
+    return with_sign_of((magnitude < 1.0).choose(near, far), x)
