@@ -1,6 +1,7 @@
 """The group of a later convolution that reads each channel of a value; layouts are chosen by it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any
 

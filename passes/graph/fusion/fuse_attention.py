@@ -133,7 +133,7 @@ def _broadcast(value: ir.Value) -> _Heads | None:
 
 
 def _by_heads(shape: tuple[Dim, ...], rank: int, groups: tuple[int, int], rows: Dim) -> tuple[Dim, ...]:
-    """The shape of a mask for queries of that rank with one dimension of heads. Raises NoMatch unless it has an entry for each of their `rows` or one."""
+    """The shape of a mask for queries of that rank with one dimension of heads. Raises NoMatch unless its `rows` are one, or one for each query."""
     batch, *heads, own, keys = (1,) * (rank - len(shape)) + shape
     if heads not in ([1] * len(heads), [product(groups)] if rank == 4 else [*groups]):
         raise NoMatch("its mask is for other heads")
