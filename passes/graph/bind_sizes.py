@@ -5,21 +5,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, product
 from stepwell.dialects.core.types import compute_dtype, is_float, type_of
-from stepwell.dialects.graph import (
-    BindSizesOp,
-    DynamicExpandOp,
-    DynamicReshapeOp,
-    DynamicSliceOp,
-    GraphBuilder,
-    GraphOp,
-    NonMaxSuppressionOp,
-    NonZeroOp,
-    RangeOp,
-    UniqueOp,
-)
+from stepwell.dialects.graph import BindSizesOp, GraphBuilder, GraphOp
 from stepwell.dialects.support.extensions import extension
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions, replace_results
@@ -118,8 +108,8 @@ def first_along(b: GraphBuilder, x: ir.Value, axis: int, size: int | Size) -> ir
     return b.first(x, sizes=tuple(size if i == axis else -1 for i in range(type_of(x).rank)))
 
 
-@sized_by(NonZeroOp, always=True)
-def non_zero(op: NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
+@sized_by(graph.NonZeroOp, always=True)
+def non_zero(op: graph.NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
     """The indices of all elements, the first of which are valid."""
     places, count = b.non_zero_places(op.x)
     size = _sizes(op)[1]
@@ -127,8 +117,8 @@ def non_zero(op: NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
     return [first_along(b, places, 1, size)]
 
 
-@sized_by(NonMaxSuppressionOp, always=True)
-def non_max_suppression(op: NonMaxSuppressionOp, b: GraphBuilder) -> list[ir.Value]:
+@sized_by(graph.NonMaxSuppressionOp, always=True)
+def non_max_suppression(op: graph.NonMaxSuppressionOp, b: GraphBuilder) -> list[ir.Value]:
     """As many rows as there are scores, the first of which are valid."""
     rows, count = b.kept_boxes(*op.operation.operands, **op.attribute_values())
     size = _sizes(op)[0]
@@ -136,8 +126,8 @@ def non_max_suppression(op: NonMaxSuppressionOp, b: GraphBuilder) -> list[ir.Val
     return [first_along(b, rows, 0, size)]
 
 
-@sized_by(RangeOp)
-def range_(op: RangeOp, b: GraphBuilder) -> None:
+@sized_by(graph.RangeOp)
+def range_(op: graph.RangeOp, b: GraphBuilder) -> None:
     """The number of steps; the op itself stays."""
     bind(b, steps_between(b, *op.operation.operands), _sizes(op))
 
@@ -163,18 +153,18 @@ def steps_between(b: GraphBuilder, start: ir.Value, limit: ir.Value, step: ir.Va
     return b.reshape(b.select(moves, count, b.literal(np.array(0))), shape=(1,))
 
 
-@sized_by(DynamicReshapeOp, DynamicExpandOp, DynamicSliceOp)
+@sized_by(graph.DynamicReshapeOp, graph.DynamicExpandOp, graph.DynamicSliceOp)
 def as_asked(op: Any, b: GraphBuilder) -> list[ir.Value] | None:
     """The requested sizes; a reshape then knows its shape, the other ops stay."""
     sizes = _sizes(op)
     bind(b, asked_sizes(op.operation, b), sizes)
-    if isinstance(op, DynamicReshapeOp):
+    if isinstance(op, graph.DynamicReshapeOp):
         return [b.reshape(op.x, shape=sizes)]
     return None
 
 
-@sized_by(UniqueOp, always=True)
-def unique(op: UniqueOp, b: GraphBuilder) -> list[ir.Value]:
+@sized_by(graph.UniqueOp, always=True)
+def unique(op: graph.UniqueOp, b: GraphBuilder) -> list[ir.Value]:
     """Computed by sorting all slices: those that differ from their predecessor are the distinct ones, numbered in that order.
 
     Unsorted results are numbered in the order of `x`, by first occurrence.

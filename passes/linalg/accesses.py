@@ -1,6 +1,5 @@
 """Operands of structured ops: the memory location of each iteration's element, and so how vectors of elements are loaded."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -41,7 +40,8 @@ class Access:
     @cached_property
     def shape(self) -> list[int]:
         """Its sizes; dynamic ones have their likely value."""
-        return self._likely(self.exact_shape)
+        numbers = [size for size in self.exact_shape if isinstance(size, int)]
+        return numbers if len(numbers) == len(self.exact_shape) else list(map(shapes_of(self.value).likely, self.exact_shape))
 
     @property
     def bytes(self) -> int:
@@ -58,13 +58,6 @@ class Access:
     def exact_strides(self) -> list[Dim]:
         """The stride of each dimension, in elements, in the buffer that contains the operand; None for an unknown stride."""
         return strides(self.value)
-
-    def _likely(self, sizes: Sequence[Dim]) -> list[int]:
-        numbers = [size for size in sizes if isinstance(size, int)]
-        if len(numbers) == len(sizes):
-            return numbers
-        shapes = shapes_of(self.value)
-        return [shapes.likely(size) for size in sizes]
 
     def coefficients(self, dim: int) -> list[int | None]:
         """For each result of the map, the coefficient of `dim` (None if the result is not linear in it)."""

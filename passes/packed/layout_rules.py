@@ -6,20 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, is_static, static_sizes
 from stepwell.dialects.core.types import is_float, type_of
-from stepwell.dialects.graph import (
-    ConcatOp,
-    ConvOp,
-    LrnOp,
-    PadOp,
-    PixelShuffleOp,
-    ReduceMaxOp,
-    ReduceMinOp,
-    ReduceSumOp,
-    ReshapeOp,
-)
 from stepwell.dialects.graph.traits import Elementwise, KeepsFinite, Pools
 from stepwell.dialects.packed import PackedConvOp, PackedDepthwiseConvOp, PackedLrnOp
 from stepwell.passes.framework.decisions import NoMatch, expect
@@ -36,7 +26,7 @@ FEW_CHANNELS = 4
 PLAIN = "what it reads is not channel-blocked"
 
 
-@layout_rule(ConvOp)
+@layout_rule(graph.ConvOp)
 def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     values, x = op.attribute_values(), type_of(op.x)
     cast_w = widened(op.w)
@@ -82,7 +72,7 @@ def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray:
     return lanes
 
 
-def _taps(op: ConvOp, by_lane: np.ndarray, b: Layout) -> ir.Value:
+def _taps(op: graph.ConvOp, by_lane: np.ndarray, b: Layout) -> ir.Value:
     """The filters of a convolution by channel: in its compute type, or, if they are bytes and read at few positions, widened bytes."""
     places = type_of(op.operation.results[0]).shape[2:]
     few = is_static(places) and prod(static_sizes(places)) <= FEW_PLACES
@@ -143,14 +133,14 @@ def _image_for_groups(value: ir.Value, channels: int, group: int, image: Blocked
     return b.pack_as(value, lanes) if image is None else b.in_lanes([image], lanes)
 
 
-@layout_rule(ReshapeOp)
+@layout_rule(graph.ReshapeOp)
 def _shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
     shuffled, order = channel_shuffle(op)
     image = expect(b.packed(shuffled), PLAIN)
     return BlockedValue(image.value, np.where(image.lanes == FILLING, FILLING, np.argsort(order)[image.lanes]))
 
 
-@layout_rule(PixelShuffleOp)
+@layout_rule(graph.PixelShuffleOp)
 def _pixel_shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
     expect(b.packed(op.x), PLAIN)
     values, channels = op.attribute_values(), channels_of(op.result)
@@ -166,7 +156,7 @@ def _pool(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return BlockedValue(with_operands(b, op.operation, [image.value]), image.lanes)
 
 
-@layout_rule(LrnOp)
+@layout_rule(graph.LrnOp)
 def _lrn(op: Any, b: Layout) -> BlockedValue | NoMatch:
     expect(b.packed(op.x), PLAIN)
     channels = channels_of(op.x)
@@ -175,7 +165,7 @@ def _lrn(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return BlockedValue(b.build(PackedLrnOp, image.value, channels=channels, **op.attribute_values()), lanes)
 
 
-@layout_rule(PadOp)
+@layout_rule(graph.PadOp)
 def _pad(op: Any, b: Layout) -> BlockedValue | NoMatch:
     image, values = expect(b.packed(op.x), PLAIN), op.attribute_values()
     if values["mode"] != "constant" or values["low"][1] != 0 or values["high"][1] != 0:
@@ -184,7 +174,7 @@ def _pad(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return BlockedValue(padded, image.lanes)
 
 
-@layout_rule(ReduceSumOp, ReduceMaxOp, ReduceMinOp)
+@layout_rule(graph.ReduceSumOp, graph.ReduceMaxOp, graph.ReduceMinOp)
 def _reduce(op: Any, b: Layout) -> BlockedValue | NoMatch:
     image, values = expect(b.packed(op.x), PLAIN), op.attribute_values()
     if not values["keepdims"] or 1 in values["axes"] or not values["axes"]:
@@ -192,7 +182,7 @@ def _reduce(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return BlockedValue(b.build(type(op), image.value, **values), image.lanes)
 
 
-@layout_rule(ConcatOp)
+@layout_rule(graph.ConcatOp)
 def _concat(op: Any, b: Layout) -> BlockedValue | NoMatch:
     inputs = list(op.inputs)
     if op.attribute_values()["axis"] != 1:

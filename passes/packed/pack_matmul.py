@@ -131,10 +131,6 @@ class _PackedMatmuls(GraphBuilder):
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
         self.padded: dict[ir.Value, ir.Value] = {}  # values whose rows are padded, by the value without padding
 
-    def known(self, value: ir.Value) -> np.ndarray | None:
-        """The array of a constant or weight; None for other values."""
-        return stored(value, self.weights)
-
     def panels(self, op: Any, columns: int, lanes: int, registers: int) -> int:
         """Columns of a panel of the weights of `op`: chosen among powers of two of registers."""
         costs = panel_costs(columns, lanes, registers, self.costs)
@@ -283,7 +279,7 @@ class _PackedMatmuls(GraphBuilder):
 
     def recurrent_numbers(self, op: Any) -> ir.Value:
         """The integer weights of a recurrent layer in panels and groups, as bytes if they fit. Raises NoMatch if they stay."""
-        numbers, rows = self.known(op.weights), likely_elements(type_of(op.projected).shape[1:2], hints_around(op.operation))
+        numbers, rows = stored(op.weights, self.weights), likely_elements(type_of(op.projected).shape[1:2], hints_around(op.operation))
         if numbers is None or not numbers.size:
             raise NoMatch(f"its weights, {type_of(op.weights)}, are not a constant, or nothing is multiplied")
         directions, gates, panels, hidden, columns, depth = numbers.shape
@@ -347,7 +343,7 @@ class _PackedMatmuls(GraphBuilder):
         if columns == 1:
             return self.reshape(value, shape=[*own.shape, 1])
         split = [*own.shape[:-1], *panels]
-        array = self.known(value)
+        array = stored(value, self.weights)
         if array is not None:
             filling = [(0, 0)] * (array.ndim - 1) + [(0, panels[0] * panels[1] - columns)]
             return new_weight(self, value, np.pad(array, filling).reshape([*array.shape[:-1], *panels]))

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
@@ -273,42 +274,34 @@ class Grouping:
 
     def _take_producers(self, group: Group) -> None:
         """Add the producers of the root's data, if only the root uses these data and nothing is computed more than once because of it."""
-        sliced, once = read_in_slices(group.root), read_once(group.root)
-        if isinstance(once, NoMatch) and isinstance(sliced, NoMatch):
-            self.state.decline(NAME, group.root, sliced)
-            return
-        if not isinstance(once, NoMatch):
+        once: ir.Value | None = None
+        with suppress(NoMatch):
+            once = read_once(group.root)
             self._absorb(group, [once], type_of(once).shape)
-        if isinstance(sliced, NoMatch):
-            self.state.decline(NAME, group.root, sliced)
-            return
-        if isinstance(once, NoMatch):
-            self._absorb(group, [sliced.operand], type_of(sliced.operand).shape)
-        if defining_op(sliced.operand) in group.members:
-            return
-        taken = self._maker(group, sliced)
-        if isinstance(taken, NoMatch):
-            self.state.decline(NAME, group.root, taken)
-        else:
-            self._merge(group, taken)
+        with self.state.attempt(NAME, group.root):
+            sliced = read_in_slices(group.root)
+            if once is None:
+                self._absorb(group, [sliced.operand], type_of(sliced.operand).shape)
+            if defining_op(sliced.operand) not in group.members:
+                self._merge(group, self._maker(group, sliced))
 
-    def _maker(self, group: Group, sliced: Sliced) -> "Group | NoMatch":
-        """The group that produces the operand which another group's root reads slice by slice, if the two can be one kernel; otherwise why not."""
+    def _maker(self, group: Group, sliced: Sliced) -> Group:
+        """The group that produces the operand which another group's root reads slice by slice. Raises NoMatch if the two cannot be one kernel."""
         source = defining_op(sliced.operand)
         maker = None if source is None else self.group_of.get(source)
         if maker is None or not sliced.takes(maker.root):
             made = "an argument" if source is None else f"'{(source if maker is None else maker.root).name}'"
-            return NoMatch(f"it is not fused with what makes its image: that is {made}, expected {sliced.makers}")
+            raise NoMatch(f"it is not fused with what makes its image: that is {made}, expected {sliced.makers}")
         if maker.tail != source:
-            return NoMatch("it is not fused with what makes its image: that is read in the middle of a kernel")
+            raise NoMatch("it is not fused with what makes its image: that is read in the middle of a kernel")
         if not all(use.owner.operation == group.root for use in sliced.operand.uses):
-            return NoMatch("it is not fused with what makes its image: that has another user")
+            raise NoMatch("it is not fused with what makes its image: that has another user")
         if self.category[maker.tail] == Fusion.PAD:
-            return NoMatch("it is not fused with what makes its image: that ends with a pad")
+            raise NoMatch("it is not fused with what makes its image: that ends with a pad")
         if len(group.members) + len(maker.members) > self.max_ops:
-            return NoMatch(f"it is not fused with what makes its image: there would be more than max-ops={self.max_ops} ops")
+            raise NoMatch(f"it is not fused with what makes its image: there would be more than max-ops={self.max_ops} ops")
         if self._is_unfused("producers", group.root):
-            return NoMatch("it is not fused with what makes its image: it is to be computed apart")
+            raise NoMatch("it is not fused with what makes its image: it is to be computed apart")
         return maker
 
     def _end_with_pad(self, group: Group) -> None:

@@ -60,8 +60,8 @@ def is_view(op: ir.Operation) -> bool:
     return _is_long(run)
 
 
-def read_once(root: ir.Operation) -> ir.Value | NoMatch:
-    """The operand whose elements are each read at most once, so that they may be computed in registers where they are read."""
+def read_once(root: ir.Operation) -> ir.Value:
+    """The operand whose elements are each read at most once, so that they may be computed where they are read. Raises NoMatch if there is none."""
     view = root.opview
     if category(root) == Fusion.REDUCTION:
         return root.operands[0]
@@ -69,13 +69,17 @@ def read_once(root: ir.Operation) -> ir.Value | NoMatch:
         values = view.attribute_values()
         disjoint = all(s >= d * (k - 1) + 1 for s, d, k in zip(values["strides"], values["dilations"], values["kernel"], strict=True))
         if any(values["pads"]) or values["ceil_mode"]:
-            return NoMatch("what makes its image is computed apart: its windows reach beyond the image")
-        return root.operands[0] if disjoint else NoMatch("what makes its image is computed apart: its windows overlap")
-    return NoMatch("what makes its operands is computed apart: it reads each element several times")
+            raise NoMatch("what makes its image is computed apart: its windows reach beyond the image")
+        if not disjoint:
+            raise NoMatch("what makes its image is computed apart: its windows overlap")
+        return root.operands[0]
+    raise NoMatch("what makes its operands is computed apart: it reads each element several times")
 
 
-def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
+def read_in_slices(root: ir.Operation) -> Sliced:
     """An operand that can be computed a slice at a time, in a loop that is fused with its reader's (see the pass `fuse-loops`), and by which ops.
+
+    Raises NoMatch if there is none.
 
     The image of a pointwise convolution: a position of the result needs the same position of all its channels. That also holds for grouped
     convolutions, but does not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result are then live
@@ -89,18 +93,17 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     if states(root, Pools):
         image, strides = read_once(root), view.attribute_values()["strides"]
         read = [-1 if n is None else s * n for s, n in zip(strides, type_of(root.results[0]).shape[2:], strict=False)]
-        if isinstance(image, NoMatch):
-            return image
-        whole = list(type_of(image).shape[2 : 2 + len(strides)]) == read
-        return Sliced(image, (ComputesRows,)) if whole else NoMatch("it is not fused with what makes its image: its windows leave part of that out")
+        if list(type_of(image).shape[2 : 2 + len(strides)]) != read:
+            raise NoMatch("it is not fused with what makes its image: its windows leave part of that out")
+        return Sliced(image, (ComputesRows,))
     if isinstance(view, GraphOp) and view.is_pointwise():
         return Sliced(root.operands[0], (ComputesRows, KeepsChannels))
     kind = category(root)
     if kind == Fusion.REDUCTION:
         text = "element-wise ops that make its operand are computed with it, another kernel is not"
-        return NoMatch(f"{text}: only with poolings and pointwise convolutions, this is '{root.name}'")
+        raise NoMatch(f"{text}: only with poolings and pointwise convolutions, this is '{root.name}'")
     text = "it is not fused with what makes its operands: reductions, poolings and pointwise convolutions are"
-    return NoMatch(f"{text}, this is '{root.name}', of fusion category {kind.name}")
+    raise NoMatch(f"{text}, this is '{root.name}', of fusion category {kind.name}")
 
 
 def read_transposed(root: ir.Operation) -> list[ir.Operation]:

@@ -13,7 +13,6 @@ from stepwell.passes.graph.loops.sums import Part, Product, Sum, behind_slices, 
 
 _PLAIN = {"graph.sigmoid": "sigmoid", "graph.tanh": "tanh", "graph.relu": "relu", "graph.softplus": "softplus"}
 _OF_ALPHA = {"graph.leaky_relu": "leaky_relu", "graph.elu": "elu"}
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
 @dataclass(frozen=True)

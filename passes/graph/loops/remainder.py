@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir, users
+from stepwell.dialects.core.mlir import ir, ops_below, users
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder, LoopOp
@@ -99,18 +99,9 @@ def _kept(rounds: Rounds) -> list[int]:
             elif value in rounds.arguments:
                 values.append(end[1 + rounds.arguments.index(value)])
         elif not rounds.is_outside(value):
-            values += _operands(value.owner.operation)
+            maker = value.owner.operation
+            values += [operand for inner in (maker, *ops_below(maker)) for operand in inner.operands]
     return sorted(needed)
-
-
-def _operands(op: ir.Operation) -> list[ir.Value]:
-    """The values that an op and the ops in its regions use."""
-    found = list(op.operands)
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                found += _operands(inner.operation)
-    return found
 
 
 def _erase_dead(block: ir.Block) -> None:

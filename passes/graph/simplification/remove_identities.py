@@ -2,41 +2,23 @@
 
 import math
 
+from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import is_static
 from stepwell.dialects.core.types import TensorType, dtype_info, is_compact, type_of
-from stepwell.dialects.graph import (
-    AvgPoolOp,
-    CastOp,
-    ClampOp,
-    ConcatOp,
-    ExpandOp,
-    MaxPoolOp,
-    PadOp,
-    ReduceMaxOp,
-    ReduceMinOp,
-    ReduceProdOp,
-    ReduceSumOp,
-    ReshapeOp,
-    ResizeOp,
-    SelectOp,
-    SliceOp,
-    TileOp,
-    TransposeOp,
-)
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import for_each, keeps_type, producer, splat_of
 
 
-@pattern(CastOp)
-def drop_cast(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.CastOp)
+def drop_cast(op: graph.CastOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: cast(x) -> x  where x has that element type already   exact"""
     return op.x if op.x.type == op.result.type else NoMatch("it changes the element type")
 
 
-@pattern(CastOp)
-def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.CastOp)
+def drop_cast_pair(op: graph.CastOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: cast(cast(x, to wider), to the type of x) -> x  where the wider type holds every value of the narrower one   exact"""
     inner = expect(producer(op.x, "cast"), "its operand is not a cast")
     if inner.x.type != op.result.type:
@@ -48,16 +30,16 @@ def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
     return inner.x
 
 
-@pattern(SelectOp)
-def drop_select(op: SelectOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.SelectOp)
+def drop_select(op: graph.SelectOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: select(all true, a, b) -> a;  select(all false, a, b) -> b   where that has the type of the result   exact"""
     condition = expect(splat_of(op.cond, rw), "its condition is not known to be the same everywhere")
     chosen: ir.Value = op.a if condition else op.b
     return chosen if keeps_type(op, chosen) else NoMatch("the operand that it chooses is broadcast")
 
 
-@pattern(ReshapeOp)
-def drop_reshape(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ReshapeOp)
+def drop_reshape(op: graph.ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: reshape(x) -> x  where the shape is that of x (with one unknown size it must be the same one: all else is equal)   exact"""
     if op.x.type != op.result.type:
         return NoMatch("it changes the shape")
@@ -66,30 +48,30 @@ def drop_reshape(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
     return op.x
 
 
-@pattern(ReshapeOp)
-def merge_reshapes(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ReshapeOp)
+def merge_reshapes(op: graph.ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: reshape(reshape(x)) -> reshape(x)   exact"""
     inner = expect(producer(op.x, "reshape", "dynamic_reshape"), "its operand is not a reshape")
     return reshape_to(rw, inner.x, type_of(op.result))
 
 
-@pattern(TransposeOp)
-def drop_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.TransposeOp)
+def drop_transpose(op: graph.TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: transpose(x, perm=[0, 1, …]) -> x   exact"""
     perm = op.attribute_values()["perm"]
     return op.x if perm == tuple(range(len(perm))) else NoMatch("it moves dimensions")
 
 
-@pattern(TransposeOp)
-def merge_transposes(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.TransposeOp)
+def merge_transposes(op: graph.TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: transpose(transpose(x, p), q) -> transpose(x, [p[i] for i in q])   exact"""
     inner = expect(producer(op.x, "transpose"), "its operand is not a transposition")
     first = inner.attribute_values()["perm"]
     return rw.transpose(inner.x, perm=tuple(first[i] for i in op.attribute_values()["perm"]))
 
 
-@pattern(TransposeOp)
-def reshape_for_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.TransposeOp)
+def reshape_for_transpose(op: graph.TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: transpose(x) -> reshape(x)  where only dimensions of size 1 change places: no data moves   exact"""
     x, perm = type_of(op.x), op.attribute_values()["perm"]
     moved = [p for p in perm if x.shape[p] != 1]
@@ -98,8 +80,8 @@ def reshape_for_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     return reshape_to(rw, op.x, type_of(op.result))
 
 
-@pattern(SliceOp)
-def drop_slice(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.SliceOp)
+def drop_slice(op: graph.SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: slice(x) -> x  where it takes everything   exact"""
     a = op.attribute_values()
     whole = all(
@@ -109,8 +91,8 @@ def drop_slice(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
     return op.x if whole else NoMatch("it leaves something out or changes the order")
 
 
-@pattern(SliceOp)
-def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.SliceOp)
+def merge_slices(op: graph.SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: slice(slice(x)) -> slice(x)  with starts s1 + s2 * step1 and steps step1 * step2   exact"""
     inner = expect(producer(op.x, "slice"), "its operand is not a slice")
     first, second = inner.attribute_values(), op.attribute_values()
@@ -122,15 +104,15 @@ def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.slice(inner.x, starts=starts, sizes=second["sizes"], steps=steps)
 
 
-@pattern(PadOp)
-def drop_pad(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.PadOp)
+def drop_pad(op: graph.PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: pad(x, 0, 0) -> x   exact"""
     a = op.attribute_values()
     return NoMatch("it adds something") if any(n != 0 for n in (*a["low"], *a["high"])) else op.x
 
 
-@pattern(PadOp)
-def merge_pads(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.PadOp)
+def merge_pads(op: graph.PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: pad(pad(x, l1, h1), l2, h2) -> pad(x, l1 + l2, h1 + h2)  for one constant value   exact"""
     inner = expect(producer(op.x, "pad"), "its operand is not a pad")
     first, second = inner.attribute_values(), op.attribute_values()
@@ -140,8 +122,8 @@ def merge_pads(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.pad(inner.x, low=low, high=high, mode="constant", value=second["value"])
 
 
-@pattern(ExpandOp)
-def drop_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ExpandOp)
+def drop_expand(op: graph.ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: expand(x) -> x  where the shape is that of x   exact"""
     if op.x.type != op.result.type:
         return NoMatch("it changes the shape")
@@ -150,8 +132,8 @@ def drop_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
     return op.x
 
 
-@pattern(ExpandOp)
-def reshape_for_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ExpandOp)
+def reshape_for_expand(op: graph.ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: expand(x) -> reshape(x)  where it only adds dimensions of size 1   exact"""
     x, result = type_of(op.x), type_of(op.result)
     if x.size is None or x == result or x.size != result.size:
@@ -159,14 +141,14 @@ def reshape_for_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
     return reshape_to(rw, op.x, result)
 
 
-@pattern(TileOp)
-def drop_tile(op: TileOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.TileOp)
+def drop_tile(op: graph.TileOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: tile(x, [1, 1, …]) -> x   exact"""
     return op.x if set(op.attribute_values()["repeats"]) <= {1} else NoMatch("it repeats something")
 
 
-@pattern(ConcatOp)
-def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ConcatOp)
+def drop_empty_operands(op: graph.ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: concat(x, …, y of no elements along the axis, …) -> concat(x, …), and concat(x) -> x   exact"""
     axis, inputs = op.attribute_values()["axis"], list(op.inputs)
     kept = [v for v in inputs if type_of(v).shape[axis] != 0] or inputs[:1]
@@ -175,14 +157,14 @@ def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.concat(kept, axis=axis) if len(kept) < len(inputs) else NoMatch("no operand is empty")
 
 
-@pattern(ClampOp)
-def drop_clamp(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ClampOp)
+def drop_clamp(op: graph.ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: clamp(x, -inf, inf) -> x   exact"""
     a = op.attribute_values()
     return op.x if (a["min"], a["max"]) == (-math.inf, math.inf) else NoMatch("it has a bound")
 
 
-@for_each((ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp))
+@for_each((graph.ReduceSumOp, graph.ReduceProdOp, graph.ReduceMaxOp, graph.ReduceMinOp))
 def reshape_for_reduction(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: reduce(x) -> reshape(x)  where every reduced dimension has size 1, or none is reduced   exact"""
     x = type_of(op.x)
@@ -192,7 +174,7 @@ def reshape_for_reduction(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     return reshape_to(rw, value, type_of(op.result)) if op.x.type != op.result.type else value
 
 
-@for_each((MaxPoolOp, AvgPoolOp))
+@for_each((graph.MaxPoolOp, graph.AvgPoolOp))
 def drop_pooling(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: pool(x, 1x1 window, steps of 1, no padding) -> x   exact"""
     a = op.attribute_values()
@@ -201,8 +183,8 @@ def drop_pooling(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     return op.x
 
 
-@pattern(ResizeOp)
-def drop_resize(op: ResizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ResizeOp)
+def drop_resize(op: graph.ResizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: resize(x) -> x  where no size and no scale changes, and coordinates are those of x   exact"""
     a = op.attribute_values()
     if op.x.type != op.result.type or not type_of(op.x).is_static or any(s != 1.0 for s in a["scales"]):

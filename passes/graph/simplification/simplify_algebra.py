@@ -7,24 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import compute_dtype, is_float, is_unsigned, to_numpy, type_of
-from stepwell.dialects.graph import (
-    AbsOp,
-    AddOp,
-    BitwiseNotOp,
-    ClampOp,
-    DivOp,
-    MaximumOp,
-    MinimumOp,
-    MulOp,
-    NegOp,
-    NotOp,
-    PowOp,
-    ReluOp,
-    SubOp,
-    TanhOp,
-)
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, expect, pattern
 from stepwell.passes.graph.matching import for_each, fused_location, is_float_op, is_stored, keeps_type, new_weight, producer, splat_of, stored
@@ -53,16 +38,16 @@ def neutral_operand(cls: Any, name: str, neutral: Sequence[float], rule: str) ->
 
 # Exact, except for the sign of a zero: -0 + 0 is 0, and becomes -0. ONNX does not specify signs of zeros, and sums start at 0 anyway.
 NEUTRAL = (
-    neutral_operand(AddOp, "add_zero", [0.0], "x + 0 -> x"),
-    neutral_operand(SubOp, "sub_zero", [0.0], "x - 0 -> x"),
-    neutral_operand(MulOp, "mul_one", [1.0], "x * 1 -> x"),
-    neutral_operand(DivOp, "div_one", [1.0], "x / 1 -> x"),
-    neutral_operand(PowOp, "pow_one", [1.0], "x ** 1 -> x"),
+    neutral_operand(graph.AddOp, "add_zero", [0.0], "x + 0 -> x"),
+    neutral_operand(graph.SubOp, "sub_zero", [0.0], "x - 0 -> x"),
+    neutral_operand(graph.MulOp, "mul_one", [1.0], "x * 1 -> x"),
+    neutral_operand(graph.DivOp, "div_one", [1.0], "x / 1 -> x"),
+    neutral_operand(graph.PowOp, "pow_one", [1.0], "x ** 1 -> x"),
 )
 
 
-@pattern(MulOp)
-def integer_mul_zero(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.MulOp)
+def integer_mul_zero(op: graph.MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: x * 0 -> 0  for integers; for floats it is not true (NaN and infinities)"""
     result = type_of(op.result)
     if is_float(result.dtype):
@@ -74,8 +59,8 @@ def integer_mul_zero(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.expand(op.rhs, shape=result.static_shape)
 
 
-@pattern(SubOp)
-def add_negated(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.SubOp)
+def add_negated(op: graph.SubOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: x - c -> x + (-c)   exact"""
     constant = stored(op.rhs, rw.weights)
     if constant is None or is_stored(op.lhs):
@@ -87,24 +72,24 @@ def add_negated(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.add(op.lhs, new_weight(rw, op.rhs, negative))
 
 
-@pattern(SubOp)
-def negate(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.SubOp)
+def negate(op: graph.SubOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: 0 - x -> neg(x)   exact but for the sign of a zero"""
     if splat_of(op.lhs, rw) != 0 or not keeps_type(op, op.rhs) or is_unsigned(type_of(op.rhs).dtype):
         return NoMatch("the left operand is not 0 of the right one's type")
     return rw.neg(op.rhs)
 
 
-@pattern(MulOp)
-def negate_product(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.MulOp)
+def negate_product(op: graph.MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: x * -1 -> neg(x)   exact"""
     if splat_of(op.rhs, rw) != -1 or not keeps_type(op, op.lhs) or is_unsigned(type_of(op.lhs).dtype):
         return NoMatch("the right operand is not -1 of the left one's type")
     return rw.neg(op.lhs)
 
 
-@pattern(DivOp)
-def multiply_by_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.DivOp)
+def multiply_by_reciprocal(op: graph.DivOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: x / c -> x * (1 / c)  where every element of c is a power of two whose reciprocal is a normal number: exact"""
     constant = stored(op.rhs, rw.weights)
     if constant is None or not is_float_op(op):
@@ -120,16 +105,16 @@ def multiply_by_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
     return rw.mul(op.lhs, new_weight(rw, op.rhs, reciprocal))
 
 
-@pattern(DivOp)
-def take_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.DivOp)
+def take_reciprocal(op: graph.DivOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: 1 / x -> reciprocal(x)   exact"""
     if not is_float_op(op) or splat_of(op.lhs, rw) != 1 or not keeps_type(op, op.rhs):
         return NoMatch("the left operand is not 1 of the right one's shape")
     return rw.reciprocal(op.rhs)
 
 
-@pattern(PowOp)
-def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.PowOp)
+def expand_power(op: graph.PowOp, rw: Rewriter) -> ir.Value | NoMatch:
     """Replace powers that have a cheaper form.
 
     rewrite: x ** 2 -> x * x          exact: one rounding, as a correctly rounded power has
@@ -156,8 +141,8 @@ def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-@pattern(TanhOp)
-def rewrite_tanh_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.TanhOp)
+def rewrite_tanh_softplus(op: graph.TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: tanh(softplus(x)) -> n / (n + 2),  n = e (e + 2),  e = exp(min(x, 20))   four roundings after the exponential, no cancellation
 
     That is `tanh(log(u)) = (u^2 - 1) / (u^2 + 1)` with `u = 1 + e`: one function instead of three. Narrow floats, which hold neither e^20 nor n, are
@@ -175,26 +160,26 @@ def rewrite_tanh_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
         return value if wide is x else rw.cast(value, to=dtype, saturate=True)
 
 
-@for_each((NegOp, NotOp, BitwiseNotOp))
+@for_each((graph.NegOp, graph.NotOp, graph.BitwiseNotOp))
 def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(f(x)) -> x  for neg, not and bitwise_not: exact, integers wrap (and not for reciprocal: each rounds)"""
     inner = expect(producer(op.x, type(op).mnemonic()), "its operand is not the same op")
     return inner.x
 
 
-@for_each((ReluOp, AbsOp))
+@for_each((graph.ReluOp, graph.AbsOp))
 def drop_repeated(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: relu(x) -> x, abs(x) -> x  where x is made by an op that never gives anything below 0   exact
 
     For the smallest integer, `abs` returns it unchanged: a second `abs` does so, too, but `relu` returns 0.
     """
     value: ir.Value = op.x
-    twice = isinstance(op, AbsOp) and producer(value, "abs") is not None
+    twice = isinstance(op, graph.AbsOp) and producer(value, "abs") is not None
     return value if twice or range_of_result(value)[0] >= 0 else NoMatch("its operand may be negative")
 
 
-@pattern(AbsOp)
-def drop_sign(op: AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.AbsOp)
+def drop_sign(op: graph.AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: abs(neg(x)) -> abs(x)   exact"""
     inner = expect(producer(op.x, "neg"), "its operand is no negation")
     return rw.abs(inner.x)
@@ -216,8 +201,8 @@ def bound_by_constant(cls: Any, name: str, rule: str, bounds: Callable[[float], 
 
 
 BOUNDS = (
-    bound_by_constant(MaximumOp, "maximum_to_clamp", "maximum(x, c) -> clamp(x, c, inf)", lambda c: {"min": c, "max": math.inf}),
-    bound_by_constant(MinimumOp, "minimum_to_clamp", "minimum(x, c) -> clamp(x, -inf, c)", lambda c: {"min": -math.inf, "max": c}),
+    bound_by_constant(graph.MaximumOp, "maximum_to_clamp", "maximum(x, c) -> clamp(x, c, inf)", lambda c: {"min": c, "max": math.inf}),
+    bound_by_constant(graph.MinimumOp, "minimum_to_clamp", "minimum(x, c) -> clamp(x, -inf, c)", lambda c: {"min": -math.inf, "max": c}),
 )
 
 
@@ -225,10 +210,10 @@ def bounds_of(op: Any) -> tuple[float, float] | None:
     """The bounds of a clamp, or of a relu taken as one; None for any other op."""
     if op is None:
         return None
-    return (0.0, math.inf) if isinstance(op, ReluOp) else (float(op.attribute_values()["min"]), float(op.attribute_values()["max"]))
+    return (0.0, math.inf) if isinstance(op, graph.ReluOp) else (float(op.attribute_values()["min"]), float(op.attribute_values()["max"]))
 
 
-@for_each((ClampOp, ReluOp))
+@for_each((graph.ClampOp, graph.ReluOp))
 def merge_bounds(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: clamp(clamp(x, a, b), c, d) -> clamp(x, bounds a and b brought into c to d), relu being clamp(x, 0, inf)   exact"""
     inner = producer(op.x, "clamp", "relu")
@@ -240,8 +225,8 @@ def merge_bounds(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         return rw.clamp(inner.x, min=low, max=high)
 
 
-@pattern(ClampOp)
-def clamp_to_relu(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
+@pattern(graph.ClampOp)
+def clamp_to_relu(op: graph.ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: clamp(x, 0, inf) -> relu(x)   exact"""
     if bounds_of(op) != (0.0, math.inf):
         return NoMatch("its bounds are not 0 and infinity")
