@@ -99,7 +99,7 @@ class _Loop:
         for value in (*self.inputs[:carried], *self.places):
             for dim in b.shapes.shape(value):
                 b.size(dim)
-        record = _record_type(scratch)
+        record = ir.MemRefType.get([(KEEP_HEAD + KEEP_ENTRY * len(scratch.holders)) // 8], i64)
         self.kept = None if scratch.kept is None else b.view(own, scratch.kept, record, list(record.shape))
 
     def build(self) -> None:
@@ -182,11 +182,6 @@ class _Loop:
                 func.CallOp([], kernel, [b.memref_at(address, flat, [length]), b.memref_at(target, flat, [length])])
                 cf.BranchOp([], rest)
             b.block = rest
-
-
-def _record_type(scratch: ControlMemory) -> ir.MemRefType:
-    """The type of the record of boxes for the runtime."""
-    return ir.MemRefType.get([(KEEP_HEAD + KEEP_ENTRY * len(scratch.holders)) // 8], ir.IntegerType.get_signless(64))
 
 
 def _part_bytes(b: ProgramBuilder, value: ir.Value) -> Dim:

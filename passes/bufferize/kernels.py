@@ -225,7 +225,7 @@ def _needed(allocation: ir.Operation, loops: FusedLoops, size: int | Size) -> _S
 def _packed(kernel: ir.OpView, needs: list[_Scratch], loops: FusedLoops) -> tuple[list[tuple[int, Slice | None]], int]:
     """The offset and slice of each buffer, and the total size, if all sizes are static."""
     block = kernel.regions[0].blocks[0]
-    position, lifetimes = _top_level_positions(block), []
+    position, lifetimes = {o.operation: i for i, o in enumerate(block.operations)}, []
     for need in needs:
         users = [*_users_through_views(need.allocation.results[0]), *loops.alive(need.allocation.results[0], need.kept)]
         alive = [position[_top_level(u, block)] for u in users]
@@ -287,10 +287,6 @@ def _is_shape_only(value: ir.Value) -> bool:
         if any(a.value == value and a.used for a in Structured(user).accesses):
             return False
     return True
-
-
-def _top_level_positions(block: ir.Block) -> dict[ir.Operation, int]:
-    return {o.operation: i for i, o in enumerate(block.operations)}
 
 
 def _top_level(op: ir.Operation, block: ir.Block) -> ir.Operation:

@@ -112,7 +112,4 @@ class RegisterTile:
 
     def body(self, inputs: Sequence[ir.Value | None], before: Sequence[ir.Value | None], point: Offsets) -> list[ir.Value]:
         """The results of the root's body for these inputs and accumulators at a point; values that it does not read may be None."""
-        return self.context.body(self.context.root).emit([*inputs, *before], self.width, partial(self._index_at, point))
-
-    def _index_at(self, point: Offsets, dim: int) -> ir.Value:
-        return self.index(dim, point, self.width)
+        return self.context.body(self.context.root).emit([*inputs, *before], self.width, partial(self.index, point=point, width=self.width))

@@ -121,7 +121,8 @@ def _layer(rounds: Rounds, cell: Cell) -> dict[int, ir.Value]:
         holes = [b.reshape(_vector(rounds, part), shape=(1, 1, hidden)) for part in cell.peepholes]
         operands.append(b.concat(holes, axis=1) if holes else None)
     elif cell.kind == "gru":
-        operands.append(None if cell.hidden_bias is None else b.reshape(_hidden_bias(rounds, cell.hidden_bias, hidden, dtype), shape=(1, hidden)))
+        added = None if cell.hidden_bias is None else [_vector(rounds, part) for part in cell.hidden_bias.fixed]
+        operands.append(None if added is None else b.reshape(_of_gates(rounds, [added], (hidden,), dtype), shape=(1, hidden)))
     y, *last = getattr(b, cell.kind)(*operands, **attributes)
     after = rounds.yielded(cell.states[0])
     rounds.set_stacked(after, b.reshape(y, shape=(rounds.count, batch, hidden)))
@@ -176,10 +177,6 @@ def _projected(rounds: Rounds, sums: Sequence[Sum], batch: Dim, hidden: int, dty
         parts.append(_of_gates(rounds, [one + other for one, other in zip(alone, rows, strict=True)], (count, batch, hidden), dtype))
     parts += [] if fixed is None else [fixed]
     return _total(rounds, parts, whole, dtype)
-
-
-def _hidden_bias(rounds: Rounds, total: Sum, hidden: int, dtype: str) -> ir.Value:
-    return _of_gates(rounds, [[_vector(rounds, part) for part in total.fixed]], (hidden,), dtype)
 
 
 def _row(rounds: Rounds, part: Part) -> ir.Value:
