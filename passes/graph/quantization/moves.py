@@ -4,33 +4,33 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import PadOp, QuantizeOp, TransposeOp, constant_value
+from stepwell.dialects.graph import DequantizeOp, PadOp, QuantizeOp, TransposeOp, constant_value
 from stepwell.dialects.graph.traits import ChoosesData, JoinsData, MovesData, Pools
 from stepwell.dialects.graph.windows import always_meets_image
-from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, expect, pattern
 from stepwell.passes.graph.integer_products import WIDE
 from stepwell.passes.graph.matching import fused_location, has_one_use, states, with_operands
-from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, quantized, same_parameters
+from stepwell.passes.graph.quantization.quantized import is_per_tensor, is_positive, parameters, quantized, quantized_alike, same_parameters
 
-NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one zero point")
+NOT_QUANTIZED = "its operand is not dequantised with one scale and one zero point"
 
 
-def on_integers(op: Any, source: Quantized, rw: Rewriter) -> ir.Value:
+def on_integers(op: Any, source: DequantizeOp, rw: Rewriter) -> ir.Value:
     """`op`, whose first operand is `source`, on the integers; its result is then converted to floats. Scale and zero point are one number each."""
-    with fused_location(source.op, op):
+    with fused_location(source, op):
         moved = with_operands(rw, op.operation, [source.x])
         rank = type_of(moved).rank  # the result may have fewer dimensions than scale and zero point
-        parameters = [v if type_of(v).rank <= rank else rw.reshape(v, shape=()) for v in source.parameters]
-        value: ir.Value = rw.dequantize(moved, *parameters)
+        scalars = [v if type_of(v).rank <= rank else rw.reshape(v, shape=()) for v in parameters(source)]
+        value: ir.Value = rw.dequantize(moved, *scalars)
     return value
 
 
 @pattern(MovesData)
 def sink_dequantize(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: move(dequantize(x, s, z)) -> dequantize(move(x), s, z)   exact; where s and z are one number each"""
-    source = quantized(op.operation.operands[0])
-    if source is None or not source.is_per_tensor or len(op.operation.results) != 1:
-        return NOT_QUANTIZED
+    source = expect(quantized_alike(op.operation.operands[0]), NOT_QUANTIZED)
+    if len(op.operation.results) != 1:
+        return NoMatch(NOT_QUANTIZED)
     return on_integers(op, source, rw)
 
 
@@ -39,16 +39,16 @@ def transpose_integers(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: transpose(dequantize(x, s, z)) -> dequantize(transpose(x), transpose(s), transpose(z))   exact"""
     source = quantized(op.x)
     perm, rank = op.attribute_values()["perm"], type_of(op.x).rank
-    if source is None or source.is_per_tensor:
+    if source is None or is_per_tensor(source):
         return NoMatch("its operand is not dequantised, or with one scale and one zero point")
-    if any(type_of(parameter).shape.count(None) > 1 for parameter in source.parameters):
+    if any(type_of(parameter).shape.count(None) > 1 for parameter in parameters(source)):
         return NoMatch("several sizes of its scale or zero point are unknown")
     moved = []
-    for parameter in source.parameters:
+    for parameter in parameters(source):
         kind = type_of(parameter)
         whole = rw.reshape(parameter, shape=(*(1,) * (rank - kind.rank), *(-1 if d is None else d for d in kind.shape)))
         moved.append(parameter if kind.size == 1 else rw.transpose(whole, perm=perm))
-    with fused_location(source.op, op):
+    with fused_location(source, op):
         return rw.dequantize(rw.transpose(source.x, perm=perm), *moved)
 
 
@@ -63,10 +63,10 @@ def meets_image(op: Any) -> bool:
 @pattern(ChoosesData)
 def choose_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: max_pool(dequantize(x, s, z)) -> dequantize(max_pool(x), s, z)   exact, for s > 0; so maxima and minima"""
-    source = quantized(op.operation.operands[0])
-    if source is None or not source.is_per_tensor or not is_positive(source.op.scale, rw.weights):
-        return NOT_QUANTIZED
-    zero = source.zero_point(rw.weights)
+    source = expect(quantized_alike(op.operation.operands[0]), NOT_QUANTIZED)
+    if not is_positive(source.scale, rw.weights):
+        return NoMatch(NOT_QUANTIZED)
+    zero = constant_value(source.zero_point, rw.weights)
     if type_of(source.x).dtype == WIDE and (zero is None or zero.any()):
         return NoMatch(f"a difference of two numbers of {WIDE} may wrap, so that the greatest is another one")
     if op.has_trait(Pools) and not meets_image(op):
@@ -77,36 +77,33 @@ def choose_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
 @pattern(PadOp)
 def pad_integers(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: pad(dequantize(x, s, z), 0) -> dequantize(pad(x, z), s, z)   exact for finite s, where z is known"""
-    source, values = quantized(op.x), op.attribute_values()
-    if source is None or not source.is_per_tensor:
-        return NOT_QUANTIZED
-    zero = source.zero_point(rw.weights)
+    source, values = expect(quantized_alike(op.x), NOT_QUANTIZED), op.attribute_values()
+    zero = constant_value(source.zero_point, rw.weights)
     if values["mode"] == "constant" and (zero is None or values["value"] != 0):
         return NoMatch("it pads with something else than 0, or the zero point is not known")
-    with fused_location(source.op, op):
+    with fused_location(source, op):
         values["value"] = 0.0 if zero is None else float(zero.item())
-        value: ir.Value = rw.dequantize(rw.pad(source.x, **values), *source.parameters)
+        value: ir.Value = rw.dequantize(rw.pad(source.x, **values), *parameters(source))
     return value
 
 
 @pattern(JoinsData)
 def join_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: concat(dequantize(x, s, z), dequantize(y, s, z)) -> dequantize(concat(x, y), s, z)   exact"""
-    sources = [quantized(v) for v in op.operation.operands]
-    found = [source for source in sources if source is not None and source.is_per_tensor]
-    if len(found) < len(sources) or not all(same_parameters(s.parameters, found[0].parameters, rw.weights) for s in found):
+    found = [source for v in op.operation.operands if (source := quantized_alike(v)) is not None]
+    if len(found) < len(op.operation.operands) or not all(same_parameters(parameters(s), parameters(found[0]), rw.weights) for s in found):
         return NoMatch("its operands are not all dequantised with the same scale and zero point")
-    with fused_location(*(source.op for source in found), op):
-        return rw.dequantize(with_operands(rw, op.operation, [source.x for source in found]), *found[0].parameters)
+    with fused_location(*found, op):
+        return rw.dequantize(with_operands(rw, op.operation, [source.x for source in found]), *parameters(found[0]))
 
 
 @pattern(QuantizeOp)
 def drop_round_trip(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: quantize(dequantize(x, s, z), s, z) -> x   exact"""
     source = quantized(op.x)
-    if source is None or source.x.type != op.result.type or not same_parameters(source.parameters, (op.scale, op.zero_point), rw.weights):
+    if source is None or source.x.type != op.result.type or not same_parameters(parameters(source), (op.scale, op.zero_point), rw.weights):
         return NoMatch("its operand is not dequantised with the same scale and zero point")
-    scale = source.scale(rw.weights)
+    scale = constant_value(source.scale, rw.weights)
     # A scale for which quotients overflow, vanish or lose digits would change the numbers.
     if scale is None or not (1e-30 < float(scale.reshape(-1)[0]) < 1e30):
         return NoMatch("its scale is not known, or too small or large a number")

@@ -1,52 +1,34 @@
 """Queries of patterns on quantised networks: the quantisation of a value, its scale and its zero point."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.dialects.graph import DequantizeOp, GraphBuilder, constant_value
 from stepwell.passes.graph.matching import derived_name, producer
 
 
-@dataclass(frozen=True)
-class Quantized:
-    """A value in f32 that integers represent: `(x - zero_point) * scale`."""
-
-    op: Any
-    """The dequantize op."""
-
-    @property
-    def x(self) -> ir.Value:
-        """The integers."""
-        return self.op.x
-
-    @property
-    def parameters(self) -> tuple[ir.Value, ir.Value]:
-        """Scale and zero point."""
-        return self.op.scale, self.op.zero_point
-
-    @property
-    def is_per_tensor(self) -> bool:
-        """Whether scale and zero point are one number each."""
-        return all(type_of(v).size == 1 for v in self.parameters)
-
-    def scale(self, weights: WeightTable) -> np.ndarray | None:
-        """The scale, if it is known."""
-        return constant_value(self.op.scale, weights)
-
-    def zero_point(self, weights: WeightTable) -> np.ndarray | None:
-        """The zero point, if it is known."""
-        return constant_value(self.op.zero_point, weights)
+def quantized(value: ir.Value) -> DequantizeOp | None:
+    """The op that converts integers to `value`, which is `(x - zero_point) * scale` in f32; None if there is none."""
+    op: DequantizeOp | None = producer(value, "dequantize")
+    return op
 
 
-def quantized(value: ir.Value) -> Quantized | None:
-    """The quantised form of `value`, if a dequantize op produced it."""
-    op = producer(value, "dequantize")
-    return None if op is None else Quantized(op)
+def quantized_alike(value: ir.Value) -> DequantizeOp | None:
+    """Like `quantized`, but None if there are several scales or zero points."""
+    op = quantized(value)
+    return op if op is not None and is_per_tensor(op) else None
+
+
+def parameters(op: DequantizeOp) -> tuple[ir.Value, ir.Value]:
+    """Scale and zero point."""
+    return op.scale, op.zero_point
+
+
+def is_per_tensor(op: DequantizeOp) -> bool:
+    """Whether scale and zero point are one number each."""
+    return all(type_of(v).size == 1 for v in parameters(op))
 
 
 def same_parameters(first: tuple[ir.Value, ir.Value], second: tuple[ir.Value, ir.Value], weights: WeightTable) -> bool:

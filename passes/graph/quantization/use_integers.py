@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import AddOp, constant_value
+from stepwell.dialects.graph import AddOp, DequantizeOp, constant_value
 from stepwell.dialects.graph.products import SumOfProducts, changes_along_sum
 from stepwell.dialects.graph.traits import SumsProducts
 from stepwell.passes.framework.registry import register_pass
@@ -15,7 +15,7 @@ from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, 
 from stepwell.passes.graph.integer_products import WIDE, one_channel, sums_integers
 from stepwell.passes.graph.matching import fused_location, has_one_use, producer, stored, with_operands
 from stepwell.passes.graph.quantization.moves import MOVES
-from stepwell.passes.graph.quantization.quantized import Quantized, parameter, quantized
+from stepwell.passes.graph.quantization.quantized import parameter, parameters, quantized
 from stepwell.passes.graph.quantization.scales import SCALES
 
 LARGEST = np.iinfo(np.int32).max
@@ -35,7 +35,7 @@ def multiply_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
     if x is None or y is None:
         return NoMatch("its operands are not both dequantised")
     found: SumOfProducts = op.sum_of_products()
-    if any(changes_along_sum(type_of(v).shape, dims) for side, dims in ((x, found.lhs), (y, found.rhs)) for v in side.parameters):
+    if any(changes_along_sum(type_of(v).shape, dims) for side, dims in ((x, found.lhs), (y, found.rhs)) for v in parameters(side)):
         return NoMatch("its scales or zero points change along what it sums")
     if not isinstance(found.depth, int):
         return NoMatch("how many products it sums is not known")
@@ -46,7 +46,7 @@ def multiply_integers(op: ir.OpView, rw: Rewriter) -> ir.Value | NoMatch:
         total = by_channel(op, x, y, found, rw) if found.by_channel and most < EXACT_FLOATS else None
         if total is None:
             total = rw.cast(with_operands(rw, op.operation, [integers(x, rw), integers(y, rw)]), to="f32", saturate=True)
-        scales = [along_result(rw, side.op.scale, dims, found) for side, dims in ((x, found.lhs), (y, found.rhs))]
+        scales = [along_result(rw, side.scale, dims, found) for side, dims in ((x, found.lhs), (y, found.rhs))]
         return scaled(total, scales, rw)
 
 
@@ -56,13 +56,13 @@ def along_result(rw: Rewriter, scale: ir.Value, dims: tuple[int | None, ...], pr
     return scale if shape is None else reshaped(rw, scale, shape)
 
 
-def by_channel(op: Any, x: Quantized, w: Quantized, products: SumOfProducts, rw: Rewriter) -> ir.Value | None:
+def by_channel(op: Any, x: DequantizeOp, w: DequantizeOp, products: SumOfProducts, rw: Rewriter) -> ir.Value | None:
     """The sums of a convolution whose filters read one channel, of integers held as floats; None if a zero point or the filters are unknown.
 
     No dot-product instruction pays for so few products without shared operands. Floats hold sums below 2^24 exactly, and multiply and add in one
     instruction. The zero point's part is subtracted after the sums, so that the image stays in bytes.
     """
-    weights, zeros, zero = stored(w.x, rw.weights), w.zero_point(rw.weights), x.zero_point(rw.weights)
+    weights, zeros, zero = stored(w.x, rw.weights), constant_value(w.zero_point, rw.weights), constant_value(x.zero_point, rw.weights)
     if weights is None or zeros is None or zero is None or zero.size != 1:
         return None
     numbers, values = (weights.astype(np.int64) - zeros).astype(np.float32), op.attribute_values()
@@ -129,7 +129,7 @@ def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarra
     source = quantized(value if reshape is None else reshape.x)
     if source is None or type_of(source.x).dtype != WIDE:
         return None
-    numbers, scale, zero = constant_value(source.x, rw.weights), source.scale(rw.weights), source.zero_point(rw.weights)
+    numbers, scale, zero = (constant_value(v, rw.weights) for v in (source.x, *parameters(source)))
     if numbers is None or scale is None or zero is None or zero.any() or not type_of(value).is_static:
         return None
     shape = type_of(value).static_shape
@@ -137,13 +137,13 @@ def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarra
     return numbers.reshape(shape), scale, source.x
 
 
-def integers(source: Quantized, rw: Rewriter) -> ir.Value:
+def integers(source: DequantizeOp, rw: Rewriter) -> ir.Value:
     """The integers minus their zero point, in i32."""
     wide: ir.Value = rw.cast(source.x, to=WIDE, saturate=True)
-    zero = source.zero_point(rw.weights)
+    zero = constant_value(source.zero_point, rw.weights)
     if zero is None:
-        return rw.sub(wide, rw.cast(source.op.zero_point, to=WIDE, saturate=True))
-    return rw.add(wide, parameter(rw, source.op.zero_point, -zero.astype(np.int32))) if zero.any() else wide
+        return rw.sub(wide, rw.cast(source.zero_point, to=WIDE, saturate=True))
+    return rw.add(wide, parameter(rw, source.zero_point, -zero.astype(np.int32))) if zero.any() else wide
 
 
 def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
@@ -163,17 +163,17 @@ def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     return rw.reshape(value, shape=shape) if array is None else parameter(rw, value, array.reshape(shape))
 
 
-def greatest_sum(x: Quantized, w: Quantized, products: SumOfProducts, depth: int, rw: Rewriter) -> int:
+def greatest_sum(x: DequantizeOp, w: DequantizeOp, products: SumOfProducts, depth: int, rw: Rewriter) -> int:
     """An upper bound of sums of `depth` products."""
-    numbers, zero = stored(w.x, rw.weights), w.zero_point(rw.weights)
+    numbers, zero = stored(w.x, rw.weights), constant_value(w.zero_point, rw.weights)
     if numbers is None or zero is None:
         return largest(x, rw) * largest(w, rw) * depth
     return largest(x, rw) * int(products.column_sums(np.abs(numbers.astype(np.int64) - zero)).max(initial=0))
 
 
-def largest(source: Quantized, rw: Rewriter) -> int:
+def largest(source: DequantizeOp, rw: Rewriter) -> int:
     """The largest magnitude of integers of a type minus their zero point."""
-    limits, zero = np.iinfo(to_numpy(type_of(source.x).dtype)), source.zero_point(rw.weights)
+    limits, zero = np.iinfo(to_numpy(type_of(source.x).dtype)), constant_value(source.zero_point, rw.weights)
     if zero is None:
         return int(limits.max) - int(limits.min)
     return max(int(limits.max) - int(zero.min(initial=0)), int(zero.max(initial=0)) - int(limits.min))
