@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import ir
 
-
 T = TypeVar("T")
 
 

@@ -283,13 +283,13 @@ class _PackedMatmuls(GraphBuilder):
         if numbers is None or not numbers.size:
             raise NoMatch(f"its weights, {type_of(op.weights)}, are not a constant, or nothing is multiplied")
         directions, gates, panels, hidden, columns, depth = numbers.shape
-        stored = next(dtype for dtype in NARROW if dtype in SIGNED and holds(dtype, numbers.min().item(), numbers.max().item()))
-        kind = kind_of(read_as(stored, self.target)[0])
-        chosen = expect(fastest(kind, kind_of(stored), self.target), f"the target has no instruction for products of bytes and {stored}")
+        dtype = next(d for d in NARROW if d in SIGNED and holds(d, numbers.min().item(), numbers.max().item()))
+        kind = kind_of(read_as(dtype, self.target)[0])
+        chosen = expect(fastest(kind, kind_of(dtype), self.target), f"the target has no instruction for products of bytes and {dtype}")
         if panels * depth != 1 or not rows or hidden < chosen.lanes // 2:
             raise NoMatch(f"its weights are in panels already, or {rows} rows by {hidden} columns do not fill a vector of {chosen.lanes}")
         width = self.width or self.panels(op, hidden, chosen.lanes, self.costs.accumulators if rows == 1 else self.costs.panel_registers)
-        filled = np.pad(numbers.astype(to_numpy(stored)).reshape(-1, hidden, columns), ((0, 0), (0, -hidden % chosen.depth), (0, 0)))
+        filled = np.pad(numbers.astype(to_numpy(dtype)).reshape(-1, hidden, columns), ((0, 0), (0, -hidden % chosen.depth), (0, 0)))
         packed = np.stack([in_groups(matrix, chosen.depth, width) for matrix in filled])
         return new_weight(self, op.weights, packed.reshape(directions, gates, *packed.shape[1:]))
 
