@@ -5,7 +5,7 @@ run.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast as typed
+from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, always, product as sizes_product
@@ -222,7 +222,7 @@ class Rounds:
         assert attributes is not None
         rows = iter([self._aligned(op, v) for v in op.operation.operands])
         groups = map_groups(lambda _: next(rows), op.operand_groups())
-        return typed(ir.Value, self.b.create(type(op), groups, attributes).operation.results[0])
+        return self.b.create(type(op), groups, attributes).operation.results[0]
 
     def _aligned(self, op: Any, value: ir.Value) -> ir.Value:
         """An operand in all iterations; for an expansion, whose operand may have fewer dimensions, padded to its rank."""
@@ -234,7 +234,7 @@ class Rounds:
         count, first, *inner = type_of(rows).shape
         flat = self.b.reshape(rows, shape=(sizes_product([count, first]), *inner))
         made = self.b.create(type(op), [flat, self.lifted(op.operation.operands[1])], op.attribute_values()).operation.results[0]
-        return typed(ir.Value, self.b.reshape(made, shape=(count, *kind.shape)))
+        return self.b.reshape(made, shape=(count, *kind.shape))
 
     def row_read(self, op: Any) -> tuple[int | Size, int] | None:
         """The rows that a `gather` or an `at_round` reads in successive iterations, as `start` and `step` (1 or -1), if they certainly exist."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import cast as typed
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import type_of
@@ -24,7 +23,7 @@ class Part:
         if not rank or sizes[-1] == 1 != self.count or (self.first, self.count) == (0, sizes[-1]):
             return value
         starts, sizes = ((*[whole] * (rank - 1), own) for whole, own in ((0, self.first), (-1, self.count)))
-        return typed(ir.Value, rounds.b.slice(value, starts=starts, sizes=sizes, steps=(1,) * rank))
+        return rounds.b.slice(value, starts=starts, sizes=sizes, steps=(1,) * rank)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Product:
         if (self.first_row, self.rows, self.columns.first, self.columns.count) == (0, whole[0], 0, whole[1]):
             return matrix
         starts, sizes = (self.first_row, self.columns.first), (self.rows, self.columns.count)
-        return typed(ir.Value, rounds.b.slice(matrix, starts=starts, sizes=sizes, steps=(1, 1)))
+        return rounds.b.slice(matrix, starts=starts, sizes=sizes, steps=(1, 1))
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ def on_integers(op: Any, source: DequantizeOp, rw: Rewriter) -> ir.Value:
         moved = with_operands(rw, op.operation, [source.x])
         rank = type_of(moved).rank  # the result may have fewer dimensions than scale and zero point
         scalars = [v if type_of(v).rank <= rank else rw.reshape(v, shape=()) for v in parameters(source)]
-        value: ir.Value = rw.dequantize(moved, *scalars)
-    return value
+        return rw.dequantize(moved, *scalars)
 
 
 @pattern(MovesData)
@@ -83,8 +82,7 @@ def pad_integers(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("it pads with something else than 0, or the zero point is not known")
     with fused_location(source, op):
         values["value"] = 0.0 if zero is None else float(zero.item())
-        value: ir.Value = rw.dequantize(rw.pad(source.x, **values), *parameters(source))
-    return value
+        return rw.dequantize(rw.pad(source.x, **values), *parameters(source))
 
 
 @pattern(JoinsData)

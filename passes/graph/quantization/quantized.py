@@ -11,8 +11,7 @@ from stepwell.passes.graph.matching import derived_name, producer
 
 def quantized(value: ir.Value) -> DequantizeOp | None:
     """The op that converts integers to `value`, which is `(x - zero_point) * scale` in f32; None if there is none."""
-    op: DequantizeOp | None = producer(value, "dequantize")
-    return op
+    return producer(value, "dequantize")
 
 
 def quantized_alike(value: ir.Value) -> DequantizeOp | None:

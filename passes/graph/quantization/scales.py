@@ -52,8 +52,7 @@ def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
         return NoMatch("what it quantises does not follow from sums of products")
     with op.location:
         one = rw.literal(np.ones((), inverse.dtype))
-        value: ir.Value = rw.quantize(rw.mul(op.x, parameter(rw, op.scale, inverse)), one, op.zero_point)
-    return value
+        return rw.quantize(rw.mul(op.x, parameter(rw, op.scale, inverse)), one, op.zero_point)
 
 
 @pattern("graph.mul")

@@ -100,8 +100,7 @@ def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
                 summed = rw.add(scaling.lhs, parameter(rw, source, numbers.astype(np.float32)))
             else:
                 summed = rw.cast(rw.add(total.x, parameter(rw, source, numbers)), to="f32", saturate=True)
-            value: ir.Value = rw.mul(summed, scaling.rhs)
-        return value
+            return rw.mul(summed, scaling.rhs)
     return NoMatch("it does not add known integers to a scaled product of integers")
 
 

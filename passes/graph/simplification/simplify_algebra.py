@@ -127,18 +127,15 @@ def expand_power(op: graph.PowOp, rw: Rewriter) -> ir.Value | NoMatch:
     if exponent is None or not keeps_type(op, op.lhs):
         return NoMatch("the exponent is not one known number, or broadcasts the base")
     x, power = op.lhs, float(exponent)
-    value: ir.Value
     if power == 2:
-        value = rw.mul(x, x)
-    elif power == 3:
-        value = rw.mul(rw.mul(x, x), x)
-    elif power == -1 and is_float_op(op):
-        value = rw.reciprocal(x)
-    elif power == 0.5 and is_float_op(op):
-        value = rw.sqrt(x)
-    else:
-        return NoMatch(f"the exponent {power} has no cheaper form")
-    return value
+        return rw.mul(x, x)
+    if power == 3:
+        return rw.mul(rw.mul(x, x), x)
+    if power == -1 and is_float_op(op):
+        return rw.reciprocal(x)
+    if power == 0.5 and is_float_op(op):
+        return rw.sqrt(x)
+    return NoMatch(f"the exponent {power} has no cheaper form")
 
 
 @pattern(graph.TanhOp)
