@@ -49,8 +49,8 @@ def mentions(p: Pattern) -> Mentions:
                 named.update({word: None for word in re.findall(r"(?:packed\.)?[a-z_0-9]+", found.value) if word in known and len(found.value) < 40})
             elif isinstance(found, ast.Attribute) and found.attr in known:
                 named[found.attr] = None
-            elif isinstance(found, ast.Name) and found.id.endswith("Op"):
-                named.update({name: None for name, cls in known.items() if cls.__name__ == found.id})
+            elif isinstance(found, (ast.Name, ast.Attribute)) and (word := getattr(found, "id", getattr(found, "attr", ""))).endswith("Op"):
+                named.update({name: None for name, cls in known.items() if cls.__name__ == word})
             elif isinstance(found, ast.Constant) and isinstance(found.value, (int, float)) and abs(found.value) < 1e6:
                 numbers[float(found.value)] = None
     others = tuple(name for name in named if name not in NEVER and name not in chain)
