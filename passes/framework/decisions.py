@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(unsafe_hash=True)
 class NoMatch(Exception):
-    """The reason why a rewrite, a rule or a choice does not apply, for the user (`--explain`): returned by it, or raised by a function that it calls."""
+    """The reason why a rewrite, rule or choice does not apply, for the user (`--explain`): returned by it, or raised by a function that it calls."""
 
     reason: str
 
