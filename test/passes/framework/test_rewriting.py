@@ -24,6 +24,7 @@ from stepwell.passes.framework.rewriting import (
     apply_patterns,
     clone_into,
     convert,
+    expect,
     find_function,
     functions,
     pattern,
@@ -83,6 +84,16 @@ class TestPatterns:
         [declined] = set(state.decisions or ())
         assert (declined.by, declined.op, declined.done, declined.what) == ("never", "graph.relu", False, "it never does")
         assert "the node" in str(declined.location)
+
+    def test_refusals_may_be_raised(self, context: ir.Context) -> None:
+        module = module_of(context, unary("relu", "%x", "%r"))
+        state = PassState(decisions=Decisions())
+        needing = Pattern("needing", "graph.relu", lambda op, rw: expect(defining_op(op.operands[0]), "it reads an argument"))
+        assert apply_patterns(module.operation, [needing], state) == 0
+        [relu] = ops_below(module.operation, "graph.relu")
+        with state.attempt("a pass", relu):
+            raise NoMatch("it has another use")
+        assert [(entry.by, entry.what) for entry in state.decisions or ()] == [("needing", "it reads an argument"), ("a pass", "it has another use")]
 
     def test_reasons_of_rounds_that_were_not_the_last_are_not_kept(self, context: ir.Context) -> None:
         module = module_of(context, unary("relu", "%x", "%0"), unary("abs", "%0", "%r"))
