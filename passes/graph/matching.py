@@ -13,7 +13,7 @@ from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
-from stepwell.dialects.graph.traits import Elementwise, KeepsEach, MovesData, Trait
+from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsEach, MovesData, Trait
 from stepwell.passes.framework.rewriting import Pattern, Rewriter
 
 SPLAT_ELEMENTS = 1 << 16
@@ -180,6 +180,12 @@ def is_elementwise(op: ir.OpView) -> bool:
 def states(op: ir.Operation | None, *traits: type[Trait]) -> bool:
     """Whether an op belongs to the graph levels and has all of these traits."""
     return op is not None and isinstance(op.opview, GraphOp) and all(map(op.opview.has_trait, traits))
+
+
+def category(op: ir.Operation) -> Fusion:
+    """The fusion category of an op, which its class states; ops of upstream's dialects stay outside kernels."""
+    view = op.opview
+    return view.fusion_category() if isinstance(view, GraphOp) else Fusion.FREE
 
 
 def keeps_each_element(op: ir.Operation | None) -> bool:

@@ -14,9 +14,8 @@ from stepwell.dialects.graph.traits import Converts, Fusion
 from stepwell.passes.framework.choices import Candidate
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_in_slices, read_once, read_prefix, read_transposed
-from stepwell.passes.graph.matching import has_one_use, states, widens_nothing
+from stepwell.passes.graph.matching import category, has_one_use, states, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow
 
 NAME = "fuse-operators"

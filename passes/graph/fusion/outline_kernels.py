@@ -20,7 +20,7 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.numbered import numbered_line
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, program_functions
-from stepwell.passes.graph.fusion.categories import category
+from stepwell.passes.graph.matching import category
 
 HASH_DIGITS = 8  # hexadecimal digits of a kernel's name
 

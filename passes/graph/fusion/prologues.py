@@ -12,9 +12,8 @@ from stepwell.dialects.graph.indexing import SliceOp
 from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.traits import ComputesRows, Fusion, KeepsChannels, Pools, Trait
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.integer_products import sum_of_products
-from stepwell.passes.graph.matching import has_one_use, producer, states
+from stepwell.passes.graph.matching import category, has_one_use, producer, states
 
 ROW = 16
 """The shortest contiguous run, in elements, that a consumer reads in place: with shorter runs its arithmetic would use short vectors, too."""

@@ -83,8 +83,6 @@ def scale_affine(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     if not np.isfinite(s).all():
         return NoMatch("the factor is not finite: its two products might be infinities of both signs, and their sum NaN")
     scale, shift = combined(np.multiply, k, s), combined(np.multiply, a, s)
-    if isinstance(shift, NoMatch):
-        return shift
     with fused_location(inner, op):
         product = rw.mul(inner.lhs, new_weight(rw, inner.rhs, scale))
     with fused_location(addition, op):
