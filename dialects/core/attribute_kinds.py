@@ -1,7 +1,7 @@
 """The kinds of values of carried attributes: how to read each from an attribute, check it and write it."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -127,6 +127,7 @@ SIZE: Kind[int | Size] = Kind(
 SIZES: Kind[list[tuple[Dim, ...]]] = Kind('lists of sizes as text, such as ["n, 2*s + 1", ""]', _sizes, _from_sizes)
 TYPED_NAMES: Kind[list[tuple[str, TensorType]]] = Kind('a list of ["name", tensor<…>]', _typed_names, _from_typed_names)
 
+
 def _numbers_or_sizes(attribute: ir.Attribute) -> tuple[int | Size, ...]:
     """Sizes as `array<i64: ...>`, or as a list of numbers and text if one is dynamic."""
     try:
@@ -135,25 +136,27 @@ def _numbers_or_sizes(attribute: ir.Attribute) -> tuple[int | Size, ...]:
         raise ValueError from None
 
 
-def _plain_field(accepted: Callable[[Any], bool]) -> Callable[[ir.Attribute], Any]:
-    return lambda attribute: python_value(attribute, accepted)
+def plain(expected: str, accepted: Callable[[Any], bool], encode: Callable[[Any], ir.Attribute] = to_attribute) -> Kind[Any]:
+    """The kind of Python values that `accepted` holds for."""
+    return Kind(expected, lambda attribute: python_value(attribute, accepted), encode)
 
 
-FIELD_TYPES: dict[Any, tuple[Callable[[ir.Attribute], Any], str]] = {
-    int: (_plain_field(lambda value: type(value) is int), "a whole number"),
-    str: (_plain_field(is_text), "a string"),
-    bool: (_plain_field(lambda value: isinstance(value, bool)), "true or false"),
-    tuple[int, ...]: (
-        _plain_field(lambda value: isinstance(value, tuple) and all(type(n) is int for n in value)), "integers as array<i64: ...>"
+FIELD_TYPES: dict[Any, Kind[Any]] = {
+    int: plain("a whole number", lambda value: type(value) is int),
+    str: plain("a string", is_text),
+    bool: plain("true or false", lambda value: isinstance(value, bool)),
+    tuple[int, ...]: plain(
+        "integers as array<i64: ...>", lambda value: isinstance(value, tuple) and all(type(n) is int for n in value),
+        lambda numbers: ir.DenseI64ArrayAttr.get(list(numbers)),
     ),
-    int | Size: (_size, 'a whole number, or a size as text, such as "4*n"'),
-    tuple[int | Size, ...]: (_numbers_or_sizes, 'integers as array<i64: ...>, or sizes such as ["2*n", 3]'),
+    int | Size: Kind('a whole number, or a size as text, such as "4*n"', _size, SIZE.encode),
+    tuple[int | Size, ...]: Kind('integers as array<i64: ...>, or sizes such as ["2*n", 3]', _numbers_or_sizes),
 }  # fmt: skip
-"""How `filled_in` reads a field of each type, and what it expects; dialects add their attributes."""
+"""The kinds of the fields of records, by their types; dialects add their attributes."""
 
 
-def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
-    """A dataclass from a dictionary of its fields, annotated as int, str, bool, tuple[int, ...], int | Size or tuple[int | Size, ...].
+def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field", kinds: Mapping[Any, Kind[Any]] = FIELD_TYPES) -> T:
+    """A dataclass from a dictionary of its fields, whose types are in `kinds`.
 
     Raises ValueError that names an unknown, missing or mistyped field, called a `word` in the message.
     """
@@ -167,23 +170,44 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
         raise ValueError(f"there is no {word} '{next(name for name in given if name in unknown)}', expected {names}")
     values = {}
     for field in known:
+        kind = kinds[field.type]
         if field.name in given:
-            decode, expected = FIELD_TYPES[field.type]
             try:
-                values[field.name] = decode(given[field.name])
-            except ValueError:
-                raise ValueError(f"{word} '{field.name}' must be {expected}, got {given[field.name]}") from None
+                values[field.name] = kind.decode(given[field.name])
+            except ValueError as error:
+                problem = f": {error}" if error.args else f" must be {kind.expected}, got {given[field.name]}"
+                raise ValueError(f"{word} '{field.name}'{problem}") from None
         elif field.default is dataclasses.MISSING:
-            raise ValueError(f"{word} '{field.name}' is missing, expected {FIELD_TYPES[field.type][1]}")
+            raise ValueError(f"{word} '{field.name}' is missing, expected {kind.expected}")
     return cls(**values)
 
 
-def record(cls: type[T]) -> Kind[T]:
-    """The kind of a dataclass, written as a dictionary of its fields; fields with their default may be left out."""
+def written(value: Any, optional: Collection[str] = (), kinds: Mapping[Any, Kind[Any]] = FIELD_TYPES) -> ir.Attribute:
+    """The dictionary of a dataclass's fields, from which `filled_in` makes it again, without `optional` fields that have their default."""
+    fields = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return to_attribute({f.name: kinds[f.type].encode(entry) for f, entry in fields if f.name not in optional or entry != f.default})
+
+
+def record(cls: type[T], optional: Collection[str] = (), kinds: Mapping[Any, Kind[Any]] = FIELD_TYPES) -> Kind[T]:
+    """The kind of a dataclass, as a dictionary of its fields. Those with a default may be left out, and the `optional` ones are (see `written`)."""
     names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # a dataclass: mypy has no bound for these
+    return Kind(
+        f"a dictionary with the fields {names}",
+        lambda attribute: filled_in(cls, attribute, kinds=kinds),
+        lambda value: written(value, optional, kinds),
+    )
 
-    def encode(value: T) -> ir.Attribute:
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]  # a dataclass: mypy has no bound for these
-        return to_attribute({name: str(entry) if isinstance(entry, Size) else entry for name, entry in fields.items()})
 
-    return Kind(f"a dictionary with the fields {names}", lambda attribute: filled_in(cls, attribute), encode)
+def records(one: Kind[T], expected: str, complaint: Callable[[list[T]], str | None] = lambda _: None) -> Kind[list[T]]:
+    """The kind of a list of values of the kind `one`, as a whole without a `complaint`."""
+
+    def decode(attribute: ir.Attribute) -> list[T]:
+        if not isinstance(attribute, ir.ArrayAttr):
+            raise ValueError
+        found = [one.decode(entry) for entry in attribute]
+        wrong = complaint(found)
+        if wrong:
+            raise ValueError(wrong)
+        return found
+
+    return Kind(expected, decode, lambda values: ir.ArrayAttr.get([one.encode(value) for value in values]))

@@ -50,29 +50,19 @@ def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
 
 def to_python(attribute: ir.Attribute) -> Any:
     """The Python value of an attribute (inverse of `to_attribute`). Raises InferenceError for a kind without fields."""
-    read = _READ.get(type(attribute))  # the common classes; `isinstance` with a class of the bindings costs as much as reading a value
+    read = _READ.get(type(attribute))
     if read is not None:
         return read(attribute)
-    if isinstance(attribute, ir.BoolAttr):
-        return bool(attribute.value)
-    if isinstance(attribute, (ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
-        return attribute.value
-    if isinstance(attribute, ir.DenseI64ArrayAttr):
-        return tuple(attribute)
-    if isinstance(attribute, ir.TypeAttr):
-        return dtype_of(attribute.value)
-    if isinstance(attribute, ir.DictAttr):
-        return {entry.name: to_python(entry.attr) for entry in attribute}
-    if isinstance(attribute, ir.ArrayAttr):
-        return tuple(to_python(a) for a in attribute)
-    if isinstance(attribute, ir.DenseElementsAttr):
+    if isinstance(attribute, ir.DenseElementsAttr):  # of several classes
         return dense_value(attribute)
     raise InferenceError(f"attribute {attribute} is of a kind that no field has")
 
 
 _READ: dict[type, Callable[[Any], Any]] = {
+    ir.ArrayAttr: lambda attribute: tuple(map(to_python, attribute)),
     ir.BoolAttr: lambda attribute: bool(attribute.value),
     ir.DenseI64ArrayAttr: tuple,
+    ir.DictAttr: lambda attribute: {entry.name: to_python(entry.attr) for entry in attribute},
     ir.FloatAttr: lambda attribute: attribute.value,
     ir.IntegerAttr: lambda attribute: attribute.value,
     ir.StringAttr: lambda attribute: attribute.value,

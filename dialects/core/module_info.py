@@ -1,11 +1,13 @@
 """The attributes of a module about the whole model, and of @main about each argument and result."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stepwell.dialects.core.attribute_kinds import (
     COUNT,
     COUNTS,
+    FIELD_TYPES,
     FLAG,
     PAIRS,
     SIZES,
@@ -13,13 +15,13 @@ from stepwell.dialects.core.attribute_kinds import (
     TEXTS,
     TYPED_NAMES,
     Kind,
-    filled_in,
     is_count,
     is_text,
     python_value,
     record,
+    records,
 )
-from stepwell.dialects.core.attributes import Sizes, sizes_value, to_attribute
+from stepwell.dialects.core.attributes import Sizes, to_attribute
 from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
 from stepwell.dialects.core.index_checks import IndexCheck, complaint
 from stepwell.dialects.core.layout import Slot
@@ -30,21 +32,6 @@ from stepwell.dialects.core.size_table import SizeTable
 from stepwell.dialects.core.sizes import Assumption, Dim, Size
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
-
-
-def _checks(attribute: ir.Attribute) -> list[IndexCheck]:
-    if not isinstance(attribute, ir.ArrayAttr):
-        raise ValueError
-    checks = [filled_in(IndexCheck, entry) for entry in attribute]
-    wrong = complaint(checks)
-    if wrong:
-        raise ValueError(wrong)
-    return checks
-
-
-def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
-    stated = [{name: v for name, v in vars(check).items() if v != getattr(IndexCheck, name, None)} for check in checks]
-    return ir.ArrayAttr.get([to_attribute({name: str(v) if isinstance(v, Size) else v for name, v in fields.items()}) for fields in stated])
 
 
 def _is_slot(entry: object) -> bool:
@@ -73,49 +60,33 @@ SLOTS: Kind[list[Slot]] = Kind(
 )  # fmt: skip
 
 
-def _segments(attribute: ir.Attribute) -> list[Segment]:
-    fields, more = {"nodes", "start", "sizes", "slots", "outputs"}, {"boxes", "grows", "shapes"}  # the latter are optional
-    entries: list[Any] = list(attribute) if isinstance(attribute, ir.ArrayAttr) else [None]
-    if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} - more == fields for entry in entries):
-        raise ValueError
-    found = []
-    for entry in entries:
-        given = {e.name: e.attr for e in entry}
-        try:
-            sizes = sizes_value(given["sizes"])
-        except InferenceError as error:
-            raise ValueError(error.args[0]) from None
-        start, nodes = COUNT.decode(given["start"]), TEXT.decode(given["nodes"])
-        outputs, boxes = (tuple(PAIRS.decode(given[name])) if name in given else () for name in ("outputs", "boxes"))
-        grows = tuple((slot.below[0], slot.size) for slot in _slots(given["grows"])) if "grows" in given else ()
-        shapes = tuple(tuple(size for size in shape if size is not None) for shape in SIZES.decode(given["shapes"])) if "shapes" in given else ()
-        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), outputs, boxes, grows, shapes))
-    return found
+def _in_tuple(kind: Kind[Any]) -> Kind[Any]:
+    return Kind(kind.expected, lambda attribute: tuple(kind.decode(attribute)), lambda values: kind.encode(list(values)))
 
 
-def _from_segments(segments: Sequence[Segment]) -> ir.Attribute:
-    entries = [
-        {
-            "nodes": to_attribute(segment.nodes), "start": to_attribute(segment.start), "sizes": to_attribute(segment.sizes, Sizes),
-            "slots": SLOTS.encode(list(segment.slots)), "outputs": PAIRS.encode(list(segment.outputs)),
-            **({"boxes": PAIRS.encode(list(segment.boxes))} if segment.boxes else {}),
-            **({"shapes": SIZES.encode(list(segment.shapes))} if segment.shapes else {}),
-            **({"grows": SLOTS.encode([Slot(size, (slot,)) for slot, size in segment.grows])} if segment.grows else {}),
-        }
-        for segment in segments
-    ]  # fmt: skip
-    return ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
+def _grows(attribute: ir.Attribute) -> tuple[tuple[int, int | Size], ...]:
+    return tuple((slot.below[0], slot.size) for slot in _slots(attribute))
 
 
-SEGMENTS: Kind[list[Segment]] = Kind(
-    "a list of segments as {nodes, start, sizes, slots, outputs}", _segments, _from_segments
+_SEGMENT_FIELDS: dict[Any, Kind[Any]] = {
+    str: TEXT,
+    int: COUNT,
+    tuple[int | Size, ...]: replace(FIELD_TYPES[tuple[int | Size, ...]], encode=lambda sizes: to_attribute(sizes, Sizes)),
+    tuple[Slot, ...]: _in_tuple(SLOTS),
+    tuple[tuple[int, int], ...]: _in_tuple(PAIRS),
+    tuple[tuple[int, int | Size], ...]: Kind(SLOTS.expected, _grows, lambda grows: SLOTS.encode([Slot(size, (slot,)) for slot, size in grows])),
+    tuple[tuple[int | Size, ...], ...]: _in_tuple(SIZES),
+}
+SEGMENTS: Kind[list[Segment]] = records(
+    record(Segment, ("boxes", "grows", "shapes"), _SEGMENT_FIELDS), "a list of segments as {nodes, start, sizes, slots, outputs}"
 )
 ASSUMPTIONS: Kind[list[Assumption]] = Kind(
     'relations of sizes, such as ["n <= 2*m"]', _assumptions, lambda assumptions: to_attribute(list(map(str, assumptions)))
 )
-INDEX_CHECKS: Kind[list[IndexCheck]] = Kind(
-    f"a list of checks ({', '.join(IndexCheck.__annotations__)}) of hidden results counted from 0", _checks, _from_checks
-)
+INDEX_CHECKS: Kind[list[IndexCheck]] = records(
+    record(IndexCheck, IndexCheck.__annotations__), f"a list of checks ({', '.join(IndexCheck.__annotations__)}) of hidden results counted from 0",
+    complaint,
+)  # fmt: skip
 
 
 class ModuleInfo(Carrier):

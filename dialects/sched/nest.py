@@ -1,8 +1,6 @@
 """The nest of a structured op's own loops as data: the knobs of a `#sched.nest`."""
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from stepwell.dialects.target.dot_products import NONE
 
@@ -46,10 +44,6 @@ class NestKnobs:
     def step(self, dim: int) -> int:
         """The iterations of `dim` in one iteration of its innermost loop: those of the tile, or of a vector."""
         return self.width if dim == self.vector else self.unroll[dim]
-
-    def chosen(self) -> dict[str, Any]:
-        """The knobs that differ from their defaults, by name."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.default != getattr(self, f.name)}
 
 
 @dataclass(frozen=True)

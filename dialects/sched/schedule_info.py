@@ -1,9 +1,8 @@
 """The schedule of a structured op: its own loop nest and its fused loops; and the schedule of loops around such ops."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from stepwell.dialects.core.attribute_kinds import COUNT, FIELD_TYPES, FLAG, Kind, filled_in
-from stepwell.dialects.core.attributes import to_attribute
+from stepwell.dialects.core.attribute_kinds import COUNT, FIELD_TYPES, FLAG, Kind, filled_in, record, records, written
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir, known_index
 from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
@@ -16,11 +15,6 @@ def _nest(attribute: ir.Attribute) -> NestKnobs:
     if not isinstance(attribute, NestAttr):
         raise ValueError
     return filled_in(NestKnobs, ir.DictAttr(attribute.knobs), "knob")
-
-
-def _from_nest(nest: NestKnobs) -> ir.Attribute:
-    encoded = {name: ir.DenseI64ArrayAttr.get(list(v)) if isinstance(v, tuple) else v for name, v in nest.chosen().items()}
-    return NestAttr.get(to_attribute(encoded))
 
 
 def _loops(attribute: ir.Attribute) -> tuple[FusedLoop, ...]:
@@ -38,28 +32,19 @@ def _loops(attribute: ir.Attribute) -> tuple[FusedLoop, ...]:
     return tuple(loops)
 
 
-def _from_loops(loops: tuple[FusedLoop, ...]) -> ir.Attribute:
-    written = [{name: value for name, value in vars(loop).items() if value or name not in ("prefetch", "rest")} for loop in loops]
-    return FusedAttr.get(ir.ArrayAttr.get([to_attribute(entry) for entry in written]))
+def _complaint(versions: list[NestVersion]) -> str | None:
+    """A problem with the versions of a nest; None if there is none."""
+    if len({version.dim for version in versions}) != 1 or len({version.count for version in versions}) != len(versions):
+        return "expected versions for different counts of one dimension"
+    return None
 
 
-def _versions(attribute: ir.Attribute) -> tuple[NestVersion, ...]:
-    if not isinstance(attribute, ir.ArrayAttr):
-        raise ValueError
-    found = tuple(filled_in(NestVersion, entry) for entry in attribute)
-    if len({version.dim for version in found}) != 1 or len({version.count for version in found}) != len(found):
-        raise ValueError("expected versions for different counts of one dimension")
-    return found
-
-
-def _from_versions(versions: tuple[NestVersion, ...]) -> ir.Attribute:
-    return to_attribute([{**vars(version), "nest": NEST.encode(version.nest)} for version in versions])
-
-
-NEST: Kind[NestKnobs] = Kind("a #sched.nest", _nest, _from_nest)
-LOOPS: Kind[tuple[FusedLoop, ...]] = Kind("a #sched.fused", _loops, _from_loops)
-VERSIONS: Kind[tuple[NestVersion, ...]] = Kind("a list of dictionaries with the fields dim, count, nest", _versions, _from_versions)
-FIELD_TYPES[NestKnobs] = (NEST.decode, NEST.expected)
+NEST: Kind[NestKnobs] = Kind("a #sched.nest", _nest, lambda nest: NestAttr.get(written(nest, NestKnobs.__annotations__)))
+LOOPS: Kind[tuple[FusedLoop, ...]] = Kind(
+    "a #sched.fused", _loops, lambda loops: FusedAttr.get(ir.ArrayAttr.get([written(loop, ("prefetch", "rest")) for loop in loops]))
+)
+FIELD_TYPES[NestKnobs] = NEST
+VERSIONS: Kind[list[NestVersion]] = records(record(NestVersion), "a list of dictionaries with the fields dim, count, nest", _complaint)
 
 
 class ScheduleInfo(Carrier):
@@ -69,7 +54,7 @@ class ScheduleInfo(Carrier):
 
     nest: Carried[NestKnobs] = Carried("sched.nest", NEST, error=ScheduleError)
     """The nest of the op's own loops; raises ScheduleError if there is none."""
-    versions: Carried[tuple[NestVersion, ...]] = Carried("sched.versions", VERSIONS, (), ScheduleError)
+    versions: Carried[Sequence[NestVersion]] = Carried("sched.versions", VERSIONS, (), ScheduleError)
     """The nests that replace it for small numbers of iterations of one dynamic dimension."""
     fused: Carried[tuple[FusedLoop, ...]] = Carried("sched.fused", LOOPS, (), PassError)
     """The loops in which it is fused with its neighbours in the kernel, outermost first."""

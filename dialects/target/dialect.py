@@ -1,13 +1,12 @@
 """The `target` dialect: the description of a machine as an attribute, so that IR names its target."""
 
-from dataclasses import MISSING, asdict, fields
+from functools import partial
 from typing import Any
 
-from stepwell.dialects.core.attribute_kinds import Kind
-from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.attribute_kinds import FIELD_TYPES, Kind, filled_in, plain, python_value, record, written
+from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import Attribute, Dialect, ir, register_dialect
-from stepwell.dialects.support.errors import InferenceError
 from stepwell.dialects.target.description import Caches, Costs, Pipes, Target
 
 
@@ -22,59 +21,32 @@ class DescriptionAttr(Attribute, dialect=TargetDialect, name="description"):
     fields: ir.DictAttr
 
 
+def _are(kind: type, value: object) -> bool:
+    """Whether a value is a list of values of a kind."""
+    return isinstance(value, tuple) and all(type(entry) is kind for entry in value)
+
+
+_FIELDS: dict[Any, Kind[Any]] = {
+    **FIELD_TYPES,
+    int: plain("a whole number from 1", lambda value: type(value) is int and value > 0, lambda value: to_attribute(int(value))),
+    float: plain("a float", lambda value: type(value) is float, lambda value: to_attribute(float(value))),
+    tuple[float, float, float]: plain("a list of three floats", lambda value: _are(float, value) and len(value) == 3),
+    frozenset[str]: Kind(
+        "a list of strings", lambda attribute: frozenset(python_value(attribute, partial(_are, str))), lambda names: to_attribute(sorted(names))
+    ),
+}
+_FIELDS |= {kind: record(kind, kinds=_FIELDS) for kind in (Caches, Costs, Pipes)}
+
+
 def _described(attribute: ir.Attribute) -> Target:
     if not isinstance(attribute, DescriptionAttr):
         raise ValueError
-    try:
-        given = to_python(ir.DictAttr(attribute.fields))
-    except InferenceError as error:
-        raise ValueError(error.args[0]) from None
-    return _record(Target, given, "")
+    return filled_in(Target, ir.DictAttr(attribute.fields), kinds=_FIELDS)
 
 
-def _description(target: Target) -> ir.Attribute:
-    values = {f.name: getattr(target, f.name) for f in fields(target) if f.default is MISSING or f.default != getattr(target, f.name)}
-    values["features"] = sorted(target.features)
-    values["caches"] = asdict(target.caches)
-    if "costs" in values:
-        values["costs"] = asdict(target.costs)
-    values["pipes"] = {f.name: (float if f.type is float else int)(getattr(target.pipes, f.name)) for f in fields(Pipes)}
-    return DescriptionAttr.get(to_attribute(values))
-
-
-def _record(cls: Any, given: Any, where: str) -> Any:
-    """An instance of a dataclass from its fields, each checked."""
-    if not isinstance(given, dict):
-        raise ValueError(f"{where}expected a dictionary of {', '.join(f.name for f in fields(cls))}, got {given!r}")
-    known = {f.name: f for f in fields(cls)}
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{where}there is no field '{name}', expected {', '.join(known)}")
-    for name, field in known.items():
-        if name not in given and field.default is MISSING:
-            raise ValueError(f"{where}field '{name}' is missing")
-    return cls(**{name: _value(known[name].type, value, f"{where}field '{name}': ") for name, value in given.items()})
-
-
-def _value(kind: Any, value: Any, where: str) -> Any:
-    if kind in (Caches, Costs, Pipes):
-        return _record(kind, value, where)
-    if kind == tuple[float, float, float]:
-        if not isinstance(value, tuple) or len(value) != 3 or not all(type(entry) is float for entry in value):
-            raise ValueError(f"{where}expected a list of three floats, got {value!r}")
-        return value
-    if kind == frozenset[str]:
-        if not isinstance(value, tuple) or not all(isinstance(entry, str) for entry in value):
-            raise ValueError(f"{where}expected a list of strings, got {value!r}")
-        return frozenset(value)
-    if kind is int and type(value) is int and value < 1:
-        raise ValueError(f"{where}expected a number from 1, got {value}")
-    if type(value) is not kind:
-        raise ValueError(f"{where}expected {'an' if kind is int else 'a'} {kind.__name__}, got {value!r}")
-    return value
-
-
-DESCRIPTION: Kind[Target] = Kind("a #target.description<{…}>", _described, _description)
+DESCRIPTION: Kind[Target] = Kind(
+    "a #target.description<{…}>", _described, lambda target: DescriptionAttr.get(written(target, Target.__annotations__, _FIELDS))
+)
 
 
 class TargetInfo(Carrier):

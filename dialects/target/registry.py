@@ -9,20 +9,17 @@ from stepwell.dialects.target.host import host
 
 _X86_V3 = frozenset({"sse2", "sse4.2", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt"})
 _X86_V4 = _X86_V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_X86, _AARCH64 = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 _NAMED = {
-    "x86-64-v2": ("x86_64-unknown-linux-gnu", "x86-64-v2", frozenset({"sse2", "sse4.2", "popcnt"})),
-    "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", _X86_V3),
-    "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4", _X86_V4),
-    "avx-vnni": ("x86_64-unknown-linux-gnu", "x86-64-v3", _X86_V3 | {"avxvnni"}),
-    "x86-64-v4-vnni": ("x86_64-unknown-linux-gnu", "x86-64-v4", _X86_V4 | {"avx512vnni"}),
-    "x86-64-v4-bf16": ("x86_64-unknown-linux-gnu", "x86-64-v4", _X86_V4 | {"avx512vnni", "avx512bf16"}),
-    "x86-64-v4-amx": (
-        "x86_64-unknown-linux-gnu",
-        "x86-64-v4",
-        _X86_V4 | {"avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "amx-int8"},
-    ),
-    "aarch64-neon": ("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
-    "aarch64-dotprod": ("aarch64-unknown-linux-gnu", "neoverse-n1", frozenset({"neon", "fp-armv8", "dotprod"})),
+    "x86-64-v2": (_X86, "x86-64-v2", frozenset({"sse2", "sse4.2", "popcnt"})),
+    "x86-64-v3": (_X86, "x86-64-v3", _X86_V3),
+    "x86-64-v4": (_X86, "x86-64-v4", _X86_V4),
+    "avx-vnni": (_X86, "x86-64-v3", _X86_V3 | {"avxvnni"}),
+    "x86-64-v4-vnni": (_X86, "x86-64-v4", _X86_V4 | {"avx512vnni"}),
+    "x86-64-v4-bf16": (_X86, "x86-64-v4", _X86_V4 | {"avx512vnni", "avx512bf16"}),
+    "x86-64-v4-amx": (_X86, "x86-64-v4", _X86_V4 | {"avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "amx-int8"}),
+    "aarch64-neon": (_AARCH64, "generic", frozenset({"neon", "fp-armv8"})),
+    "aarch64-dotprod": (_AARCH64, "neoverse-n1", frozenset({"neon", "fp-armv8", "dotprod"})),
 }
 _REGISTERED: dict[str, Target | Callable[[], Target]] = {"host": host}
 

@@ -14,52 +14,47 @@ from stepwell.dialects.target.x86 import AMX_REGISTERS
 AVX512, VNNI, VNNI_256, BF16 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}, {"avx512bf16"}
 
 
-def call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
-    """A call of the LLVM intrinsic `name`."""
-    return call_intrinsic(result, name, operands)
-
-
 @intrinsic("pmaddwd.256", features={"avx2"}, lanes=8, depth=2, operands=("s16", "s16"), instructions=2)
 def pmaddwd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Products of 16 bits, added in pairs to sums of 32."""
-    return arith.addi(acc, call("llvm.x86.avx2.pmadd.wd", acc.type, x, y))
+    return arith.addi(acc, call_intrinsic(acc.type, "llvm.x86.avx2.pmadd.wd", [x, y]))
 
 
 @intrinsic("pmaddwd.512", features=AVX512, lanes=16, depth=2, operands=("s16", "s16"), instructions=2)
 def pmaddwd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Like `pmaddwd_256`, with twice the width."""
-    return arith.addi(acc, call("llvm.x86.avx512.pmaddw.d.512", acc.type, x, y))
+    return arith.addi(acc, call_intrinsic(acc.type, "llvm.x86.avx512.pmaddw.d.512", [x, y]))
 
 
 @intrinsic("vpdpwssd.512", features=VNNI, lanes=16, depth=2, operands=("s16", "s16"))
 def vpdpwssd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Like `pmaddwd_512`, including the addition to the sums."""
-    return call("llvm.x86.avx512.vpdpwssd.512", acc.type, acc, x, y)
+    return call_intrinsic(acc.type, "llvm.x86.avx512.vpdpwssd.512", [acc, x, y])
 
 
 @intrinsic("vpdpbusd.512", features=VNNI, lanes=16, depth=4, operands=("u8", "s8"))
 def vpdpbusd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Products of unsigned with signed bytes, added in fours to sums of 32 bits."""
-    return call("llvm.x86.avx512.vpdpbusd.512", acc.type, acc, x, y)
+    return call_intrinsic(acc.type, "llvm.x86.avx512.vpdpbusd.512", [acc, x, y])
 
 
 @intrinsic("vpdpwssd.256", features=VNNI_256, lanes=8, depth=2, operands=("s16", "s16"))
 def vpdpwssd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Like `vpdpwssd_512`, with half the width."""
-    return call("llvm.x86.avx512.vpdpwssd.256", acc.type, acc, x, y)
+    return call_intrinsic(acc.type, "llvm.x86.avx512.vpdpwssd.256", [acc, x, y])
 
 
 @intrinsic("vpdpbusd.256", features=VNNI_256, lanes=8, depth=4, operands=("u8", "s8"))
 def vpdpbusd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Like `vpdpbusd_512`, with half the width."""
-    return call("llvm.x86.avx512.vpdpbusd.256", acc.type, acc, x, y)
+    return call_intrinsic(acc.type, "llvm.x86.avx512.vpdpbusd.256", [acc, x, y])
 
 
 @intrinsic("vdpbf16ps.512", features=BF16, lanes=16, depth=2, operands=("b16", "b16"), result="f32")
 def vdpbf16ps_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Products of bf16, added in pairs to sums of f32, each rounded; subnormal numbers count as zero."""
     pairs = ir.VectorType.get([32], ir.BF16Type.get())
-    return call("llvm.x86.avx512bf16.dpbf16ps.512", acc.type, acc, vector.bitcast(pairs, x), vector.bitcast(pairs, y))
+    return call_intrinsic(acc.type, "llvm.x86.avx512bf16.dpbf16ps.512", [acc, vector.bitcast(pairs, x), vector.bitcast(pairs, y)])
 
 
 @intrinsic("pairs-bf16.512", features=AVX512, lanes=16, depth=2, operands=("b16", "b16"), result="f32", instructions=3)

@@ -42,14 +42,14 @@ def test_a_description_survives_text(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"256 : i64": '"wide"'}, "field 'vector_bits': expected an int, got 'wide'"),
-        ({"256 : i64": "0 : i64"}, "field 'vector_bits': expected a number from 1, got 0"),
+        ({"256 : i64": '"wide"'}, 'field .vector_bits. must be a whole number from 1, got "wide"'),
+        ({"256 : i64": "0 : i64"}, "field 'vector_bits' must be a whole number from 1, got 0"),
         ({"vector_bits =": "bits ="}, "there is no field 'bits', expected name, triple, cpu"),
         ({'triple = "x86_64-unknown-linux-gnu", ': ""}, "field 'triple' is missing"),
         ({"l1d = 32768 : i64, ": ""}, "field 'caches': field 'l1d' is missing"),
-        ({'["avx", ': "[3 : i64, "}, "field 'features': expected a list of strings"),
+        ({'["avx", ': "[3 : i64, "}, "field 'features' must be a list of strings"),
         ({"#target.description<": "#sched.nest<"}, r"must be a #target.description<\{…\}>, got #sched.nest"),
-        ({"fma = true": "fma = dense<1> : tensor<1xi64>"}, "field 'fma': expected a bool"),
+        ({"fma = true": "fma = dense<1> : tensor<1xi64>"}, "field 'fma' must be true or false"),
     ],
 )
 def test_what_describes_no_machine(change: dict[str, str], message: str) -> None:
