@@ -116,7 +116,7 @@ def view(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> S
     return [buffer[int(offset) : int(offset) + size].view(dtype).reshape(sizes)]
 
 
-@meaning("bufferization.to_tensor", "sched.boundary")
+@meaning("bufferization.to_tensor", "sched.boundary", "tensor.cast")
 def same(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
     """The operand itself."""
     return operands

@@ -117,19 +117,47 @@ ARITHMETIC: dict[str, Function] = {
 }  # fmt: skip
 
 
-def elementwise(function: Function) -> Any:
-    """The interpretation of an op from a numpy function of its operands."""
+def resize_signed(x: Array, dtype: np.dtype) -> Array:
+    """A signed integer of another width; the lower bits of a longer one."""
+    return (x & 1).astype(bool) if dtype.kind == "b" and x.dtype.kind != "b" else signed(x).astype(dtype)
+
+
+def resize_unsigned(x: Array, dtype: np.dtype) -> Array:
+    """An unsigned integer of another width."""
+    return unsigned(x).astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def to_float(x: Array, dtype: np.dtype) -> Array:
+    """An integer as a float, rounded once."""
+    return numerics.narrow(x.astype(np.float64), dtype) if dtype in (np.float16, ml_dtypes.bfloat16) else x.astype(dtype)
+
+
+# Functions of an operand and of the type of the result.
+CONVERSIONS: dict[str, Callable[[Array, np.dtype], Array]] = {
+    "arith.extf": lambda x, dtype: x.astype(dtype), "arith.truncf": numerics.narrow, "arith.bitcast": lambda x, dtype: np.asarray(x).view(dtype),
+    "arith.extsi": resize_signed, "arith.trunci": resize_signed, "arith.index_cast": resize_signed,
+    "arith.extui": resize_unsigned, "arith.index_castui": resize_unsigned,
+    "arith.sitofp": lambda x, dtype: to_float(signed(x), dtype), "arith.uitofp": lambda x, dtype: to_float(unsigned(x), dtype),
+    "arith.fptosi": lambda x, dtype: x.astype(dtype), "arith.fptoui": lambda x, dtype: x.astype(f"u{dtype.itemsize}").view(dtype),
+}  # fmt: skip
+
+
+def elementwise(function: Function, *, converts: bool = False) -> Any:
+    """The interpretation of an op from a numpy function of its operands and, if it `converts`, of the type of the result."""
+
     def results(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
         kind = op.results[0].type
-        element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
+        dtype = scalar_dtype(kind.element_type if isinstance(kind, ir.ShapedType) else kind)
         with np.errstate(all="ignore"):
-            return [np.asarray(function(*operands)).astype(scalar_dtype(element), copy=False)]
+            return [np.asarray(function(*operands, *([dtype] if converts else []))).astype(dtype, copy=False)]
 
     return results
 
 
 for _name, _function in ARITHMETIC.items():
     meaning(_name)(elementwise(_function))
+for _name, _function in CONVERSIONS.items():
+    meaning(_name)(elementwise(_function, converts=True))
 
 # The predicates in the order of their numbers.
 INTEGER_PREDICATES: list[Function] = [
@@ -169,69 +197,3 @@ def constant(_: Interpreter, op: ir.Operation, __: list[Any], ___: Values) -> Se
         return [dense_value(attribute)]
     dtype = scalar_dtype(kind)
     return [np.asarray(ir.BoolAttr(attribute).value if dtype.kind == "b" else attribute.value).astype(dtype)]
-
-
-def cast(*names: str) -> Callable[[Callable[[Array, np.dtype], Array]], Any]:
-    """Register a conversion of scalars to the type of the result."""
-
-    def register(function: Callable[[Array, np.dtype], Array]) -> Any:
-        def results(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-            kind = op.results[0].type
-            with np.errstate(all="ignore"):
-                return [np.asarray(function(operands[0], scalar_dtype(kind.element_type if isinstance(kind, ir.ShapedType) else kind)))]
-
-        return meaning(*names)(results)
-
-    return register
-
-
-@cast("arith.extf", "arith.fptosi")
-def convert(x: Array, dtype: np.dtype) -> Array:
-    """Numpy's conversion."""
-    return x.astype(dtype)
-
-
-@cast("arith.truncf")
-def round_once(x: Array, dtype: np.dtype) -> Array:
-    """The nearest number of a narrower type."""
-    return numerics.narrow(x, dtype)
-
-
-@cast("arith.extsi", "arith.index_cast", "arith.trunci")
-def resize_signed(x: Array, dtype: np.dtype) -> Array:
-    """A signed integer of another width; the lower bits of a longer one."""
-    return (x & 1).astype(bool) if dtype.kind == "b" and x.dtype.kind != "b" else signed(x).astype(dtype)
-
-
-@cast("arith.extui", "arith.index_castui")
-def resize_unsigned(x: Array, dtype: np.dtype) -> Array:
-    """An unsigned integer of another width."""
-    return unsigned(x).astype(f"u{dtype.itemsize}").view(dtype)
-
-
-@cast("arith.sitofp")
-def from_signed(x: Array, dtype: np.dtype) -> Array:
-    """A signed integer, rounded once."""
-    return _to_float(signed(x), dtype)
-
-
-@cast("arith.uitofp")
-def from_unsigned(x: Array, dtype: np.dtype) -> Array:
-    """An unsigned integer, rounded once."""
-    return _to_float(unsigned(x), dtype)
-
-
-def _to_float(x: Array, dtype: np.dtype) -> Array:
-    return numerics.narrow(x.astype(np.float64), dtype) if dtype in (np.float16, ml_dtypes.bfloat16) else x.astype(dtype)
-
-
-@cast("arith.fptoui")
-def to_unsigned(x: Array, dtype: np.dtype) -> Array:
-    """The integer part as an unsigned integer."""
-    return x.astype(f"u{dtype.itemsize}").view(dtype)
-
-
-@cast("arith.bitcast")
-def same_bits(x: Array, dtype: np.dtype) -> Array:
-    """The same bits as another type."""
-    return np.asarray(x).view(dtype)

@@ -27,12 +27,10 @@ def empty(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> 
     return [undefined(sizes_of(kind, operands), scalar_dtype(kind.element_type))]
 
 
-@meaning("tensor.cast", "tensor.collapse_shape")
+@meaning("tensor.collapse_shape")
 def collapse(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
     """The same elements, dimensions of each group merged."""
     (x,) = operands
-    if op.name == "tensor.cast":
-        return [x]
     groups = [[int(ir.IntegerAttr(i)) for i in ir.ArrayAttr(group)] for group in ir.ArrayAttr(op.attributes["reassociation"])]
     return [x.reshape([prod(x.shape[i] for i in group) for group in groups])]
 
