@@ -4,6 +4,7 @@ IR, attributes and `TensorType` name an element type by its spelling; this modul
 """
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,12 @@ import numpy as np
 
 from stepwell.dialects.support.errors import ElementTypeError
 from stepwell.dialects.support.properties import cached_property
+
+__all__ = [
+    "BOOL", "BYTES", "DTYPES", "ELEMENT_TYPES", "FLOATS", "HALVES", "INTEGERS", "NARROW", "NUMERIC", "SIGNED", "UNSIGNED", "WIDE_FLOATS",
+    "ElementKind", "ElementType", "compute_dtype", "dtype_info", "from_numpy", "is_compact", "is_emulated", "is_float", "is_integer",
+    "is_small_float", "is_unsigned", "plain_booleans", "register_element_type", "to_numpy",
+]  # fmt: skip
 
 
 class ElementKind(enum.Enum):
@@ -78,6 +85,11 @@ class ElementType:
             return float(self._facts.min), float(self._facts.max)
         limits: Any = ml_dtypes.iinfo(self.numpy)
         return int(limits.min), int(limits.max)
+
+    @property
+    def extremes(self) -> tuple[Any, Any]:
+        """Like `limits`, but the infinities for a float."""
+        return (-math.inf, math.inf) if self.is_float else self.limits
 
     @cached_property
     def precision(self) -> int:

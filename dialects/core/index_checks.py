@@ -14,7 +14,7 @@ In a shape-polymorphic program the limits are expressions of symbols: `IndexChec
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stepwell.dialects.core.sizes import Size, evaluated_if_known, is_static, static_sizes
+from stepwell.dialects.core.sizes import Size, evaluated_if_known, static_sizes
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,6 @@ class IndexCheck:
             return self
         sizes = tuple(evaluated_if_known(size, values) for size in self.sizes)
         return replace(self, sizes=sizes, count=evaluated_if_known(self.count, values))
-
-    @property
-    def is_late(self) -> bool:
-        """Whether its limits depend on sizes that are not known yet."""
-        return not self.compared and not is_static([*self.sizes, self.count])
 
     @property
     def limits(self) -> tuple[int, ...]:

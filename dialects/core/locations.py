@@ -37,14 +37,6 @@ def leading(location: ir.Location) -> ir.Location:
     return location
 
 
-def node_index(location: ir.Location) -> int | None:
-    """The index of the first node in `location`, or None if it names none."""
-    for leaf in _leaves(location):
-        if isinstance(leaf, ir.FileLineColLoc) and leaf.filename == MODEL_FILE and leaf.start_line > 0:
-            return int(leaf.start_line) - 1
-    return None
-
-
 def renumber_nodes(op: ir.Operation) -> tuple[int, ...]:
     """Renumber the nodes that locations in `op` name from 0, in order of appearance; returns the previous index of each.
 

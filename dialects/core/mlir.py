@@ -212,16 +212,29 @@ def _silently_refused(text: str, context: ir.Context) -> Diagnostic:
     return Diagnostic("error", "the text does not parse, and the parser does not say why")
 
 
+def report(op: ir.OpView, problem: str | None) -> bool:
+    """Emit `problem` at the op, if there is one, and return the verifier's verdict."""
+    if problem is not None:
+        op.location.emit_error(f"'{op.OPERATION_NAME}' {problem}")
+    return problem is None
+
+
 def defining_op(value: ir.Value) -> ir.Operation | None:
     """The operation that produces `value`, or None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def constant_attribute(value: ir.Value) -> ir.Attribute | None:
+    """The attribute of the `arith.constant` that a value is, or None."""
+    made = defining_op(value)
+    return made.attributes["value"] if made is not None and made.name == "arith.constant" else None
+
+
 def known_index(value: ir.Value) -> int | None:
     """The constant that a value of type index is defined as, or None."""
-    made = defining_op(value)
-    return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
+    attribute = constant_attribute(value)
+    return None if attribute is None else ir.IntegerAttr(attribute).value
 
 
 def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:

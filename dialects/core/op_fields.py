@@ -28,18 +28,13 @@ def result_fields(cls: Any) -> tuple[tuple[str, str], ...]:
     return _fields_of(cls)[2]
 
 
-def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:
-    """The operands of field `name`: a value, a list for a variadic field, None for an absent optional one."""
-    return _group(op, operand_fields(cls), name, list(op.operands), "operandSegmentSizes")
+def _sides(cls: Any) -> tuple[tuple[tuple[tuple[str, str], ...], str, str], ...]:
+    """For operands and for results: their fields, the property of an op that lists them, and the name of the attribute with segment sizes."""
+    return (operand_fields(cls), "operands", "operandSegmentSizes"), (result_fields(cls), "results", "resultSegmentSizes")
 
 
-def result_group(op: ir.Operation, cls: Any, name: str) -> Any:
-    """The results of field `name`, like `operand_group`."""
-    return _group(op, result_fields(cls), name, list(op.results), "resultSegmentSizes")
-
-
-def _group(op: ir.Operation, fields: Sequence[tuple[str, str]], name: str, values: list[Any], sizes_name: str) -> Any:
-    index = [n for n, _ in fields].index(name)
+def _group(op: ir.Operation, fields: Sequence[tuple[str, str]], index: int, values: list[Any], sizes_name: str) -> Any:
+    """The operands or results of a field: a value, a list for a variadic field, None for an absent optional one."""
     multiple = [i for i, (_, kind) in enumerate(fields) if kind != "single"]
     if len(multiple) > 1:
         sizes = list(ir.DenseI32ArrayAttr(op.attributes[sizes_name]))
@@ -62,7 +57,7 @@ def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], 
     """
     attributes = dict(attributes)
     flat = []
-    for fields, groups, sizes_name in ((operand_fields(cls), operands, "operandSegmentSizes"), (result_fields(cls), results, "resultSegmentSizes")):
+    for (fields, _, sizes_name), groups in zip(_sides(cls), (operands, results), strict=True):
         lists = [[] if g is None else list(g) if isinstance(g, (list, tuple)) else [g] for g in groups]
         if sum(kind != "single" for _, kind in fields) > 1:
             attributes[sizes_name] = ir.DenseI32ArrayAttr.get([len(g) for g in lists])
@@ -73,14 +68,14 @@ def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], 
 
 def define_group_accessors(cls: Any) -> None:
     """Replace the operand and result accessors of an op class by ones that need no segment sizes if only one field varies."""
-    for fields, group in ((operand_fields(cls), operand_group), (result_fields(cls), result_group)):
+    for fields, values, sizes_name in _sides(cls):
         if any(kind != "single" for _, kind in fields):
-            for name, _ in fields:
-                setattr(cls, name, _group_accessor(name, group))
+            for index, (name, _) in enumerate(fields):
+                setattr(cls, name, _group_accessor(fields, index, values, sizes_name))
 
 
-def _group_accessor(name: str, group: Any) -> property:
-    return property(lambda self: group(self.operation, type(self), name))
+def _group_accessor(fields: Sequence[tuple[str, str]], index: int, values: str, sizes_name: str) -> property:
+    return property(lambda self: _group(self.operation, fields, index, list(getattr(self.operation, values)), sizes_name))
 
 
 class _TypeRuns:
@@ -113,13 +108,12 @@ class _TypeRuns:
 
 
 def _variadic_groups(view: ir.OpView) -> list[tuple[Any, list[Any], str]]:
-    op, cls = view.operation, type(view)
-    groups = ((operand_fields(cls), list(op.operands), "operandSegmentSizes"), (result_fields(cls), list(op.results), "resultSegmentSizes"))
-    return [g for g in groups if any(kind == "variadic" for _, kind in g[0])]
+    sides = (side for side in _sides(type(view)) if any(kind == "variadic" for _, kind in side[0]))
+    return [(fields, list(getattr(view.operation, values)), sizes_name) for fields, values, sizes_name in sides]
 
 
 def attach_type_runs(dialect: Any) -> None:
     """Allow ops of a newly loaded dialect to have operands, or results, of several types in one variadic field."""
     for cls in dialect.operations:
-        if "variadic" in [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]:
+        if any(kind == "variadic" for fields, *_ in _sides(cls) for _, kind in fields):
             ir.DynamicOpTrait.attach(cls.OPERATION_NAME, _TypeRuns)

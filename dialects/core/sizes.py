@@ -207,10 +207,6 @@ class Assumption:
         except (KeyError, ZeroDivisionError):
             return False
 
-    def is_of_one(self, values: Mapping[str, int]) -> bool:
-        """Whether it demands that two sizes are equal and one of them is 1."""
-        return self.relation == "==" and 1 in (evaluated(self.left, values), evaluated(self.right, values))
-
     def renamed(self, names: Mapping[str, str]) -> "Assumption":
         """The assumption with symbols renamed by `names`; others stay."""
         left, right = (size.renamed(names) if isinstance(size, Size) else size for size in (self.left, self.right))

@@ -40,14 +40,9 @@ class SymbolicShapes:
         `hints` has typical values of symbols.
         """
         self.block: ir.Block = function.regions[0].blocks[0]
-        self._shapes, self._symbols, self._elements, self._hints = arguments, symbols, elements, hints or {}
+        self._shapes, self._symbols, self._elements, self.hints = arguments, symbols, elements, hints or {}
 
     # A query reads few of these, so each is made when it is first needed.
-
-    @cached_property
-    def hints(self) -> Mapping[str, int]:
-        """Typical values of symbols, by name."""
-        return self._hints
 
     @cached_property
     def arguments(self) -> dict[ir.Value, Sequence[Dim]]:
@@ -259,7 +254,8 @@ class _NamedShapes(SymbolicShapes):
         return elements_of(self._function, self._module)
 
     @cached_property
-    def _hints(self) -> Mapping[str, int]:
+    def hints(self) -> Mapping[str, int]:
+        """The hints of the module (`ModuleInfo.size_hints`), and those of the function, which replace them (`KernelInfo.hints`)."""
         return {**(ModuleInfo(self._module).size_hints if self._module is not None else {}), **KernelInfo(self._function).hints}
 
 
@@ -269,15 +265,8 @@ def shapes_around(op: ir.Operation) -> SymbolicShapes:
 
 
 def hints_around(op: ir.Operation) -> Mapping[str, int]:
-    """Typical values of symbols: the hints of the module around an op (`ModuleInfo.size_hints`), and those of its function (`KernelInfo.hints`)."""
-    own: Mapping[str, int] = {}
-    while op.name != "builtin.module":
-        if op.name in KernelInfo.on:
-            own = KernelInfo(op).hints
-        if op.parent is None:  # detached from the module
-            return own
-        op = op.parent.operation
-    return {**ModuleInfo(op).size_hints, **own}
+    """Typical values of the symbols of the function around an op."""
+    return shapes_around(op).hints
 
 
 def likely(size: Size, hints: Mapping[str, int] | None = None) -> int:

@@ -5,35 +5,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import cast
 
-from stepwell.dialects.core.dtypes import (
-    BOOL,
-    DTYPES,
-    FLOATS,
-    INTEGERS,
-    NUMERIC,
-    SIGNED,
-    UNSIGNED,
-    ElementKind,
-    compute_dtype,
-    dtype_info,
-    from_numpy,
-    is_compact,
-    is_emulated,
-    is_float,
-    is_integer,
-    is_unsigned,
-    to_numpy,
-)
+from stepwell.dialects.core.dtypes import *  # noqa: F403  (re-exports its `__all__`, which most users of tensor types need)
+from stepwell.dialects.core.dtypes import FLOATS, ElementKind, dtype_info, to_numpy
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.size_parser import parse_all
-from stepwell.dialects.core.sizes import Dim, Size, is_static, product, size_text, sizes_text
+from stepwell.dialects.core.sizes import Dim, Size, is_static, product, size_text as size_text, sizes_text as sizes_text
 from stepwell.dialects.support.errors import InferenceError
-
-__all__ = [
-    "BOOL", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "compute_dtype", "dtype_info", "dtype_of",
-    "element_type", "from_numpy", "is_compact", "is_emulated", "is_float", "is_integer", "is_unsigned", "size_text", "sizes_text", "to_numpy",
-    "type_of",
-]  # fmt: skip
 
 MAX_RANK = 64  # the limit of numpy
 _DYNAMIC = ir.ShapedType.get_dynamic_size()

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, report
 from stepwell.dialects.core.types import BOOL, TensorType, type_of
 from stepwell.dialects.flow.dialect import Flow
 from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, VariadicOperand, VariadicResult, compatible, make_op
-from stepwell.dialects.graph.control import report, spell
+from stepwell.dialects.graph.control import spell
 
 CONTROL = ("flow.if", "flow.loop")
 

@@ -1,7 +1,7 @@
 """The `flow` dialect: the ops of a program between kernel launches, from the level `graph-opt` to `scheduled`."""
 
 from stepwell.dialects.core.attributes import Sizes, sizes_value
-from stepwell.dialects.core.mlir import Dialect, Operand, Operation, Pure, Result, VariadicResult, ir, register_dialect
+from stepwell.dialects.core.mlir import Dialect, Operand, Operation, Pure, Result, VariadicResult, ir, register_dialect, report
 from stepwell.dialects.support.errors import InferenceError
 
 
@@ -24,17 +24,13 @@ class BindSizesOp(Operation, dialect=Flow, name="bind_sizes"):
         try:
             count = len(sizes_value(self.operation.attributes["sizes"]))
         except (KeyError, InferenceError) as error:
-            return self._wrong(f"attribute 'sizes' must list sizes: {error}")
+            return report(self, f"attribute 'sizes' must list sizes: {error}")
         vector = isinstance(kind, ir.RankedTensorType) and list(kind.shape) == [count] and str(kind.element_type) == "i64"
         if len(operands) != 1 or not vector:
-            return self._wrong(f"takes a tensor<{count}xi64>, as attribute 'sizes' says, got {kind}")
+            return report(self, f"takes a tensor<{count}xi64>, as attribute 'sizes' says, got {kind}")
         if [str(result.type) for result in results] != ["index"] * count:
-            return self._wrong(f"must have {count} results of type index, as attribute 'sizes' says")
+            return report(self, f"must have {count} results of type index, as attribute 'sizes' says")
         return True
-
-    def _wrong(self, problem: str) -> bool:
-        self.location.emit_error(f"'{self.OPERATION_NAME}' {problem}")
-        return False
 
 
 class SizeOp(Operation, dialect=Flow, name="size", traits=[Pure]):
@@ -45,7 +41,5 @@ class SizeOp(Operation, dialect=Flow, name="size", traits=[Pure]):
 
     def verify_invariants(self) -> bool:
         """Whether the result is an index."""
-        if [str(result.type) for result in self.operation.results] == ["index"]:
-            return True
-        self.location.emit_error(f"'{self.OPERATION_NAME}' must have one result of type index")
-        return False
+        is_index = [str(result.type) for result in self.operation.results] == ["index"]
+        return report(self, None if is_index else "must have one result of type index")

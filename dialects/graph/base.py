@@ -28,6 +28,7 @@ from stepwell.dialects.core.mlir import (
     operand_fields,
     register_dialect,
     registered_dialects,
+    report,
     result_fields,
 )
 from stepwell.dialects.core.sizes import Dim, Size, differ, evaluated, holds
@@ -244,11 +245,7 @@ class GraphOp(Operation, dialect=Graph):
 
     def verify_invariants(self) -> bool:
         """The verifier of every op with an `infer`: inferred and actual result types must agree."""
-        problem = self.type_problem()
-        if problem is None:
-            return True
-        self.location.emit_error(f"'{self.OPERATION_NAME}' {problem}")
-        return False
+        return report(self, self.type_problem())
 
     def type_problem(self) -> str | None:
         """The problem with the op's operands, attributes or result types; None if there is none."""

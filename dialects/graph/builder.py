@@ -49,10 +49,10 @@ class GraphBuilder:
         return make_op(cls, operands, attributes, result_types)
 
     def literal(self, array: Any, dtype: Any = None) -> ir.Value:
-        """Build a constant: in the IR if it is small, else as an entry of the weight table."""
+        """Build a constant: in the IR if it is small, else as an entry of the weight table. Elements of compact types are stored as bytes."""
         data = np.asarray(array, dtype=dtype)
         if is_compact(from_numpy(data.dtype)):
-            return self._from_bytes(self.literal(data.view(np.uint8)), data.dtype)
+            return self.bit_cast(self.literal(data.view(np.uint8)), to=from_numpy(data.dtype))
         if data.size <= LITERAL_ELEMENTS:
             return self.constant(value=data)
         return self.weight("constant", data)
@@ -60,18 +60,8 @@ class GraphBuilder:
     def weight(self, name: str, array: np.ndarray | Deferred) -> ir.Value:
         """Add an entry to the weight table (under an unused name like `name`) and build a parameter that refers to it."""
         if isinstance(array, np.ndarray) and is_compact(from_numpy(array.dtype)):
-            return self._from_bytes(self.weight(name, array.view(np.uint8)), array.dtype)
-        entry = self.weights.add(name, array)
-        return self.named_weight(entry)
-
-    def _from_bytes(self, stored: ir.Value, dtype: np.dtype) -> ir.Value:
-        """Build elements of a compact type from their bytes, which the weight table stores."""
-        return self.bit_cast(stored, to=from_numpy(dtype))
-
-    def named_weight(self, entry: str) -> ir.Value:
-        """Build a parameter for an existing entry of the weight table."""
-        array = self.weights.entry(entry)
-        return self.parameter(id=entry, result_types=[TensorType(from_numpy(array.dtype), array.shape)])
+            return self.bit_cast(self.weight(name, array.view(np.uint8)), to=from_numpy(array.dtype))
+        return self.parameter(id=self.weights.add(name, array), result_types=[TensorType(from_numpy(array.dtype), array.shape)])
 
     def constant_value(self, value: ir.Value) -> np.ndarray | None:
         """The array of a value that is known at compile time, or None.
@@ -80,4 +70,3 @@ class GraphBuilder:
         the results of shape arithmetic are known without a rewrite.
         """
         return constant_value(value, self.weights)
-

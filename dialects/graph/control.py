@@ -2,7 +2,7 @@
 
 from stepwell.dialects.core.attribute_kinds import TEXT
 from stepwell.dialects.core.carried import Carried, Carrier
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, report
 from stepwell.dialects.core.types import BOOL, TensorType, type_of
 from stepwell.dialects.graph.base import (
     Fusion,
@@ -26,7 +26,6 @@ class ControlInfo(Carrier):
 
     reason: Carried[str | None] = Carried("stepwell.reason", TEXT, None)
     """The reason why the importer could not resolve the op, for the error message if it cannot be lowered."""
-
 
 
 class YieldOp(GraphOp, name="yield", fusion=Fusion.FREE, traits=[ir.IsTerminatorTrait]):
@@ -113,13 +112,6 @@ class RequireOp(GraphOp, name="require", fusion=Fusion.FREE, flops=no_arithmetic
         if condition != TensorType(BOOL, ()):
             raise InferenceError(f"operand 'condition' must be tensor<i1>, got {condition}")
         return ()
-
-
-def report(op: GraphOp, problem: str | None) -> bool:
-    """Emit `problem` at the op, if there is one, and return the verifier's verdict."""
-    if problem is not None:
-        op.location.emit_error(f"'{op.OPERATION_NAME}' {problem}")
-    return problem is None
 
 
 def region_problem(op: ir.Operation, index: int, arguments: list[TensorType], results: list[TensorType]) -> str | None:

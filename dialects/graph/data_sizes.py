@@ -16,7 +16,7 @@ from stepwell.dialects.graph.inference import (
     expect_rank,
 )
 from stepwell.dialects.graph.numerics import wide
-from stepwell.dialects.graph.selection import NonMaxSuppressionOp
+from stepwell.dialects.graph.selection import NonMaxSuppressionOp, ordered_rows
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import InferenceError
 
@@ -114,11 +114,8 @@ class OrderRowsOp(GraphOp, name="order_rows", flops=one_per_input, traits=[Pure]
 
     @staticmethod
     def reference(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        rows = wide(x)
-        order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))  # stable
-        ranked = rows[order]
-        same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
-        return order.astype(np.int64), np.concatenate([np.ones(min(len(rows), 1), bool), ~same.all(axis=1)])
+        order, starts = ordered_rows(wide(x))
+        return order.astype(np.int64), starts
 
 
 class KeptBoxesOp(GraphOp, name="kept_boxes", traits=[Pure]):

@@ -129,9 +129,9 @@ def first_out_of_range(indices: Array, size: int, *, from_start: bool = False) -
 
 def lowest(dtype: np.dtype) -> Any:
     """The least value of a dtype: minus infinity for floats."""
-    return dtype.type(-np.inf if is_floating(dtype) else dtype_info(dtype).limits[0])
+    return dtype.type(dtype_info(dtype).extremes[0])
 
 
 def highest(dtype: np.dtype) -> Any:
     """The greatest value of a dtype: infinity for floats."""
-    return dtype.type(np.inf if is_floating(dtype) else dtype_info(dtype).limits[1])
+    return dtype.type(dtype_info(dtype).extremes[1])

@@ -1,6 +1,6 @@
 """The `sched` dialect: schedules of structured ops as attributes, boundaries between ops, and conditions of threaded loops."""
 
-from stepwell.dialects.core.mlir import Attribute, Dialect, Operand, Operation, Pure, Region, Result, ir, register_dialect
+from stepwell.dialects.core.mlir import Attribute, Dialect, Operand, Operation, Pure, Region, Result, ir, register_dialect, report
 
 
 @register_dialect
@@ -29,10 +29,8 @@ class BoundaryOp(Operation, dialect=Sched, name="boundary", traits=[Pure]):
     def verify_invariants(self) -> bool:
         """Whether the result has the type of `x`."""
         operands, results = self.operation.operands, self.operation.results
-        if len(operands) == 1 and len(results) == 1 and operands[0].type == results[0].type:
-            return True
-        self.location.emit_error(f"'{self.OPERATION_NAME}' must have one operand and one result of its type")
-        return False
+        same = len(operands) == 1 and len(results) == 1 and operands[0].type == results[0].type
+        return report(self, None if same else "must have one operand and one result of its type")
 
 
 class ThreadedOp(Operation, dialect=Sched, name="threaded", traits=[ir.NoTerminatorTrait]):
@@ -44,7 +42,5 @@ class ThreadedOp(Operation, dialect=Sched, name="threaded", traits=[ir.NoTermina
     def verify_invariants(self) -> bool:
         """Whether there is a condition, and one block without arguments."""
         operands, blocks = self.operation.operands, list(self.operation.regions[0].blocks)
-        if [str(o.type) for o in operands] == ["i1"] and len(blocks) == 1 and not blocks[0].arguments:
-            return True
-        self.location.emit_error(f"'{self.OPERATION_NAME}' must have an i1 as its operand and one block without arguments")
-        return False
+        fits = [str(o.type) for o in operands] == ["i1"] and len(blocks) == 1 and not blocks[0].arguments
+        return report(self, None if fits else "must have an i1 as its operand and one block without arguments")

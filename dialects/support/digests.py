@@ -29,28 +29,19 @@ def digest_of(data: Buffer) -> bytes:
     return new_digest(len(data)).update(data).digest()
 
 
-def stream_digest(descriptor: int) -> bytes | None:
-    """The digest of the content of a file, read in pieces; None if it is empty. Raises OSError."""
-    size = os.fstat(descriptor).st_size
-    digest = new_digest(size)
-    block = np.empty(min(max(size // 8, _LEAST_BLOCK_BYTES), _BLOCK_BYTES), np.uint8)  # small: the first use of memory takes longer than reading it
-    total = 0
-    while count := read_into(descriptor, block):
-        digest.update(block[:count].data)
-        total += count
-    return digest.digest() if total else None
-
-
 def file_digest(path: Path) -> bytes | None:
-    """The digest of a plain file's content; None if it cannot be read or is empty."""
+    """The digest of a plain file's content, read in pieces; None if it cannot be read or is empty."""
     try:
-        file = open_plain(path)
-        try:
-            return stream_digest(file)
-        finally:
-            os.close(file)
+        with open(open_plain(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            digest, total = new_digest(size), 0
+            block = np.empty(min(max(size // 8, _LEAST_BLOCK_BYTES), _BLOCK_BYTES), np.uint8)  # small: fresh memory takes longer than reading
+            while count := read_into(file.fileno(), block):
+                digest.update(block[:count].data)
+                total += count
     except (OSError, ValueError):  # ValueError: a path with a zero byte
         return None
+    return digest.digest() if total else None
 
 
 def new_digest(size: int) -> blake3:

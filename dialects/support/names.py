@@ -1,6 +1,7 @@
 """Names that come from files: escaped on input, so that no terminal, table or listing gets a control character from one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from itertools import chain, count
 from typing import TypeVar
 
 V = TypeVar("V")
@@ -35,17 +36,19 @@ class ByName(dict[str, V]):
         raise KeyError(name)
 
 
+def unused_name(name: str, taken: Container[str]) -> str:
+    """The name, or the first of `name.1`, `name.2`, … that is not taken."""
+    numbered = (f"{name}.{number}" for number in count(1))
+    return next(free for free in chain([name], numbered) if free not in taken)
+
+
 def plain_names(given: set[str]) -> dict[str, str]:
     """Maps each unprintable name to a printable one that no other has: `a\x00b`, or `a\x00b.1` if that is taken."""
     taken = {name for name in given if name.isprintable()}
     plain = {}
     for name in sorted(given - taken):
-        free, count = printable(name), 0
-        while free in taken:
-            count += 1
-            free = f"{printable(name)}.{count}"
-        taken.add(free)
-        plain[name] = free
+        plain[name] = unused_name(printable(name), taken)
+        taken.add(plain[name])
     return plain
 
 
@@ -62,12 +65,8 @@ def file_names(names: Iterable[str], *, folders: bool = False) -> dict[str, str]
     taken = set(found)
     for name in given:
         if name not in found:
-            free, count = _file_name(name, folders), 0
-            while free in taken:
-                count += 1
-                free = f"{_file_name(name, folders)}.{count}"
-            taken.add(free)
-            found[name] = free
+            found[name] = unused_name(_file_name(name, folders), taken)
+            taken.add(found[name])
     return {name: found[name] for name in given}
 
 
