@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, is_float
+from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, dtype_info, is_float
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, SingleOperand
 from stepwell.dialects.graph.inference import binary, expect_dtype, unary
 from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, power, truncating_divide, widened
@@ -192,7 +192,8 @@ class ClampOp(Unary, name="clamp", traits=[KeepsFinite, Exact]):
     def reference(x: np.ndarray, *, min: float, max: float) -> np.ndarray:
         if is_floating(x.dtype):
             return widened(lambda w: np.minimum(np.maximum(w, w.dtype.type(min)), w.dtype.type(max)))(x)
-        low, high = (np.array(integer_bound(bound, np.iinfo(x.dtype)), x.dtype) for bound in (min, max))
+        limits = dtype_info(x.dtype).limits
+        low, high = (np.array(integer_bound(bound, *limits), x.dtype) for bound in (min, max))
         return np.minimum(np.maximum(x, low), high)
 
     def value_range(self, x: Range) -> Range:
@@ -201,6 +202,6 @@ class ClampOp(Unary, name="clamp", traits=[KeepsFinite, Exact]):
         return clamped(x, attributes["min"], attributes["max"])
 
 
-def integer_bound(bound: float, limits: np.iinfo) -> int:
-    """A clamp's bound as an integer of a type with these limits."""
-    return limits.min if bound <= limits.min else limits.max if bound >= limits.max else int(bound)
+def integer_bound(bound: float, low: int, high: int) -> int:
+    """A clamp's bound as an integer of a type with the limits `low` and `high`."""
+    return low if bound <= low else high if bound >= high else int(bound)

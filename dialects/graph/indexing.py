@@ -22,6 +22,7 @@ from stepwell.dialects.graph.inference import (
     expect_rank_at_least,
     expect_same_dtype,
     expect_scalar,
+    expect_shape,
 )
 from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
 from stepwell.dialects.graph.traits import Speculatable
@@ -312,9 +313,7 @@ def expect_updates(x: TensorType, updates: TensorType, shape: Sequence[Dim], red
     expect_same_dtype(x=x, updates=updates)
     if reduction != "none":
         expect_dtype("x", x, NUMERIC)
-    expect_rank("updates", updates, len(shape))
-    for dim, size in enumerate(shape):
-        expect_dim("updates", updates, dim, size, "as operands 'indices' and 'x' say")
+    expect_shape("updates", updates, shape, "as operands 'indices' and 'x' say")
 
 
 def index_depth(indices: TensorType) -> int:

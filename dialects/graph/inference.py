@@ -96,12 +96,19 @@ def expect_dim(name: str, operand: TensorType, axis: int, size: Dim, why: str) -
         raise InferenceError(f"dimension {axis} of operand '{name}' must be {size}, {why}; got {operand}")
 
 
-def unary(dtypes: Sequence[str]) -> Any:
-    """Inference for an element-wise op with one operand `x`: the result has the operand's type."""
+def expect_shape(name: str, operand: TensorType, shape: Sequence[Dim], why: str) -> None:
+    """Check that the operand has the rank of `shape`, and its dimensions where both are known."""
+    expect_rank(name, operand, len(shape))
+    for axis, size in enumerate(shape):
+        expect_dim(name, operand, axis, size, why)
+
+
+def unary(dtypes: Sequence[str], result: str | None = None) -> Any:
+    """Inference for an element-wise op with one operand `x`; `result` is the result's element type if it differs."""
 
     def infer(x: TensorType, **attributes: Any) -> TensorType:
         expect_dtype("x", x, dtypes)
-        return x
+        return x if result is None else x.with_dtype(result)
 
     return staticmethod(infer)
 
@@ -116,12 +123,3 @@ def binary(dtypes: Sequence[str], result: str | None = None) -> Any:
 
     return staticmethod(infer)
 
-
-def predicate(dtypes: Sequence[str]) -> Any:
-    """Inference for an element-wise predicate of `x`: a boolean for each element."""
-
-    def infer(x: TensorType, **attributes: Any) -> TensorType:
-        expect_dtype("x", x, dtypes)
-        return x.with_dtype(BOOL)
-
-    return staticmethod(infer)

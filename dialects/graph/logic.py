@@ -11,7 +11,7 @@ from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.flops import no_arithmetic
-from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
+from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
 from stepwell.dialects.graph.traits import Converts, Exact
 from stepwell.dialects.graph.value_range import ANY, Range, union
@@ -90,7 +90,7 @@ class ShiftRightOp(Binary, name="shift_right", infer=binary(UNSIGNED), reference
     """The bits of `lhs` shifted right by `rhs`; 0 if `rhs` is the type's width or more."""
 
 
-class IsNanOp(Unary, name="is_nan", infer=predicate(FLOATS), reference=np.isnan):
+class IsNanOp(Unary, name="is_nan", infer=unary(FLOATS, result=BOOL), reference=np.isnan):
     """Whether `x` is NaN."""
 
 
@@ -99,7 +99,7 @@ class IsInfOp(Unary, name="is_inf"):
 
     detect_negative: ir.BoolAttr
     detect_positive: ir.BoolAttr
-    infer = predicate(FLOATS)
+    infer = unary(FLOATS, result=BOOL)
 
     @staticmethod
     def reference(x: np.ndarray, *, detect_negative: bool, detect_positive: bool) -> np.ndarray:

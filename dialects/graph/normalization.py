@@ -7,7 +7,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, SingleOperand
-from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
+from stepwell.dialects.graph.inference import expect_dtype, expect_rank_at_least, expect_same_dtype, expect_shape
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
 
@@ -29,8 +29,7 @@ class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
         expect_rank_at_least("x", x, 2)
         for name, operand in (("scale", scale), ("bias", bias), ("mean", mean), ("var", var)):
             expect_same_dtype(x=x, **{name: operand})
-            expect_rank(name, operand, 1)
-            expect_dim(name, operand, 0, x.shape[1], f"the channels of operand 'x' ({x})")
+            expect_shape(name, operand, x.shape[1:2], f"the channels of operand 'x' ({x})")
         if not (math.isfinite(epsilon) and epsilon >= 0):
             raise InferenceError(f"attribute 'epsilon' must be 0 or more, got {epsilon}")
         counts = [size for size in (x.shape[1], scale.shape[0], bias.shape[0], mean.shape[0], var.shape[0]) if isinstance(size, int)]

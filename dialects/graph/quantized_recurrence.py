@@ -1,6 +1,5 @@
 """LSTM layers with quantised weights, whose state is quantised again in each step: ONNX Runtime's DynamicQuantizeLSTM."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Operand, OptionalOperand, Pure, Result
-from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank
+from stepwell.dialects.graph.inference import expect_dtype, expect_rank
 from stepwell.dialects.graph.quantization import QuantizeOp
 from stepwell.dialects.graph.recurrence import Function, RecurrentOp, lstm_step, recurrence
 from stepwell.dialects.support.errors import InferenceError
@@ -61,20 +60,6 @@ class QuantizedLstmOp(RecurrentOp, name="quantized_lstm", traits=[Pure]):
         # (directions, gates, panels, groups, width, depth) -> (directions, gates, groups * depth, panels * width)
         rows = weights.transpose(0, 1, 3, 5, 2, 4).reshape(directions, gates, groups * depth, panels * width)
         return rows[..., :hidden, :hidden].astype(np.int64)
-
-    @classmethod
-    def check(
-        cls, projected: TensorType, weights: TensorType, lengths: TensorType | None, others: Mapping[str, TensorType | None], **attributes: Any
-    ) -> tuple[TensorType, TensorType]:
-        scales, sums = others["scales"], others["sums"]
-        assert scales is not None, "it is required"
-        assert sums is not None, "it is required"
-        types = super().check(projected, weights, lengths, {name: kind for name, kind in others.items() if name != "sums"}, **attributes)
-        expect_dtype("sums", sums, ("i32",))
-        expect_rank("sums", sums, 3)
-        for axis, size in enumerate(scales.shape):
-            expect_dim("sums", sums, axis, size, f"as operand 'scales' ({scales}) has")
-        return types
 
     @staticmethod
     def reference(

@@ -4,7 +4,7 @@ The products of the inputs with their weights do not depend on the state, so the
 only the recurrent part.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from stepwell.dialects.graph.inference import (
     expect_length,
     expect_rank,
     expect_same_dtype,
+    expect_shape,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.graph.transcendental import SigmoidOp
@@ -82,11 +83,46 @@ class RecurrentOp(GraphOp):
     clip: ir.FloatAttr
 
     @classmethod
-    def infer(cls, *operands: TensorType | None, input_forget: bool = False, **attributes: Any) -> InferredTypes:
-        del input_forget  # only `lstm` has it, which any value fits
+    def infer(
+        cls,
+        *operands: TensorType | None,
+        direction: str,
+        activations: Sequence[str],
+        alphas: Sequence[float],
+        betas: Sequence[float],
+        **others: object,  # `clip`, and `input_forget` of an LSTM: all values fit
+    ) -> InferredTypes:
         given: dict[str, Any] = dict(zip((name for name, _ in operand_fields(cls)), operands, strict=True))
-        y, state = cls.check(given.pop("projected"), given.pop("weights"), given.pop("lengths"), given, **attributes)
-        return y, *[state] * (len(result_fields(cls)) - 1)
+        projected, weights, lengths = (given.pop(name) for name in ("projected", "weights", "lengths"))
+        hidden = cls.hidden_size(projected, weights)
+        expect_rank("projected", projected, 3)
+        expect_choice("direction", direction, list(DIRECTIONS))
+        directions = len(DIRECTIONS[direction])
+        expect_dim("weights", weights, 0, directions, f"one for each direction of '{direction}'")
+        expect_dim("weights", weights, 1, cls.gates, "one for each gate")
+        batch = projected.shape[1]
+        if hidden is not None:
+            expect_dim("projected", projected, 2, directions * cls.gates * hidden, f"directions x gates x hidden size of 'weights' ({weights})")
+        if lengths is not None:
+            expect_dtype("lengths", lengths, ("i32",))
+            expect_shape("lengths", lengths, (batch,), f"the batch of operand 'projected' ({projected})")
+        count = directions * cls.functions
+        expect_length("activations", activations, count, f"{cls.functions} for each direction")
+        for name in activations:
+            expect_choice("activations", name, list(ACTIVATIONS))
+        expect_floats("alphas", alphas, count, "one for each activation")
+        expect_floats("betas", betas, count, "one for each activation")
+        state, per_gate = TensorType(projected.dtype, (directions, batch, hidden)), (directions, cls.gates, hidden)
+        shapes = {"peepholes": (directions, 3, hidden), "hidden_bias": (directions, hidden), "scales": per_gate, "sums": per_gate}
+        for name, operand in given.items():
+            if operand is None:
+                continue
+            if name == "sums":
+                expect_dtype("sums", operand, ("i32",))
+            else:
+                expect_same_dtype(projected=projected, **{name: operand})
+            expect_shape(name, operand, shapes.get(name, state.shape), f"as operands 'projected' ({projected}) and 'weights' ({weights}) give")
+        return TensorType(projected.dtype, (projected.shape[0], *state.shape)), *[state] * (len(result_fields(cls)) - 1)
 
     @classmethod
     def hidden_size(cls, projected: TensorType, weights: TensorType) -> Dim:
@@ -102,51 +138,6 @@ class RecurrentOp(GraphOp):
         directions, gates, panels, _, width = weights.shape
         # (directions, gates, panels, hidden, width) -> (directions, gates, hidden, panels * width)
         return np.moveaxis(wide(weights), 2, 3).reshape(directions, gates, hidden, panels * width)[..., :hidden]
-
-    @classmethod
-    def check(
-        cls,
-        projected: TensorType,
-        weights: TensorType,
-        lengths: TensorType | None,
-        others: Mapping[str, TensorType | None],
-        *,
-        direction: str,
-        activations: Sequence[str],
-        alphas: Sequence[float],
-        betas: Sequence[float],
-        clip: float,
-    ) -> tuple[TensorType, TensorType]:
-        """The types of `y` and of a state. Raises InferenceError for operands (`others` by name) and attributes that do not fit."""
-        hidden = cls.hidden_size(projected, weights)
-        expect_rank("projected", projected, 3)
-        expect_choice("direction", direction, list(DIRECTIONS))
-        directions = len(DIRECTIONS[direction])
-        expect_dim("weights", weights, 0, directions, f"one for each direction of '{direction}'")
-        expect_dim("weights", weights, 1, cls.gates, "one for each gate")
-        batch = projected.shape[1]
-        if hidden is not None:
-            expect_dim("projected", projected, 2, directions * cls.gates * hidden, f"directions x gates x hidden size of 'weights' ({weights})")
-        if lengths is not None:
-            expect_dtype("lengths", lengths, ("i32",))
-            expect_rank("lengths", lengths, 1)
-            expect_dim("lengths", lengths, 0, batch, f"the batch of operand 'projected' ({projected})")
-        count = directions * cls.functions
-        expect_length("activations", activations, count, f"{cls.functions} for each direction")
-        for name in activations:
-            expect_choice("activations", name, list(ACTIVATIONS))
-        expect_floats("alphas", alphas, count, "one for each activation")
-        expect_floats("betas", betas, count, "one for each activation")
-        state = TensorType(projected.dtype, (directions, batch, hidden))
-        for name, given in others.items():
-            if given is not None:
-                expect_same_dtype(projected=projected, **{name: given})
-                shapes = {"peepholes": (directions, 3, hidden), "hidden_bias": (directions, hidden), "scales": (directions, cls.gates, hidden)}
-                expected = shapes.get(name, state.shape)
-                expect_rank(name, given, len(expected))
-                for axis, size in enumerate(expected):
-                    expect_dim(name, given, axis, size, f"as operands 'projected' ({projected}) and 'weights' ({weights}) give")
-        return TensorType(projected.dtype, (projected.shape[0], directions, batch, hidden)), state
 
     @staticmethod
     def flops(projected: TensorType, weights: TensorType, *rest: TensorType | None, result: TensorType, **attributes: object) -> int:

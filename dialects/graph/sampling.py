@@ -18,6 +18,7 @@ from stepwell.dialects.graph.inference import (
     expect_rank,
     expect_rank_at_least,
     expect_same_dtype,
+    expect_shape,
 )
 from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError
@@ -111,10 +112,8 @@ class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
         expect_same_dtype(x=x, boxes=boxes)
         expect_dtype("batch_indices", batch_indices, INDEX)
         expect_rank("x", x, 4)
-        expect_rank("boxes", boxes, 2)
-        expect_rank("batch_indices", batch_indices, 1)
-        expect_dim("boxes", boxes, 1, 4, "x1, y1, x2 and y2 of a region")
-        expect_dim("batch_indices", batch_indices, 0, boxes.shape[0], f"the number of regions in operand 'boxes' ({boxes})")
+        expect_shape("boxes", boxes, (None, 4), "x1, y1, x2 and y2 of a region")
+        expect_shape("batch_indices", batch_indices, boxes.shape[:1], f"the number of regions in operand 'boxes' ({boxes})")
         if len(sizes) != 2:
             raise InferenceError(f"attribute 'sizes' must have 2 entries, height and width; got {list(sizes)}")
         expect_at_least("sizes", sizes, 1)

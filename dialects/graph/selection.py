@@ -8,7 +8,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import DTYPES, FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.flops import one_per_input
-from stepwell.dialects.graph.inference import expect_axis, expect_dim, expect_dtype, expect_rank, expect_same_dtype, expect_scalar
+from stepwell.dialects.graph.inference import expect_axis, expect_dim, expect_dtype, expect_rank, expect_same_dtype, expect_scalar, expect_shape
 from stepwell.dialects.graph.numerics import wide
 
 
@@ -40,10 +40,7 @@ class UniqueOp(GraphOp, name="unique", flops=one_per_input, traits=[Pure]):
     @staticmethod
     def reference(x: np.ndarray, *, axis: int, sorted: bool) -> tuple[np.ndarray, ...]:
         slices = np.moveaxis(wide(x), axis, 0).reshape(x.shape[axis], math.prod(x.shape[:axis] + x.shape[axis + 1 :]))
-        order = np.lexsort(slices.T[::-1]) if slices.shape[1] else np.arange(len(slices))  # stable: of equal slices, the first occurrence comes first
-        ranked = slices[order]
-        same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
-        starts = np.concatenate([np.ones(min(len(slices), 1), bool), ~same.all(axis=1)])
+        order, starts = ordered_rows(slices)  # stable: of equal slices, the first occurrence comes first
         first, group = order[starts], np.cumsum(starts) - 1
         inverse = np.empty(len(slices), np.int64)
         inverse[order] = group
@@ -54,6 +51,14 @@ class UniqueOp(GraphOp, name="unique", flops=one_per_input, traits=[Pure]):
             rank[chosen] = np.arange(len(chosen))
             first, counts, inverse = first[chosen], counts[chosen], rank[inverse]
         return np.take(x, first, axis=axis), first.astype(np.int64), inverse.astype(np.int64), counts
+
+
+def ordered_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of rows in ascending order, as `graph.order_rows` says, and for each sorted row whether it differs from the previous one."""
+    order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))  # stable
+    ranked = rows[order]
+    same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
+    return order, np.concatenate([np.ones(min(len(rows), 1), bool), ~same.all(axis=1)])
 
 
 class NonMaxSuppressionOp(GraphOp, name="non_max_suppression", traits=[Pure]):
@@ -78,9 +83,8 @@ class NonMaxSuppressionOp(GraphOp, name="non_max_suppression", traits=[Pure]):
     ) -> InferredTypes:
         expect_dtype("boxes", boxes, FLOATS)
         expect_same_dtype(boxes=boxes, scores=scores)
-        expect_rank("boxes", boxes, 3)
         expect_rank("scores", scores, 3)
-        expect_dim("boxes", boxes, 2, 4, "the coordinates of a box")
+        expect_shape("boxes", boxes, (None, None, 4), "the coordinates of a box")
         expect_dim("scores", scores, 0, boxes.shape[0], f"the batch of operand 'boxes' ({boxes})")
         expect_dim("scores", scores, 2, boxes.shape[1], f"the number of boxes of operand 'boxes' ({boxes})")
         expect_scalar("most", most, ("i64",))

@@ -5,7 +5,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
-from stepwell.dialects.graph.inference import INDEX, expect_at_least, expect_dim, expect_dtype, expect_rank, expect_same_dtype
+from stepwell.dialects.graph.inference import INDEX, expect_at_least, expect_dtype, expect_rank, expect_same_dtype, expect_shape
 
 
 class CountNgramsOp(GraphOp, name="count_ngrams", traits=[Pure]):
@@ -29,8 +29,7 @@ class CountNgramsOp(GraphOp, name="count_ngrams", traits=[Pure]):
         expect_dtype("columns", columns, INDEX)
         expect_rank("x", x, 2)
         expect_rank("pool", pool, 2)
-        expect_rank("columns", columns, 1)
-        expect_dim("columns", columns, 0, pool.shape[0], f"the number of rows of operand 'pool' ({pool})")
+        expect_shape("columns", columns, pool.shape[:1], f"the number of rows of operand 'pool' ({pool})")
         expect_at_least("size", [size], 0)
         expect_at_least("skips", [skips], 0)
         return TensorType("i64", (x.shape[0], size))

@@ -6,7 +6,7 @@ from stepwell.dialects.core.dtypes import WIDE_FLOATS
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, OptionalOperand, Pure, Result
-from stepwell.dialects.graph.inference import expect_at_least, expect_choice, expect_dim, expect_dtype, expect_rank, expect_same_dtype
+from stepwell.dialects.graph.inference import expect_at_least, expect_choice, expect_dtype, expect_rank, expect_same_dtype, expect_shape
 from stepwell.dialects.graph.numerics import narrow, summing
 
 REDUCTIONS = {"add": np.add, "max": np.maximum, "min": np.minimum}
@@ -42,15 +42,13 @@ class TreeEnsembleOp(GraphOp, name="tree_ensemble", traits=[Pure]):
         expect_same_dtype(x=x, thresholds=thresholds)
         for name, operand in (("nodes", nodes), ("roots", roots)):
             expect_dtype(name, operand, ("i32",))
-        ranks = {"x": (x, 2), "nodes": (nodes, 2), "thresholds": (thresholds, 1), "roots": (roots, 2), "values": (values, 2)}
-        for name, (operand, rank) in ranks.items():
-            expect_rank(name, operand, rank)
-        expect_dim("nodes", nodes, 1, 3, "a feature and two children")
-        expect_dim("thresholds", thresholds, 0, nodes.shape[0], f"one for each node, as in operand 'nodes' ({nodes})")
+        for name, operand in (("x", x), ("roots", roots), ("values", values)):
+            expect_rank(name, operand, 2)
+        expect_shape("nodes", nodes, (None, 3), "a feature and two children")
+        expect_shape("thresholds", thresholds, nodes.shape[:1], f"one for each node, as in operand 'nodes' ({nodes})")
         if nan_first is not None:
-            expect_rank("nan_first", nan_first, 1)
             expect_dtype("nan_first", nan_first, (BOOL,))
-            expect_dim("nan_first", nan_first, 0, nodes.shape[0], f"one for each node, as in operand 'nodes' ({nodes})")
+            expect_shape("nan_first", nan_first, nodes.shape[:1], f"one for each node, as in operand 'nodes' ({nodes})")
         expect_at_least("depth", [depth], 0)
         expect_choice("reduction", reduction, tuple(REDUCTIONS))
         return TensorType(values.dtype, (x.shape[0], roots.shape[1], values.shape[1]))

@@ -9,28 +9,21 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, from_numpy
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import InferredTypes
 from stepwell.dialects.graph.borders import borders
 from stepwell.dialects.graph.inference import expect_at_least, expect_length
-from stepwell.dialects.graph.traits import SumsProducts
-from stepwell.dialects.packed.conv import PackedConvOp
+from stepwell.dialects.packed.conv import BlockedConvolution, PackedConvOp
 from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
 
-class BorderedConvOp(GraphOp, dialect=Packed, name="bordered_conv", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts]):
+class BorderedConvOp(BlockedConvolution, dialect=Packed, name="bordered_conv"):
     """Like `packed.conv`, for an image `x` whose first and last elements along each spatial dimension are zeros; `zeros` has their numbers.
 
     `zeros` lists those before each spatial dimension, then those after each. Each dimension is divided into stretches of positions, and taps that
     read only zeros for a whole stretch are omitted: large or dilated windows need half of the products, or fewer.
     """
 
-    x: Operand
-    w: Operand
-    result: Result
-    strides: ir.DenseI64ArrayAttr
-    dilations: ir.DenseI64ArrayAttr
-    group: ir.IntegerAttr
     zeros: ir.DenseI64ArrayAttr
 
     @staticmethod
@@ -60,9 +53,3 @@ class BorderedConvOp(GraphOp, dialect=Packed, name="bordered_conv", fusion=Fusio
             whole = (slice(None), slice(None))
             out[(*whole, *places)] = PackedConvOp.reference(x[(*whole, *seen)], w[(*whole, *taps)], **attributes)
         return out
-
-    @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
-        return PackedConvOp.flops(x, w, result=result)
-
-    sum_of_products = PackedConvOp.sum_of_products

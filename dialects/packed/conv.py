@@ -18,7 +18,30 @@ from stepwell.dialects.packed.dialect import Packed
 from stepwell.dialects.support.errors import InferenceError
 
 
-class PackedConvOp(GraphOp, dialect=Packed, name="conv", fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts, ComputesRows]):
+class BlockedConvolution(GraphOp, dialect=Packed, fusion=Fusion.COMPLEX, traits=[Pure, SumsProducts]):
+    """A convolution of `x` with filters `w`, whose result is blocked."""
+
+    x: Operand
+    w: Operand
+    result: Result
+    strides: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+    group: ir.IntegerAttr
+
+    @staticmethod
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
+        return 2 * result.elements * math.prod(w.static_shape[1:]) // result.static_shape[-1]
+
+    def sum_of_products(self) -> SumOfProducts:
+        """Blocks of filters and the filters of a block are the second and the last dimension of the result."""
+        (x, w), rank = self.operand_types(), self.result_types()[0].rank
+        column = w.rank - (2 if are_in_groups(x.rank, w.rank) else 1)
+        summed = [size for dim, size in enumerate(w.shape) if dim not in (0, column)]
+        rhs = tuple(1 if dim == 0 else rank - 1 if dim == column else None for dim in range(w.rank))
+        return SumOfProducts((0, *(None,) * (x.rank - 1)), rhs, rank, product(summed))
+
+
+class PackedConvOp(BlockedConvolution, dialect=Packed, name="conv", traits=[ComputesRows]):
     """The convolution of `x` with filters `w`; the result is blocked (N, M / b, spatial…, b).
 
     `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), such as an input image
@@ -31,13 +54,6 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", fusion=Fusion.COMPLEX, 
     neighbouring blocks of `x`. Each of the C / a / K runs of blocks is read by one set of groups, and the groups of a set read neighbouring
     stretches of lanes, starting at lane 0. With one group this is the plain convolution of the first `s` lanes of all blocks.
     """
-
-    x: Operand
-    w: Operand
-    result: Result
-    strides: ir.DenseI64ArrayAttr
-    dilations: ir.DenseI64ArrayAttr
-    group: ir.IntegerAttr
 
     @staticmethod
     def infer(x: TensorType, w: TensorType, *, group: int, **steps: Unpack[Steps]) -> TensorType:
@@ -77,18 +93,6 @@ class PackedConvOp(GraphOp, dialect=Packed, name="conv", fusion=Fusion.COMPLEX, 
             filters = np.moveaxis(filters, -2, 2)
             parts.append(_convolved(image, filters.reshape(len(filters), -1, *filters.shape[3:]), steps))
         return np.concatenate(parts, axis=1)
-
-    @staticmethod
-    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: object) -> int:
-        return 2 * result.elements * math.prod(w.static_shape[1:]) // result.static_shape[-1]
-
-    def sum_of_products(self) -> SumOfProducts:
-        """Blocks of filters and the filters of a block are the second and the last dimension of the result."""
-        (x, w), rank = self.operand_types(), self.result_types()[0].rank
-        column = w.rank - (2 if are_in_groups(x.rank, w.rank) else 1)
-        summed = [size for dim, size in enumerate(w.shape) if dim not in (0, column)]
-        rhs = tuple(1 if dim == 0 else rank - 1 if dim == column else None for dim in range(w.rank))
-        return SumOfProducts((0, *(None,) * (x.rank - 1)), rhs, rank, product(summed))
 
     def is_pointwise(self) -> bool:
         values, (x, w) = self.attribute_values(), self.operand_types()

@@ -9,14 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stepwell.dialects.core.dtypes import BYTES
-from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import InferredTypes
 from stepwell.dialects.graph.inference import expect_dtype
-from stepwell.dialects.graph.traits import ComputesRows
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.packed.dialect import Packed
-from stepwell.dialects.packed.winograd import TAPS, along_both, block_axes, both_signs, by_tiles, constructed, result_shape
+from stepwell.dialects.packed.winograd import WinogradConvolution, along_both, both_signs, by_tiles, constructed, result_shape
 from stepwell.dialects.support.errors import InferenceError
 
 INTEGER_POINTS = {2: both_signs("1"), 4: both_signs("1", "2")}
@@ -91,7 +89,7 @@ def with_depth(w: np.ndarray, depth: int) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(w, -1, -2))
 
 
-class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv", fusion=Fusion.COMPLEX, traits=[Pure, ComputesRows]):
+class IntegerWinogradConvOp(WinogradConvolution, dialect=Packed, name="integer_winograd_conv"):
     """The 3x3 convolution with stride 1 of blocked integers `x` (N, C / a, H + 2, W + 2, a), with result (N, M / b, H, W, b) in i32, by F(tile, 3)
     along both axes; H and W are multiples of `tile`.
 
@@ -103,13 +101,6 @@ class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv
     fit 16 bits (`transformed_range`) and results times 2**`shift` fit 32. Otherwise data wrap around in 16 bits, and sums and the result in 32.
     Products and their sums may wrap around, because the final division is exact modulo 2**32.
     """
-
-    x: Operand
-    u: Operand
-    result: Result
-    tile: ir.IntegerAttr
-    group: ir.IntegerAttr
-    transformed: ir.BoolAttr
 
     @staticmethod
     def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
@@ -130,8 +121,3 @@ class IntegerWinogradConvOp(GraphOp, dialect=Packed, name="integer_winograd_conv
         filters = filters.reshape(*filters.shape[:4], -1, filters.shape[-1])
         y = by_tiles(x.astype(np.int64), filters, matrices.a_t, matrices.b_t, group, held=np.int16, summed=np.int32)
         return (y.astype(np.uint64) * np.uint64(matrices.inverse)).astype(np.uint32).view(np.int32) >> matrices.shift
-
-    @staticmethod
-    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: object) -> int:
-        """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
-        return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4] * u.static_shape[6]

@@ -8,7 +8,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.flops import two_per_product
-from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
+from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype, expect_shape
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.products import SumOfProducts
 from stepwell.dialects.graph.traits import SumsProducts
@@ -112,15 +112,12 @@ class LowBitMatmulOp(GraphOp, dialect=Packed, name="low_bit_matmul", fusion=Fusi
         expect_dtype("zero_point", zero_point, (w.dtype if bits == 8 else "ui8",))
         expect_rank_at_least("x", x, 2)
         expect_rank("w", w, 5 if grouped else 4)
-        expect_rank("scale", scale, 3)
         panels, blocks, size, width = w.shape[:4]
         if grouped:
             expect_dim("w", w, 4, 4, "bytes of two neighbours each")
-        for axis, wanted in enumerate((panels, blocks, width)):
-            expect_dim("scale", scale, axis, wanted, f"as operand 'w' ({w}) has")
-            if zero_point.rank:
-                expect_rank("zero_point", zero_point, 3)
-                expect_dim("zero_point", zero_point, axis, wanted, f"as operand 'w' ({w}) has")
+        expect_shape("scale", scale, (panels, blocks, width), f"as operand 'w' ({w}) has")
+        if zero_point.rank:
+            expect_shape("zero_point", zero_point, (panels, blocks, width), f"as operand 'w' ({w}) has")
         if blocks is not None and size is not None:
             expect_dim("x", x, x.rank - 1, blocks * size * (1 if bits == 8 else 8), f"the numbers of a column of operand 'w' ({w})")
         return TensorType(x.dtype, (*x.shape[:-1], panels, width))

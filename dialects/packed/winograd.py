@@ -103,14 +103,8 @@ def error_bound(tile: int) -> float:
     return SPREAD * ROUNDING * growth(POINTS[tile]) * float(np.sqrt(PARTS[tile] / 6 + 8 + 1))
 
 
-class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", fusion=Fusion.COMPLEX, traits=[Pure, ComputesRows]):
-    """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), with result (N, M / b, H, W, b), by F(tile, 3) along both
-    axes; H and W are multiples of `tile`.
-
-    `u` is the `transformed` filters G w G^T as (n, n, M / b, K, a, b) with n = tile + 2, or plain ones as (M / b, K, 3, 3, a, b), which
-    are transformed in each run. The blocks of channels and of filters are divided into `group` equal parts each; the filters of a group read its
-    K = C / a / group blocks.
-    """
+class WinogradConvolution(GraphOp, dialect=Packed, fusion=Fusion.COMPLEX, traits=[Pure, ComputesRows]):
+    """A 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a) with filters `u`, by F(tile, 3) along both axes."""
 
     x: Operand
     u: Operand
@@ -118,6 +112,21 @@ class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", fusion=Fusio
     tile: ir.IntegerAttr
     group: ir.IntegerAttr
     transformed: ir.BoolAttr
+
+    @staticmethod
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: object) -> int:
+        """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
+        return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * x.static_shape[4]
+
+
+class WinogradConvOp(WinogradConvolution, dialect=Packed, name="winograd_conv"):
+    """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), with result (N, M / b, H, W, b), by F(tile, 3) along both
+    axes; H and W are multiples of `tile`.
+
+    `u` is the `transformed` filters G w G^T as (n, n, M / b, K, a, b) with n = tile + 2, or plain ones as (M / b, K, 3, 3, a, b), which
+    are transformed in each run. The blocks of channels and of filters are divided into `group` equal parts each; the filters of a group read its
+    K = C / a / group blocks.
+    """
 
     @staticmethod
     def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
@@ -133,11 +142,6 @@ class WinogradConvOp(GraphOp, dialect=Packed, name="winograd_conv", fusion=Fusio
             u = transformed_filters(u, tile)
         a_t, _, b_t = (m.astype(wide(x).dtype) for m in matrices(tile))
         return narrow(by_tiles(wide(x), wide(u), a_t, b_t, group), x.dtype)
-
-    @staticmethod
-    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: object) -> int:
-        """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
-        return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4]
 
 
 def result_shape(
