@@ -88,16 +88,7 @@ class CostModel(Protocol):
         """Seconds on one core of `site.target` for each candidate; None for a candidate without a prediction."""
 
 
-class Analytic:
-    """The built-in model: the passes' own predictions, from operations, bytes and the target's costs."""
-
-    def predict(self, site: Site, candidates: Sequence[Candidate]) -> Sequence[float | None]:
-        """See `CostModel`."""
-        return [candidate.seconds for candidate in candidates]
-
-
 M = TypeVar("M", bound=type[Any])
-_ANALYTIC = Analytic()
 _MODELS: dict[str, CostModel] = {}
 EVERY = "*"
 
@@ -117,14 +108,14 @@ def register_cost_model(*kinds: str) -> Callable[[M], M]:
     return add
 
 
-def cost_model(kind: str) -> CostModel:
-    """The model that predicts the costs of candidates of a kind."""
-    return _MODELS.get(kind) or _MODELS.get(EVERY) or _ANALYTIC
+def cost_model(kind: str) -> CostModel | None:
+    """The registered model that predicts the costs of candidates of a kind; None if the passes predict them, by the target's costs."""
+    return _MODELS.get(kind) or _MODELS.get(EVERY)
 
 
 def has_cost_model(kind: str) -> bool:
     """Whether a registered model replaces the built-in one for a kind."""
-    return cost_model(kind) is not _ANALYTIC
+    return cost_model(kind) is not None
 
 
 @dataclass
@@ -238,8 +229,9 @@ def check_machine(plan: Plan, target: Target | None) -> None:
 
 
 def _predicted(site: Site, candidates: Sequence[Candidate]) -> list[float | None]:
-    """The predictions of the site's cost model. Raises PassError if their number is wrong."""
-    seconds = list(cost_model(site.kind).predict(site, candidates))
+    """The predictions of the site's cost model, or else of the pass. Raises PassError if their number is wrong."""
+    model = cost_model(site.kind)
+    seconds = [candidate.seconds for candidate in candidates] if model is None else list(model.predict(site, candidates))
     if len(seconds) != len(candidates):
         raise PassError(f"the cost model of '{site.kind}' must predict {len(candidates)} costs for {site}, got {shown(seconds)}")
     return seconds

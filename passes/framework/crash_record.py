@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import function_around
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.origins import line_of
 from stepwell.passes.framework.pipeline import Step, format_pipeline
@@ -86,10 +87,8 @@ _OF_PATTERNS = ("pattern", "pattern line", "op", "location")
 
 def _function(op: ir.Operation) -> str:
     """The name of the function that an op is, or is in; "" if there is none."""
-    at: ir.Operation | None = op
-    while at is not None and at.name != "func.func":
-        at = None if at.parent is None else at.parent.operation
-    return "" if at is None else ir.StringAttr(at.attributes["sym_name"]).value
+    around = function_around(op)
+    return "" if around is None else ir.StringAttr(around.attributes["sym_name"]).value
 
 
 @cache

@@ -180,53 +180,6 @@ class Flags:
     """For `stepwell run --from LEVEL`."""
 
 
-class DumpIR(Instrumentation):
-    """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is the input.
-
-    The weights that a file uses are written beside it, and its first lines say how to continue from it. When a pass fails, `reproducer.mlir` gets the
-    IR before it, with the rest of the pipeline.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None, flags: Flags | None = None) -> None:
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.options = options or PrintOptions(locations=True)
-        self.flags = flags or Flags()
-        self.number = 0
-        self._files = IRFiles()
-        self._weights = WeightTable()
-        self._rest = ""
-        self._last: tuple[str, set[str]] | None = None
-
-    def begin(self, state: PassState) -> None:
-        self._weights = state.weights
-
-    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
-        self._rest = rest
-        if self._last is None:
-            self._write("input", module, level, rest)
-
-    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
-        self.number += 1
-        self._write(step.name, module, level, format_pipeline(parse_pipeline(self._rest)[1:]))
-
-    def failed(self, step: Step, error: Exception) -> str | None:
-        text, used = self._last or ("", set())
-        return _write_reproducer(self._files, self.folder / "reproducer.mlir", text, self._weights, used, self._rest, self.flags, error)
-
-    def _write(self, name: str, module: ir.Module, level: str | None, rest: str) -> None:
-        file = self.folder / f"{self.number:03}_{name}.mlir"
-        self._last = self.options.text(module), used_weights(module)
-        commands, result = [], file
-        if rest:
-            result = self.folder / f"{level or 'result'}.mlir"
-            commands.append(f"{_opt_command(file, rest, self.flags)} -o {_quoted(result)}")
-        if level is not None:
-            flags = self.flags.run(level)
-            commands.append(f"stepwell run --from {level}{f' {flags}' if flags else ''} {_quoted(result)}")
-        self._files.write(file, "".join(f"// {command}\n" for command in commands) + self._last[0], self._weights, self._last[1])
-
-
 class Reproducer(Instrumentation):
     """Writes the IR before a failing pass with the rest of the pipeline, as a file that `stepwell-opt` can run."""
 
@@ -236,6 +189,7 @@ class Reproducer(Instrumentation):
         self.text = ""
         self.rest = ""
         self._used: set[str] = set()
+        self._files = IRFiles()
         self._weights = WeightTable()
 
     def begin(self, state: PassState) -> None:
@@ -246,16 +200,45 @@ class Reproducer(Instrumentation):
         self.text, self.rest, self._used = PrintOptions(locations=True).text(module), rest, used_weights(module)
 
     def failed(self, step: Step, error: Exception) -> str | None:
-        return _write_reproducer(IRFiles(), self.file, self.text, self._weights, self._used, self.rest, self.flags, error)
+        said = (str(error).splitlines() or [""])[0]
+        command = _opt_command(self.file, self.rest, self.flags)
+        self._files.write(self.file, f"// {command}\n// fails with: {said}\n{self.text}", self._weights, self._used)
+        return f"reproducer: {self.file}; run it with: {command}"
 
 
-def _write_reproducer(
-    files: IRFiles, file: Path, text: str, weights: WeightTable, used: set[str], pipeline: str, flags: Flags, error: Exception
-) -> str:
-    said = (str(error).splitlines() or [""])[0]
-    command = _opt_command(file, pipeline, flags)
-    files.write(file, f"// {command}\n// fails with: {said}\n{text}", weights, used)
-    return f"reproducer: {file}; run it with: {command}"
+class DumpIR(Reproducer):
+    """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is the input.
+
+    The weights that a file uses are written beside it, and its first lines say how to continue from it. When a pass fails, `reproducer.mlir` gets the
+    IR before it, with the rest of the pipeline.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None, flags: Flags | None = None) -> None:
+        super().__init__(Path(folder) / "reproducer.mlir", flags)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.options = options or PrintOptions(locations=True)
+        self.number = 0
+
+    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
+        self.rest = rest
+        if not self.text:
+            self._write("input", module, level, rest)
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        self.number += 1
+        self._write(step.name, module, level, format_pipeline(parse_pipeline(self.rest)[1:]))
+
+    def _write(self, name: str, module: ir.Module, level: str | None, rest: str) -> None:
+        self.text, self._used = self.options.text(module), used_weights(module)
+        file = self.file.with_name(f"{self.number:03}_{name}.mlir")
+        commands, result = [], file
+        if rest:
+            result = self.file.with_name(f"{level or 'result'}.mlir")
+            commands.append(f"{_opt_command(file, rest, self.flags)} -o {_quoted(result)}")
+        if level is not None:
+            flags = self.flags.run(level)
+            commands.append(f"stepwell run --from {level}{f' {flags}' if flags else ''} {_quoted(result)}")
+        self._files.write(file, "".join(f"// {command}\n" for command in commands) + self.text, self._weights, self._used)
 
 
 def _quoted(file: Path) -> str:
