@@ -2,7 +2,6 @@
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph.attention import AttentionOp
-from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import matrix_product
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -11,16 +10,14 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 
 @lowering(AttentionOp)
-def lower_attention(op: AttentionOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_attention(op: AttentionOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """rewrite: attention(q, k, v, mask) -> softmax(q k * scale + mask) v
 
     Each op is a stage of the kernel. `fuse-loops` tiles the queries, so that the scores stay in a cache.
     """
     q, k, v, *mask = operands
-    types, (result,), scale = op.operand_types(), op.result_types(), op.attribute_values()["scale"]
+    (result,), scale = op.result_types(), op.attribute_values()["scale"]
     sizes, shape = b.given_all(op.scores().shape), b.given_all(result.shape)
-    if sizes is None or shape is None:
-        return NoMatch(f"something must be known of all sizes of its operands, got {', '.join(str(t) for t in types if t is not None)}")
     s = Scalars(b, result.dtype)
 
     def scaled(score: ir.Value, *added: ir.Value) -> ir.Value:

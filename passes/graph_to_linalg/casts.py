@@ -3,7 +3,7 @@
 from stepwell.dialects.core.dtypes import HALVES, compute_dtype, dtype_info, is_small_float
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.core.types import BOOL, is_float, is_unsigned
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.small_floats import from_single, to_single
 
@@ -87,7 +87,7 @@ def _saturated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Val
     """The nearest integer of the target's range toward zero; 0 for NaN."""
     if element(target).width < 32:
         return _saturated_through_i32(b, s, x, target)
-    low, high = lowest(target), highest(target)
+    low, high = dtype_info(target).limits
     above, below = s.compare("ge", x, s.const(float(high))), s.compare("le", x, s.const(float(low)))
     inside = arith.AndIOp(s.compare("lt", x, s.const(float(high))), s.compare("gt", x, s.const(float(low)))).result
     safe = s.select(inside, x, s.const(0))
@@ -120,7 +120,7 @@ def bounded(s: Scalars, x: ir.Value, target: str, shift: ir.Value | None) -> ir.
 
     Each bound is a comparison and a select of the same two values, which is one instruction on x86.
     """
-    low, high = (s.const(float(end)) if shift is None else s.sub(s.const(float(end)), shift) for end in (lowest(target), highest(target)))
+    low, high = (s.const(float(end)) if shift is None else s.sub(s.const(float(end)), shift) for end in dtype_info(target).limits)
     above = s.select(s.compare("gt", x, low), x, low)
     return s.select(s.compare("lt", above, high), above, high)
 
@@ -142,14 +142,14 @@ def _truncated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Val
     if target not in ("ui32", "ui64"):
         return _resize_integer(integer, through, target)
     # Above the signed type's range: minus half of the unsigned range, which the top bit then represents.
-    half = s.const(-float(lowest(through)))
-    upper = arith.XOrIOp(_guarded(b, s, s.sub(x, half), through), b.scalar(lowest(through), through)).result
+    least = dtype_info(through).limits[0]
+    half = s.const(-float(least))
+    upper = arith.XOrIOp(_guarded(b, s, s.sub(x, half), through), b.scalar(least, through)).result
     return s.select(s.compare("ge", x, half), upper, integer)
 
 
 def _guarded(b: LinalgBuilder, s: Scalars, x: ir.Value, through: str) -> ir.Value:
-    least = s.const(float(lowest(through)))
-    limit = s.const(-float(lowest(through)))
+    least, limit = (s.const(sign * float(dtype_info(through).limits[0])) for sign in (1, -1))
     above_least = s.compare("ge", x, least) if through == "i64" or s.dtype == "f32" else s.compare("gt", x, s.const(-(2.0**31) - 1))
     inside = arith.AndIOp(above_least, s.compare("lt", x, limit)).result
     return arith.FPToSIOp(element(through), s.select(inside, x, least)).result

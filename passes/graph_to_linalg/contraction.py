@@ -67,14 +67,9 @@ def widened(b: LinalgBuilder, value: ir.Value, products: int | None) -> ir.Value
 def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Loops: batch dimensions, rows, columns; then the reduction dimension."""
     result = op.result_types()[0]
-    rank = result.rank
-    sizes: list[OpFoldResult] = []
-    for i, size in enumerate(result.shape):
-        sides = [operands[0]] if i == rank - 2 else [operands[1]] if i == rank - 1 else list(operands)
-        given = b.given(size)
-        sizes.append(given if given is not None else _dynamic_size(b, sides, i - rank))
-    products = products_of(op)
-    return matrix_product(b, widened(b, operands[0], products), widened(b, operands[1], products), result.dtype, sizes)
+    sizes = b.given_all(result.shape)
+    lhs, rhs = (widened(b, v, products_of(op)) for v in operands)
+    return matrix_product(b, lhs, rhs, result.dtype, sizes)
 
 
 def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[OpFoldResult]) -> ir.Value:
@@ -104,21 +99,15 @@ def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype
     return b.reshape(product, [*([i] for i in range(rank - 2)), [rank - 2, rank - 1]], sizes)
 
 
-def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:
-    """The size of the dimension at `from_end` (negative) of the first value where it is dynamic."""
-    value = next(v for v in values if v.type.rank >= -from_end and v.type.is_dynamic_dim(v.type.rank + from_end))
-    return b.dim(value, value.type.rank + from_end)
-
-
 @lowering(graph.ConvOp)
 def lower_conv(op: graph.ConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: image, group, filter, positions; then channel of the group, taps. Groups of one filter or channel have no loop for it."""
     attributes, result = op.attribute_values(), op.result_types()[0]
     if any(attributes["pads"]):
         return NoMatch(f"its pads {list(attributes['pads'])} are not zero; run make-padding-explicit before")
-    sizes = b.given_all(result.shape[1:])
-    if sizes is None or not is_static((*op.operand_types()[0].shape[1:2], *result.shape[1:2])) or not op.operand_types()[1].is_static:
+    if not is_static((*op.operand_types()[0].shape[1:2], *result.shape[1:2])) or not op.operand_types()[1].is_static:
         return NoMatch(f"its channels, image and filters must have static sizes, got {' and '.join(map(str, op.operand_types()))}")
+    sizes = b.given_all(result.shape[1:])
     strides, dilations = attributes["strides"], attributes["dilations"]
 
     def index(position: Any, tap: Any, dim: int) -> Any:
@@ -133,9 +122,9 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
     """A convolution over the image spread out by the strides, with zeros in between, whose taps run backwards."""
     attributes, result = op.attribute_values(), op.result_types()[0]
     image, filters = op.operand_types()
-    given = b.given_all(result.shape)
-    if given is None or None in image.shape or not is_static((*image.shape[1:2], *result.shape[1:2])) or not filters.is_static:
+    if None in image.shape or not is_static((*image.shape[1:2], *result.shape[1:2])) or not filters.is_static:
         return NoMatch(f"its channels and filters must have static sizes, got {image} and {filters}")
+    given = b.given_all(result.shape)
     (x, w), spatial = operands, result.rank - 2
     strides, dilations, pads = attributes["strides"], attributes["dilations"], attributes["pads"]
     # Element i of the image goes to index i * stride + before of the spread one; position o and tap t meet at o + shift - t * dilation.
@@ -144,7 +133,6 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
     if any(shift) or image.shape[2:] != result.shape[2:]:  # strides show in the sizes
         ends = [space + (n - 1) * s + 1 for space, n, s in zip(before, image.shape[2:], strides, strict=True) if n is not None]
         sizes = b.given_all([maximum(end, n + move) for end, n, move in zip(ends, result.shape[2:], shift, strict=True) if n is not None])
-        assert sizes is not None
         x = spread(b, x, image.dtype, before, strides, sizes)
 
     def index(position: Any, tap: Any, dim: int) -> Any:
@@ -154,19 +142,15 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
 
 
 @lowering(graph.Col2ImOp)
-def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Loops: image, channel, positions; then taps. Each position and tap reads the matching element of a window, if there is one."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, kernel, strides, pads, dilations = (attributes[key] for key in ("image", "kernel", "strides", "pads", "dilations"))
     given = b.given_all(result.shape)
-    if given is None:
-        return NoMatch(f"its images and channels must have known sizes, got {op.operand_types()[0]}")
     spatial, s = len(image), Scalars(b, result.dtype)
     positions = window_sizes(image, kernel, strides=strides, pads=pads, dilations=dilations)
     counts = b.given_all(positions)
     lasts = b.given_all([None if n is None else (n - 1) * step for n, step in zip(positions, strides, strict=True)])
-    assert counts is not None
-    assert lasts is not None
 
     def fold(_: ir.Value, total: ir.Value) -> ir.Value:
         inside, row, column = b.scalar(True, "i1"), b.loop_index(1), b.index(0)

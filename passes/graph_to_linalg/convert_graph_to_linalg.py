@@ -24,11 +24,12 @@ class ConvertGraphToLinalg(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        lowered = {c.root for c in conversions()}
+        known = conversions()
+        lowered = {c.root for c in known}
         names = {cls.OPERATION_NAME for cls in graph_ops()}
         illegal = {name for name in names if name in lowered or converting_pass(name) is None}
         legal = [*UPSTREAM, *(dialect.DIALECT_NAMESPACE for dialect in registered_dialects())]
-        convert(op, conversions(), state, legal=legal, illegal=illegal)
+        convert(op, known, state, legal=legal, illegal=illegal)
         make_plain(op)
         for function in functions(op):
             if KernelInfo(function).is_kernel:

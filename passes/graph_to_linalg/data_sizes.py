@@ -5,29 +5,27 @@ from dataclasses import dataclass
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.core.types import is_float
-from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.order_codes import Codes
+from stepwell.passes.graph_to_linalg.reshaping import product
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 _CMP = arith.CmpIPredicate
 
 
 @lowering(graph.FirstOp)
-def lower_first(op: graph.FirstOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_first(op: graph.FirstOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """A slice from the beginning."""
-    sizes = b.given_all(op.result_types()[0].shape)
-    return NoMatch("its size is not known") if sizes is None else b.first(operands[0], sizes)
+    return b.first(operands[0], b.given_all(op.result_types()[0].shape))
 
 
 @lowering(graph.OverwriteOp)
-def lower_overwrite(op: graph.OverwriteOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_overwrite(op: graph.OverwriteOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """The part, inserted at its start."""
-    starts = b.given_all(op.attribute_values()["starts"])
     if 0 in operands[1].type.shape:  # nothing, which may begin behind the last element
         return operands[0]
-    return NoMatch("where it begins is not known") if starts is None else b.insert(operands[1], operands[0], starts)
+    return b.insert(operands[1], operands[0], b.given_all(op.attribute_values()["starts"]))
 
 
 @lowering(graph.NonZeroPlacesOp)
@@ -43,19 +41,8 @@ def lower_non_zero_places(op: graph.NonZeroPlacesOp, operands: Operands, b: Lina
         return [places, arith.AddIOp(found, arith.IndexCastUIOp(ir.IndexType.get(), is_set).result).result]
 
     sizes = b.sizes(x)
-    places, found = b.loops(sizes, [b.empty("i64", [x.type.rank, product_of(b, sizes)]), b.index(0)], look)
+    places, found = b.loops(sizes, [b.empty("i64", [x.type.rank, product(b, sizes)]), b.index(0)], look)
     return [places, one_number(b, found)]
-
-
-def product_of(b: LinalgBuilder, sizes: "list[OpFoldResult]") -> OpFoldResult:
-    """The product of some sizes."""
-    found: OpFoldResult = 1
-    for size in sizes:
-        if isinstance(found, int) and isinstance(size, int):
-            found *= size
-        else:
-            found = arith.MulIOp(b.index_of(found), b.index_of(size)).result
-    return found
 
 
 def one_number(b: LinalgBuilder, number: ir.Value) -> ir.Value:
@@ -156,7 +143,7 @@ def lower_kept_boxes(op: graph.KeptBoxesOp, operands: Operands, b: LinalgBuilder
     largest = b.as_index(b.extract(most, []))
     overlap, threshold = (as_type(b, b.widen(b.extract(v, [])), s.dtype) for v in (iou, least))
     choice = _Suppression(b, s, boxes, scores, count, zero, one, largest, overlap, threshold, is_centred=op.attribute_values()["centred"])
-    total = product_of(b, b.sizes(scores))
+    total = product(b, b.sizes(scores))
     rows = b.empty("i64", [total, 3])
     scratch = [b.empty("i64", [b.size(scores, 2)]), b.empty(s.dtype, [b.size(scores, 2)])]
     rows, found, *_ = b.loops([b.size(scores, 0), b.size(scores, 1)], [rows, zero, *scratch], choice.of_class)

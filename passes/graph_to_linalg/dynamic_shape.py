@@ -3,8 +3,8 @@
 from typing import TypeAlias
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import arith, ir, math, tensor
-from stepwell.dialects.core.sizes import Dim, has_elements, holds
+from stepwell.dialects.core.mlir import arith, ir, tensor
+from stepwell.dialects.core.sizes import has_elements, holds
 from stepwell.dialects.core.types import type_of
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
@@ -15,8 +15,8 @@ from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, 
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 _CMP = arith.CmpIPredicate
-_Place: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]
-"""Start, step and count along a dimension."""
+_Place: TypeAlias = tuple[ir.Value, ir.Value]
+"""Start and step along a dimension."""
 
 
 @lowering(graph.ShapeOfOp)
@@ -28,10 +28,9 @@ def lower_shape_of(op: graph.ShapeOfOp, operands: Operands, b: LinalgBuilder) ->
 
 
 @lowering(graph.SizesOp)
-def lower_sizes(op: graph.SizesOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_sizes(op: graph.SizesOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """The sizes as elements of a tensor."""
     sizes = b.given_all(op.attribute_values()["values"])
-    assert sizes is not None  # the attribute has only numbers and expressions
     return tensor.FromElementsOp(op.result.type, [b.from_index(b.index_of(size)) for size in sizes]).result
 
 
@@ -40,33 +39,14 @@ def lower_range(op: graph.RangeOp, operands: Operands, b: LinalgBuilder) -> ir.V
     """One generic: start + i * delta."""
     result = op.result_types()[0]
     s = Scalars(b, result.dtype)
-    start, limit, delta = (b.widen(b.extract(v, [])) for v in operands)
-    given = b.given(result.shape[0])
-    size = given if given is not None else _range_size(b, s, start, limit, delta)
+    start, delta = (b.widen(b.extract(v, [])) for v in operands[::2])
+    sizes = b.given_all(result.shape)
 
     def body() -> ir.Value:
         number = cast(b, b.from_index(b.loop_index(0)), "i64", s.dtype, False)
         return s.add(start, s.mul(number, delta))
 
-    return b.elementwise([], result.dtype, [size], body)
-
-
-def _range_size(b: LinalgBuilder, s: Scalars, start: ir.Value, limit: ir.Value, delta: ir.Value) -> ir.Value:
-    """The number of steps of `delta` from `start` to below `limit`; none for a delta of 0."""
-    if s.is_float:
-        steps = s.call(math.CeilOp, s.div(s.sub(limit, start), delta))
-        count = cast(b, s.maximum(steps, s.const(0)), s.dtype, "i64", True)
-    else:
-        zero, one = s.const(0), s.const(1)
-        down = s.compare("lt", delta, zero)
-        whole = s.select(down, s.sub(start, limit), s.sub(limit, start))
-        step = s.select(down, s.neg(delta), delta)
-        reached = s.compare("le" if s.is_unsigned else "ge", start, limit)
-        ahead = reached if s.is_unsigned else s.select(down, s.compare("gt", start, limit), s.compare("lt", start, limit))
-        rounded = s.add(s.div(s.sub(whole, one), step), one)
-        count = cast(b, s.select(ahead, rounded, zero), s.dtype, "i64", False)
-    moves = s.compare("ne", delta, s.const(0))
-    return b.as_index(arith.SelectOp(moves, count, b.scalar(0, "i64")).result)
+    return b.elementwise([], result.dtype, sizes, body)
 
 
 @lowering(graph.DynamicReshapeOp)
@@ -93,25 +73,13 @@ def lower_dynamic_reshape(op: graph.DynamicReshapeOp, operands: Operands, b: Lin
 @lowering(graph.DynamicExpandOp)
 def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic that reads at index 0 along dimensions that turn out to be of size 1."""
-    (x, shape), result = operands, op.result_types()[0]
-    one, zero = b.index(1), b.index(0)
-    length, rank = shape.type.shape[0], x.type.rank
+    x, result = operands[0], op.result_types()[0]
+    one, zero, rank = b.index(1), b.index(0), x.type.rank
     for size, declared in zip(op.operand_types()[0].shape, result.shape[result.rank - rank :], strict=True):
         if isinstance(declared, int) and size != 1:
             holds(size, "==", declared)
-    own = [b.index_of(s) for s in b.sizes(x)]
-    single = [arith.CmpIOp(_CMP.eq, s, one).result for s in own]
-    def asked(i: int, static: Dim) -> OpFoldResult:
-        """One size of the result, from the operands."""
-        in_x, in_shape = i - (result.rank - rank), i - (result.rank - length)
-        if isinstance(static, int):
-            return static
-        if in_shape < 0:
-            return own[in_x]
-        size = b.as_index(b.extract(shape, [b.index(in_shape)]))
-        return size if in_x < 0 else arith.SelectOp(single[in_x], size, own[in_x]).result
-
-    sizes = b.given_all(result.shape) or [asked(i, static) for i, static in enumerate(result.shape)]
+    single = [arith.CmpIOp(_CMP.eq, b.index_of(s), one).result for s in b.sizes(x)]
+    sizes = b.given_all(result.shape)
 
     def body() -> ir.Value:
         loops = [b.loop_index(result.rank - rank + i) for i in range(rank)]
@@ -126,7 +94,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
 
     If the result's size is declared, the data may ask for a smaller one: reads beyond the operand's end return its last element.
     """
-    (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
+    (x, starts, _, axes, steps), result = operands, op.result_types()[0]
     if 0 in x.type.shape and result.is_static:
         return b.filled(0, result.dtype, result.static_shape)  # nothing to read: the declared size contradicts the data
     named = b.known(axes)
@@ -137,23 +105,20 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
     dims = [b.index_of(size) for size in b.sizes(x)]
     places: list[_Place | None] = [None] * result.rank
     for entry in range(count):
-        start, end, step = (b.as_index(b.extract(v, [b.index(entry)])) for v in (starts, ends, steps))
+        start, step = (b.as_index(b.extract(v, [b.index(entry)])) for v in (starts, steps))
         if named is not None:
             axis = int(named[entry]) % result.rank
-            places[axis] = _normalised(b, start, end, step, dims[axis])
+            places[axis] = _normalised(b, start, step, dims[axis])
             continue
         place = b.as_index(b.extract(axes, [b.index(entry)]))
         rank = b.index(result.rank)
         place = arith.SelectOp(arith.CmpIOp(_CMP.slt, place, zero).result, arith.AddIOp(place, rank).result, place).result
         for axis, size in enumerate(dims):
             there = arith.CmpIOp(_CMP.eq, place, b.index(axis)).result
-            sliced = _normalised(b, start, end, step, size)
-            before = places[axis] or (zero, one, size)
+            sliced = _normalised(b, start, step, size)
+            before = places[axis] or (zero, one)
             places[axis] = tuple(arith.SelectOp(there, new, old).result for new, old in zip(sliced, before, strict=True))
-    sizes = b.given_all(result.shape) or [
-        static if isinstance(static, int) else size if place is None else place[2]
-        for static, size, place in zip(result.shape, dims, places, strict=True)
-    ]
+    sizes = b.given_all(result.shape)
 
     def body() -> ir.Value:
         where = []
@@ -171,22 +136,15 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
     return b.elementwise([], result.dtype, sizes, body, exact=True)
 
 
-def _normalised(b: LinalgBuilder, start: ir.Value, end: ir.Value, step: ir.Value, size: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Start, step and count of a slice of a dimension of `size`."""
+def _normalised(b: LinalgBuilder, start: ir.Value, step: ir.Value, size: ir.Value) -> _Place:
+    """Start and step of a slice of a dimension of `size`."""
     zero, one, minus_one = b.index(0), b.index(1), b.index(-1)
     back = arith.CmpIOp(_CMP.slt, step, zero).result
     step = arith.SelectOp(arith.CmpIOp(_CMP.eq, step, zero).result, one, step).result  # undefined, but must not trap
     low = arith.SelectOp(back, minus_one, zero).result
     high = arith.AddIOp(size, low).result
-
-    def clamp(value: ir.Value) -> ir.Value:
-        negative = arith.CmpIOp(_CMP.slt, value, zero).result
-        counted = arith.SelectOp(negative, arith.AddIOp(value, size).result, value).result
-        return arith.MaxSIOp(arith.MinSIOp(counted, high).result, low).result
-
+    negative = arith.CmpIOp(_CMP.slt, start, zero).result
+    counted = arith.SelectOp(negative, arith.AddIOp(start, size).result, start).result
+    clamped = arith.MaxSIOp(arith.MinSIOp(counted, high).result, low).result
     # Unlike numpy's, ONNX's slice that goes backwards from before the first element begins at the first.
-    start, end = arith.MinSIOp(arith.MaxSIOp(clamp(start), zero).result, high).result, clamp(end)
-    span = arith.SelectOp(back, arith.SubIOp(start, end).result, arith.SubIOp(end, start).result).result
-    stride = arith.SelectOp(back, arith.SubIOp(zero, step).result, step).result
-    count = arith.CeilDivSIOp(arith.MaxSIOp(span, zero).result, stride).result
-    return start, step, count
+    return arith.MinSIOp(arith.MaxSIOp(clamped, zero).result, high).result, step

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import arith, ir, math, scf
-from stepwell.dialects.core.types import TensorType, is_unsigned, type_of
+from stepwell.dialects.core.mlir import arith, constant_attribute, ir, math, scf
+from stepwell.dialects.core.types import dtype_info, is_unsigned
 from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.graph.elementwise import integer_bound
 from stepwell.passes.graph_to_linalg.casts import bounded, cast, rounded
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, element, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -66,17 +67,12 @@ def elu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
 
 def clamp(s: Scalars, x: ir.Value, *, min: float, max: float) -> ir.Value:
     """`min(max(x, min), max)`, without infinite bounds."""
-    low, high = lowest(s.dtype), highest(s.dtype)
+    low, high = dtype_info(s.dtype).extremes
     if min > low:
-        x = s.maximum(x, s.const(min if s.is_float else _within(min, low, high)))
+        x = s.maximum(x, s.const(min if s.is_float else integer_bound(min, low, high)))
     if max < high:
-        x = s.minimum(x, s.const(max if s.is_float else _within(max, low, high)))
+        x = s.minimum(x, s.const(max if s.is_float else integer_bound(max, low, high)))
     return x
-
-
-def _within(bound: float, low: int, high: int) -> int:
-    """A clamp's bound as an integer between two others."""
-    return low if bound <= low else high if bound >= high else int(bound)
 
 
 def modulo(s: Scalars, x: ir.Value, y: ir.Value, *, fmod: bool) -> ir.Value:
@@ -115,10 +111,7 @@ def power(s: Scalars, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def _is_constant(value: ir.Value, wanted: float) -> bool:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return False
-    attribute = owner.attributes["value"]
+    attribute = constant_attribute(value)
     return isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)) and attribute.value == wanted
 
 
@@ -211,14 +204,14 @@ def lower_elementwise(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.V
 def one_generic(op: GraphOp, operands: Operands, b: LinalgBuilder, body: Body) -> ir.Value:
     """An element-wise op as one generic with this body."""
     s, attributes, result = Scalars(b, op.operand_types()[0].dtype), op.attribute_values(), op.result_types()[0]
-    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), lambda *xs: body(s, *xs, **attributes))
+    return b.elementwise(operands, result.dtype, b.given_all(result.shape), lambda *xs: body(s, *xs, **attributes))
 
 
 @lowering(graph.SelectOp)
 def lower_select(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic that selects elements unchanged."""
     result = op.result_types()[0]
-    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), lambda c, x, y: arith.SelectOp(c, x, y).result, exact=True)
+    return b.elementwise(operands, result.dtype, b.given_all(result.shape), lambda c, x, y: arith.SelectOp(c, x, y).result, exact=True)
 
 
 @lowering(graph.CastOp)
@@ -238,7 +231,7 @@ def lower_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Valu
         quotient = x if _is_constant(scale, 1.0) else s.div(x, scale)
         return rounded(b, s, quotient, result.dtype, None if _is_constant(zero, 0) else zero)
 
-    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
+    return b.elementwise(operands, result.dtype, b.given_all(result.shape), body)
 
 
 @lowering(graph.DequantizeOp)
@@ -251,7 +244,7 @@ def lower_dequantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Va
         difference = integers.sub(*(cast(b, v, source, "i32", False) for v in (x, zero)))
         return floats.mul(cast(b, difference, "i32", "f32", False), scale)
 
-    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
+    return b.elementwise(operands, result.dtype, b.given_all(result.shape), body)
 
 
 @lowering(graph.FakeQuantizeOp)
@@ -268,7 +261,7 @@ def lower_fake_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir
         nothing = s.const(0) if shift is None else s.sub(s.const(0), shift)
         return s.select(s.compare("ne", x, x), nothing, whole)
 
-    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
+    return b.elementwise(operands, result.dtype, b.given_all(result.shape), body)
 
 
 @lowering(graph.BitCastOp)
@@ -281,20 +274,3 @@ def lower_bit_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Valu
         return x if x.type == kind else arith.BitcastOp(kind, x).result
 
     return b.elementwise(operands, to, b.sizes(operands[0]), body, exact=True)
-
-
-def broadcast_sizes(operands: Operands, result: TensorType, b: LinalgBuilder) -> list[OpFoldResult]:
-    """The sizes of a broadcast result; a dynamic one is that of the first operand that has a dynamic dimension there."""
-    sizes: list[OpFoldResult] = []
-    for i, size in enumerate(result.shape):
-        given = b.given(size)
-        if given is not None:
-            sizes.append(given)
-            continue
-        for value in operands:
-            shape = type_of(value).shape
-            dim = i - (result.rank - len(shape))
-            if dim >= 0 and shape[dim] is None:
-                sizes.append(b.dim(value, dim))
-                break
-    return sizes

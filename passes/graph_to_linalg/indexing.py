@@ -20,8 +20,6 @@ def lower_gather(op: graph.GatherOp, operands: Operands, b: LinalgBuilder) -> ir
     (x, indices), axis, result = operands, op.attribute_values()["axis"], op.result_types()[0]
     taken = indices.type.rank
     sizes = [*b.sizes(x)[:axis], *b.sizes(indices), *b.sizes(x)[axis + 1 :]]
-    if 0 in x.type.shape:
-        return b.filled(0, result.dtype, sizes)  # there is nothing to read, and no valid index
     size = b.size(x, axis)
 
     def body(index: ir.Value) -> ir.Value:
@@ -35,8 +33,6 @@ def lower_gather(op: graph.GatherOp, operands: Operands, b: LinalgBuilder) -> ir
 def lower_gather_elements(op: graph.GatherElementsOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic that reads an index and then the element there."""
     (x, indices), axis, result = operands, op.attribute_values()["axis"], op.result_types()[0]
-    if 0 in x.type.shape:
-        return b.filled(0, result.dtype, b.sizes(indices))
     size = b.size(x, axis)
 
     def body(index: ir.Value) -> ir.Value:
@@ -51,8 +47,6 @@ def lower_gather_nd(op: graph.GatherNdOp, operands: Operands, b: LinalgBuilder) 
     (x, indices), batch, result = operands, op.attribute_values()["batch_dims"], op.result_types()[0]
     outer, depth = indices.type.rank - 1, indices.type.shape[-1]
     sizes = [*b.sizes(indices)[:-1], *b.sizes(x)[batch + depth :]]
-    if 0 in x.type.shape:
-        return b.filled(0, result.dtype, sizes)
     have = b.sizes(x)
 
     def body() -> ir.Value:

@@ -1,20 +1,22 @@
 """LinalgBuilder: builds linalg.generic, fills and tensor ops on signless tensors at the current insertion point and location."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from stepwell.dialects.core.attributes import dense, dense_value
 from stepwell.dialects.core.dtypes import FLOATS, dtype_info, is_small_float
-from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
-from stepwell.dialects.core.sizes import Dim, Size
+from stepwell.dialects.core.kernel_info import KernelInfo, function_around
+from stepwell.dialects.core.mlir import arith, constant_attribute, create_operation, defining_op, ir, linalg, scf, tensor
+from stepwell.dialects.core.sizes import Dim, sizes_text
 from stepwell.dialects.core.slices import operands_of
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, elements_of
-from stepwell.dialects.core.types import compute_dtype, dtype_of, is_float, type_of
+from stepwell.dialects.core.types import compute_dtype, dtype_of, type_of
 from stepwell.dialects.sched.dialect import BoundaryOp
 from stepwell.dialects.sched.schedule_info import LoopInfo
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 
 OpFoldResult: TypeAlias = "int | ir.Value"
@@ -67,20 +69,17 @@ class LinalgBuilder:
 
     def splat(self, value: ir.Value) -> ir.Value | None:
         """The scalar that every element of `value` is known to be, as a constant; None if it is not known."""
-        origin = defining_op(value)
-        if origin is None or origin.name != "arith.constant":
-            return None
-        attribute = origin.attributes["value"]
+        attribute = constant_attribute(value)
         if not isinstance(attribute, ir.DenseElementsAttr) or not attribute.is_splat:
             return None
         return self._hoisted(value.type.element_type, attribute.get_splat_value())
 
     def known(self, value: ir.Value) -> np.ndarray | None:
         """The known array in a signless tensor, or None."""
-        origin = defining_op(value)
-        if origin is None or origin.name != "arith.constant" or not isinstance(origin.attributes["value"], ir.DenseElementsAttr):
+        attribute = constant_attribute(value)
+        if not isinstance(attribute, ir.DenseElementsAttr):
             return None
-        return dense_value(origin.attributes["value"])
+        return dense_value(attribute)
 
     def size(self, value: ir.Value, dim: int) -> OpFoldResult:
         """The size of one dimension of a tensor."""
@@ -106,22 +105,23 @@ class LinalgBuilder:
         """The sizes of all dimensions of a tensor."""
         return [self.size(value, i) for i in range(value.type.rank)]
 
-    def given(self, size: Dim) -> "OpFoldResult | None":
-        """A size of a type: a number, or the value of an expression of symbols; None if it is unknown."""
-        if not isinstance(size, Size):
+    def given(self, size: Dim) -> OpFoldResult:
+        """A size of a type: a number, or the value of an expression of symbols. Raises NoMatch if it is unknown."""
+        if isinstance(size, int):
             return size
+        if size is None:
+            raise NoMatch("its sizes must be numbers or have names, got ?")
         outside = self._outside
-        function: Any = (outside or ir.InsertionPoint.current).block.owner.operation
-        while function.name != "func.func":
-            function = function.parent.operation
+        function: Any = function_around((outside or ir.InsertionPoint.current).block.owner.operation)
         arguments = [type_of(a).shape if isinstance(a.type, ir.RankedTensorType) else () for a in function.regions[0].blocks[0].arguments]
         elements = elements_of(function, function.parent.operation)
         return SymbolicShapes(function, arguments, KernelInfo(function).symbols, elements).value(size, outside)
 
-    def given_all(self, sizes: Sequence[Dim]) -> list[OpFoldResult] | None:
-        """Like `given`, for all sizes of a type; None if one is unknown."""
-        found = [self.given(size) for size in sizes] if None not in sizes else []
-        return [size for size in found if size is not None] if len(found) == len(sizes) else None
+    def given_all(self, sizes: Sequence[Dim]) -> list[OpFoldResult]:
+        """Like `given`, for all sizes of a type."""
+        if None in sizes:
+            raise NoMatch(f"its sizes must be numbers or have names, got {sizes_text(sizes)}")
+        return [self.given(size) for size in sizes]
 
     def sum_of_sizes(self, x: OpFoldResult, y: OpFoldResult) -> OpFoldResult:
         """The sum of two sizes."""
@@ -177,23 +177,11 @@ class LinalgBuilder:
 
     def with_unit_dims(self, value: ir.Value, at: Sequence[int]) -> ir.Value:
         """`value` with dimensions of size 1 inserted, so that they are dimensions `at` of the result."""
-        if not at:
-            return value
-        old = self.sizes(value)
-        rank = len(old) + len(at)
-        sizes: list[OpFoldResult] = []
-        groups: list[list[int]] = []
-        rest = iter(old)
-        leading: list[int] = []
-        for i in range(rank):
-            if i in at:
-                sizes.append(1)
-                (groups[-1] if groups else leading).append(i)
-            else:
-                sizes.append(next(rest))
-                groups.append([i])
-        if groups:
-            groups[0] = [*leading, *groups[0]]
+        sizes, rank = self.sizes(value), value.type.rank + len(at)
+        kept = [i for i in range(rank) if i not in at]
+        for i in sorted(at):
+            sizes.insert(i, 1)
+        groups = [list(range(first, end)) for first, end in pairwise([0, *kept[1:], rank])] if kept else []
         return self.reshape(value, groups, sizes)
 
     def insert(self, source: ir.Value, into: ir.Value, offsets: Sequence[OpFoldResult]) -> ir.Value:
@@ -472,13 +460,3 @@ class LinalgBuilder:
 
 def _iterator(kind: str) -> ir.Attribute:
     return ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
-
-
-def lowest(dtype: str) -> Any:
-    """The least value of a dtype: minus infinity for floats."""
-    return float("-inf") if is_float(dtype) else dtype_info(dtype).limits[0]
-
-
-def highest(dtype: str) -> Any:
-    """The greatest value of a dtype: infinity for floats."""
-    return float("inf") if is_float(dtype) else dtype_info(dtype).limits[1]

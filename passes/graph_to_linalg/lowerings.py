@@ -10,7 +10,7 @@ from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, always, has_elements
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.graph.base import compatible
+from stepwell.dialects.graph.base import IndexOperand, compatible
 from stepwell.dialects.graph.emulation import needs_emulation
 from stepwell.dialects.support.errors import PassError, shown
 from stepwell.dialects.support.extensions import extension
@@ -25,9 +25,8 @@ Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Seque
 L = TypeVar("L", bound=Lowering)
 
 _CMP = arith.CmpIPredicate
-_LOWERINGS: dict[str, Conversion] = {}
-_FUNCTIONS: dict[str, Any] = {}
-"""The functions that these call, by the same names of ops."""
+_LOWERINGS: dict[str, Lowering] = {}
+"""The functions by names of ops."""
 
 
 def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
@@ -40,8 +39,7 @@ def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
 
     def add(function: L) -> L:
         for cls in classes:
-            _LOWERINGS[cls.OPERATION_NAME] = Conversion(function.__name__, cls.OPERATION_NAME, _adapt(function))
-            _FUNCTIONS[cls.OPERATION_NAME] = function
+            _LOWERINGS[cls.OPERATION_NAME] = function
         extension(function)
         return function
 
@@ -50,12 +48,12 @@ def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
 
 def conversions() -> list[Conversion]:
     """All registered lowerings, including those of plugins, for the conversion driver."""
-    return list(_LOWERINGS.values())
+    return [Conversion(function.__name__, name, _adapt(function)) for name, function in _LOWERINGS.items()]
 
 
-def lowering_of(name: str) -> Any:
+def lowering_of(name: str) -> Lowering | None:
     """The function that lowers an op of that name; None if there is none."""
-    return _FUNCTIONS.get(name)
+    return _LOWERINGS.get(name)
 
 
 def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
@@ -66,11 +64,15 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
         b = LinalgBuilder(state)
         # Results without elements need no computation, and linalg rejects some maps into no elements.
         if len(operands) and all(0 in t.shape and None not in t.shape for t in types):
-            answer: Any = [b.empty(t.dtype, b.given_all(t.shape) or []) for t in types]
+            answer: Any = [b.empty(t.dtype, b.given_all(t.shape)) for t in types]
         else:
             plain = [_without_sign(v) for v in operands]
-            b.has_elements = _present(op, plain, b)
-            answer = function(op, plain, b)
+            asked = op.index_operand() if isinstance(op, GraphOp) else None
+            b.has_elements = None if asked is None else _present(op, asked, plain, b)
+            if asked is not None and 0 in plain[0].type.shape:  # there is nothing to read, and no valid index
+                answer = [b.filled(0, t.dtype, b.given_all(t.shape)) for t in types]
+            else:
+                answer = function(op, plain, b)
         if isinstance(answer, NoMatch):
             return answer
         results = list(op.operation.results)
@@ -85,16 +87,13 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
     return lower
 
 
-def _present(op: ir.OpView, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
+def _present(op: ir.OpView, asked: IndexOperand, operands: Operands, b: LinalgBuilder) -> ir.Value | None:
     """Whether the dimensions that an op's indices go along have elements, for the code to ask; None where they do, or are assumed to.
 
     An out-of-range index means some element of its dimension (`LinalgBuilder.place`): if there are indices there must be one, or the code is
     specialised for that size. The code only tests where no assumption is possible: for data-dependent sizes, in a branch that may exist for just that
     case, or in a loop.
     """
-    asked = op.index_operand() if isinstance(op, GraphOp) else None
-    if asked is None:
-        return None
     shape = type_of(op.operation.operands[0]).shape
     function: Any = function_around(op.operation)
     doubtful = {dim: size for dim in asked.dims if isinstance(size := shape[dim], Size) and not always(size, ">", 0)}

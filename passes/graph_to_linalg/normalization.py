@@ -5,7 +5,6 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir, math
-from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
@@ -30,11 +29,9 @@ def lower_batch_norm(op: graph.BatchNormOp, operands: Operands, b: LinalgBuilder
 
 
 @lowering(graph.LrnOp)
-def lower_lrn(op: graph.LrnOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_lrn(op: graph.LrnOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Squares in a buffer with a border of zero channels, their sum over each channel's neighbours, and the quotient by its power."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
-    if result.shape[1] is None:
-        return NoMatch(f"its channels must be static, got {result}")
     size, rest = attributes["size"], [0] * (result.rank - 2)
     s = Scalars(b, result.dtype)
     squares = b.elementwise([x], s.dtype, b.sizes(x), lambda v: s.mul(v, v))

@@ -20,27 +20,23 @@ from stepwell.passes.graph_to_linalg.windows import padded
 
 
 @lowering(graph.MaxPoolOp)
-def lower_max_pool(op: graph.MaxPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_max_pool(op: graph.MaxPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Loops: image, channel, positions; then taps. Or one dimension after the other (see `Separable`)."""
     result, attributes = op.result_types()[0], op.attribute_values()
-    problem = _dynamic(op.operand_types()[0], attributes)
-    if problem is not None:
-        return problem
+    _check_sizes(op.operand_types()[0], attributes)
     separable = Separable.from_pooling(b, operands[0], (op.operand_types()[0], result), attributes)
-    if isinstance(separable, Separable):
+    if separable is not None:
         return separable.lower()
     return narrowed(b, fold_windows(b, operands[0], result, "maximum", attributes), result.dtype)
 
 
 @lowering(graph.AvgPoolOp)
-def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """The sum over each window, times the reciprocal of the number of elements that count."""
     result = op.result_types()[0]
     x = op.operand_types()[0]
     attributes = op.attribute_values()
-    problem = _dynamic(x, attributes)
-    if problem is not None:
-        return problem
+    _check_sizes(x, attributes)
     total = fold_windows(b, operands[0], result, "add", attributes)
     s = Scalars(b, result.dtype)
     common = 1
@@ -67,10 +63,10 @@ def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) ->
     return b.elementwise([total, *varying], result.dtype, b.sizes(total), mean, loops=loops)
 
 
-def _dynamic(x: TensorType, attributes: dict[str, Any]) -> NoMatch | None:
-    if is_static(x.shape[1:]) or (None not in x.shape[1:] and not any(attributes["pads"]) and not attributes["ceil_mode"]):
-        return None
-    return NoMatch(f"its sizes are known only at run time, {x}, and its padding {list(attributes['pads'])} is not zero, or windows hang over")
+def _check_sizes(x: TensorType, attributes: dict[str, Any]) -> None:
+    """Raise NoMatch for an image of dynamic size with padding, or with windows that hang over."""
+    if not is_static(x.shape[1:]) and (any(attributes["pads"]) or attributes["ceil_mode"]):
+        raise NoMatch(f"its sizes are known only at run time, {x}, and its padding {list(attributes['pads'])} is not zero, or windows hang over")
 
 
 def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, attributes: dict[str, Any]) -> ir.Value:
@@ -78,7 +74,6 @@ def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, a
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
     spatial = len(kernel)
     sizes, block = b.given_all(result.shape[1 : 2 + spatial]), static_sizes(result.shape[2 + spatial :])
-    assert sizes is not None  # see `_dynamic`
     image_sizes = x.type.shape[2 : 2 + spatial]
     if all(size >= 0 for size in image_sizes):
         high = overhang(image_sizes, kernel, static_sizes(result.shape[2 : 2 + spatial]), strides=strides, pads=pads, dilations=dilations)

@@ -6,13 +6,12 @@ from functools import partial
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph.integer_products import read_as
 from stepwell.passes.graph_to_linalg.casts import cast, rounded
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
-from stepwell.passes.graph_to_linalg.recurrence import Layer, Products, Step, lstm_step, objection, present
+from stepwell.passes.graph_to_linalg.recurrence import Layer, Products, Step, lstm_step, present
 from stepwell.passes.graph_to_linalg.reduction import reduce
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -20,10 +19,8 @@ QUANTISED = "ui8"  # the type to which states are quantised
 
 
 @lowering(graph.QuantizedLstmOp)
-def lower_quantized_lstm(op: graph.QuantizedLstmOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
+def lower_quantized_lstm(op: graph.QuantizedLstmOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value]:
     """Like `lower_lstm`; before the product of a step, the range of the state, and the state as integers."""
-    if (reason := objection(op)) is not None:
-        return reason
     projected, weights, scales, sums, lengths, initial_h, initial_c, peepholes = present(op, operands)
     layer = Layer(op, projected, weights, lengths, b, divisible=False)  # the whole batch has one range
     products = _Products(op.operand_types()[1].dtype, scales, sums)

@@ -14,7 +14,6 @@ def lower_random_bits(op: graph.RandomBitsOp, operands: Operands, b: LinalgBuild
     """One generic that hashes the number of an element."""
     attributes, s = op.attribute_values(), Scalars(b, "ui64")
     shape = b.given_all(attributes["shape"])
-    assert shape is not None  # the attribute has only numbers and expressions
     strides = [product(b, shape[dim + 1 :]) for dim in range(len(shape))]
     steps = [stride if isinstance(stride, int) else b.from_index(stride) for stride in strides]
 

@@ -247,17 +247,12 @@ def of_gates(value: ir.Value) -> list[Read]:
 
 
 def present(op: RecurrentOp, operands: Operands) -> list[Any]:
-    """The operands by field, None for one that is absent."""
+    """The operands by field, None for one that is absent. Raises NoMatch if units or weights are dynamic; steps and batch may be."""
+    projected, weights = op.operand_types()[:2]
+    if not weights.is_static or not isinstance(projected.shape[2], int):
+        raise NoMatch(f"its units and weights must have static sizes, got {projected}, {weights}")
     rest = iter(operands)
     return [None if given is None else next(rest) for given in op.operand_groups()]
-
-
-def objection(op: RecurrentOp) -> NoMatch | None:
-    """Why a layer cannot be lowered; None if it can: steps and batch may be dynamic."""
-    projected, weights = op.operand_types()[:2]
-    if projected is not None and weights is not None and weights.is_static and isinstance(projected.shape[2], int):
-        return None
-    return NoMatch(f"its units and weights must have static sizes, got {projected}, {weights}")
 
 
 @dataclass(frozen=True)
@@ -294,10 +289,8 @@ def lstm_step(products: Callable[[Step], Products], peepholes: ir.Value | None, 
 
 
 @lowering(graph.LstmOp)
-def lower_lstm(op: graph.LstmOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
+def lower_lstm(op: graph.LstmOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value]:
     """A loop over the steps; in it one product for all gates, and one element-wise op from its result to the next states."""
-    if (reason := objection(op)) is not None:
-        return reason
     projected, weights, lengths, initial_h, initial_c, peepholes = present(op, operands)
     layer = Layer(op, projected, weights, lengths, b)
 
@@ -308,13 +301,11 @@ def lower_lstm(op: graph.LstmOp, operands: Operands, b: LinalgBuilder) -> Sequen
 
 
 @lowering(graph.GruOp)
-def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
+def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value]:
     """A loop over the steps. With a `hidden_bias` a step is one product and one element-wise op, else two of each.
 
     In the latter case, the second product multiplies the reset state.
     """
-    if (reason := objection(op)) is not None:
-        return reason
     projected, weights, lengths, initial_h, hidden_bias = present(op, operands)
     layer = Layer(op, projected, weights, lengths, b)
     s = layer.s
@@ -355,10 +346,8 @@ def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence
 
 
 @lowering(graph.RnnOp)
-def lower_rnn(op: graph.RnnOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
+def lower_rnn(op: graph.RnnOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value]:
     """A loop over the steps, each a product and an element-wise op."""
-    if (reason := objection(op)) is not None:
-        return reason
     projected, weights, lengths, initial_h = present(op, operands)
     layer = Layer(op, projected, weights, lengths, b)
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir, math
-from stepwell.dialects.core.types import compute_dtype
+from stepwell.dialects.core.types import compute_dtype, dtype_info
 from stepwell.dialects.graph import GraphOp
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -21,7 +21,8 @@ REDUCTIONS: dict[type[GraphOp], str] = {
 
 def neutral(name: str, dtype: str) -> float | int:
     """The neutral element of a combiner."""
-    return {"add": 0, "mul": 1, "maximum": lowest(dtype), "maximum_number": lowest(dtype), "minimum": highest(dtype)}[name]
+    lowest, highest = dtype_info(dtype).extremes
+    return {"add": 0, "mul": 1, "maximum": lowest, "maximum_number": lowest, "minimum": highest}[name]
 
 
 def reduce(b: LinalgBuilder, x: ir.Value, axes: Sequence[int], name: str, dtype: str) -> ir.Value:

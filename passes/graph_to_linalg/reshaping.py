@@ -7,6 +7,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import arith, ir, tensor
 from stepwell.dialects.core.sizes import Dim
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 
 
@@ -27,7 +28,6 @@ def reshape_to(b: LinalgBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Va
 def reshape_types(b: LinalgBuilder, value: ir.Value, old: Sequence[Dim], new: Sequence[Dim]) -> ir.Value:
     """A tensor of shape `old` in shape `new`, both with symbols: merged and split where products are provably equal."""
     sizes = b.given_all(new)
-    assert sizes is not None
     if 0 in new:
         return b.empty_like(value, sizes)
     groups = _matched_groups(old, new)
@@ -46,14 +46,10 @@ def _matched_groups(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[list[list[int]]
 
     try:
         found = _common_groups(a, b, is_behind)
-    except _UnmatchedError:
+    except NoMatch:
         return None
     used = [sum(map(len, side)) for side in found]
     return found if found[0] and used == [len(a), len(b)] else None
-
-
-class _UnmatchedError(Exception):
-    """No match of two shapes can be proven."""
 
 
 def _common_groups(
@@ -79,7 +75,7 @@ def _common_groups(
                 y, j = y * b[j], j + 1
                 right[-1].append(j - 1)
             else:
-                raise _UnmatchedError
+                raise NoMatch("no runs of the two shapes are known to hold equally many elements")
     if left and all(size == 1 for size in (*a[i:], *b[j:])):  # only dimensions of size 1 remain
         left[-1].extend(range(i, len(a)))
         right[-1].extend(range(j, len(b)))

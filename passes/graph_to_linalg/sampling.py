@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from stepwell.dialects import graph
@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.core.sizes import has_elements
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.sampling import MOST_SAMPLES
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -155,8 +155,6 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
     (x, boxes, batch_indices), attributes, result = operands, op.attribute_values(), op.result_types()[0]
     s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
     regions = Image(b, x, [b.size(boxes, 0), b.size(x, 1), *attributes["sizes"]])
-    if 0 in x.type.shape:
-        return b.filled(0, result.dtype, regions.sizes)
     assume_pixels(op.operand_types()[0], op.result_types()[0])
     region = ir.AffineExpr.get_dim(0)
     corners = [[region, ir.AffineExpr.get_constant(i)] for i in range(4)]
@@ -184,7 +182,7 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
 
             return b.loop(across.first, across.end, outer, column)
 
-        total = b.loop(down.first, down.end, [s.const(float("-inf") if greatest else 0)], row)[0]
+        total = b.loop(down.first, down.end, [s.const(-inf if greatest else 0)], row)[0]
         if greatest and not attributes["samples"]:  # the term of a sample outside the image is 0
             some = arith.OrIOp(down.leaves_out, across.leaves_out).result
             total = s.select(some, s.maximum(total, s.const(0)), total)
@@ -277,8 +275,6 @@ def lower_roi_max_pool(op: graph.RoiMaxPoolOp, operands: Operands, b: LinalgBuil
     (x, batch_indices, rows, columns), result = operands, op.result_types()[0]
     s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
     regions = Image(b, x, [b.size(batch_indices, 0), b.size(x, 1), b.size(rows, 1), b.size(columns, 1)])
-    if 0 in x.type.shape:
-        return b.filled(0, result.dtype, regions.sizes)
     region, loops = ir.AffineExpr.get_dim(0), dims(*regions.places)
     bounds = [[region, loops[axis], ir.AffineExpr.get_constant(end)] for axis in range(2) for end in range(2)]
 
@@ -289,7 +285,7 @@ def lower_roi_max_pool(op: graph.RoiMaxPoolOp, operands: Operands, b: LinalgBuil
         def row(y: ir.Value, outer: list[ir.Value]) -> list[ir.Value]:
             return b.loop(left, right, outer, lambda z, inner: [s.maximum(inner[0], b.widen(regions.element(image, channel, [y, z])))])
 
-        greatest = b.loop(top, bottom, [s.const(lowest(result.dtype))], row)[0]
+        greatest = b.loop(top, bottom, [s.const(-inf)], row)[0]
         empty = arith.OrIOp(*(arith.CmpIOp(arith.CmpIPredicate.sge, low, high).result for low, high in ((top, bottom), (left, right)))).result
         return b.narrow(s.select(empty, s.const(0), greatest), result.dtype)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.dialects.core.mlir import arith, defining_op, ir, math
+from stepwell.dialects.core.mlir import arith, constant_attribute, ir, math
 from stepwell.dialects.core.types import compute_dtype, is_float, is_unsigned
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, element
 
@@ -116,8 +116,7 @@ class Scalars:
         not reach the next integer: with p bits, x / y is at least 1 / y away from it, and the rounding error is below 2^-p x / y. A constant divisor
         is left to LLVM, which multiplies instead.
         """
-        made = defining_op(y)
-        if self.width > 32 or (made is not None and made.name == "arith.constant"):
+        if self.width > 32 or constant_attribute(y) is not None:
             return (arith.DivUIOp if self.is_unsigned else arith.DivSIOp)(x, safe).result
         wide = ir.F64Type.get() if self.width == 32 else ir.F32Type.get()
         to_float, to_integer = (arith.UIToFPOp, arith.FPToUIOp) if self.is_unsigned else (arith.SIToFPOp, arith.FPToSIOp)

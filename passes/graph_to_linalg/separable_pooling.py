@@ -11,7 +11,6 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.borders import Border, Stretch
 from stepwell.dialects.graph.pooling import separable
 from stepwell.dialects.graph.windows import overhang
-from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, element
 from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
@@ -37,28 +36,25 @@ class Separable:
     """The padding that windows need at the end of each row."""
 
     @staticmethod
-    def from_pooling(b: LinalgBuilder, x: ir.Value, types: tuple[TensorType, TensorType], attributes: dict[str, Any]) -> "Separable | NoMatch":
-        """The separable form of a pooling, or why it does not pay."""
+    def from_pooling(b: LinalgBuilder, x: ir.Value, types: tuple[TensorType, TensorType], attributes: dict[str, Any]) -> "Separable | None":
+        """The separable form of a pooling; None if it does not pay.
+
+        It does not for channels in blocks, for windows of one dimension or of few elements, for an image that is computed where it is read, and if a
+        window lies outside of the image or the borders cut windows in many ways.
+        """
         image, result = types
         kernel, pads, spatial = attributes["kernel"], attributes["pads"], len(attributes["kernel"])
-        if result.rank != 2 + spatial or spatial < 2:
-            return NoMatch("its windows are folded at once: they lie in blocks of channels, or have one dimension")
-        if not result.is_static or not image.is_static or not result.elements:
-            return NoMatch("its windows are folded at once: a size is unknown, or there is nothing to compute")
-        if not separable(kernel):
-            return NoMatch("its windows are folded at once: they have few elements")
-        if defining_op(x) is not None:
-            return NoMatch("its windows are folded at once: what they read is computed where it is read")
+        is_plain = result.rank == 2 + spatial and spatial > 1 and result.is_static and image.is_static and result.elements > 0
+        if not is_plain or not separable(kernel) or defining_op(x) is not None:
+            return None
         window = {name: attributes[name] for name in ("strides", "dilations")}
         high = overhang(image.static_shape[2:], kernel, result.static_shape[2:], pads=pads, **window)
         borders = [
             Border(pads[i], image.static_shape[2 + i], result.static_shape[2 + i], kernel[i], window["strides"][i], window["dilations"][i])
             for i in range(spatial)
         ]
-        if not all(border.reached_from_all for border in borders):
-            return NoMatch("its windows are folded at once: one lies outside of the image")
-        if prod(len(border.alike()) for border in borders[:-1]) > MOST_STRETCHES:
-            return NoMatch("its windows are folded at once: many are cut by the borders of the image in ways of their own")
+        if not all(border.reached_from_all for border in borders) or prod(len(border.alike()) for border in borders[:-1]) > MOST_STRETCHES:
+            return None
         return Separable(b, x, result, attributes, borders[:-1], high[-1])
 
     def lower(self) -> ir.Value:

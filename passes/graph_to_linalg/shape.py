@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import arith, ir, tensor
 from stepwell.dialects.core.sizes import Size, is_static
 from stepwell.dialects.graph import GraphOp
@@ -13,15 +13,13 @@ from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.plain_types import plain_type
-from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to, reshape_types
+from stepwell.passes.graph_to_linalg.reshaping import reshape_dynamic, reshape_to, reshape_types
 from stepwell.passes.graph_to_linalg.windows import padded
 
 
 def in_kernel(op: GraphOp | ir.Operation) -> bool:
     """Whether an op lies in a kernel (else in @main, which only calls, reshapes and concatenates)."""
-    function: Any = op.operation.parent
-    while function.operation.name != "func.func":
-        function = function.operation.parent
+    function: Any = function_around(op.operation)
     return KernelInfo(function).is_kernel
 
 
@@ -38,24 +36,14 @@ def lower_parameter(op: graph.ParameterOp, operands: Operands, b: LinalgBuilder)
 
 
 @lowering(graph.ReshapeOp)
-def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Dimensions merged, then split."""
-    (x,), result = operands, op.result_types()[0]
-    if op.operand_types()[0].is_static and result.is_static:
+    (x,), [source], [result] = operands, op.operand_types(), op.result_types()
+    if source.is_static and result.is_static:
         return reshape_to(b, x, result.static_shape)
-    if None not in (*op.operand_types()[0].shape, *result.shape) and result.rank and x.type.rank:
-        return reshape_types(b, x, op.operand_types()[0].shape, result.shape)
-    if not result.rank and x.type.rank:  # all of its sizes are assumed to be 1
+    if not result.rank:  # all sizes of `x` are assumed to be 1
         return b.reshape(reshape_dynamic(b, x, [1]), [], [])
-    if not result.rank or result.shape.count(None) > 1:
-        return NoMatch(f"{op.operand_types()[0]} does not say the sizes of {result}")
-    numbers = [s for s in result.shape if isinstance(s, int)]
-    sizes: list[OpFoldResult] = list(numbers)
-    if len(numbers) < result.rank:
-        whole = b.index_of(product(b, b.sizes(x)))
-        rest = arith.DivUIOp(whole, b.index(max(1, math.prod(numbers)))).result
-        sizes = [s if isinstance(s, int) else rest for s in result.shape]
-    return reshape_dynamic(b, x, sizes)
+    return reshape_types(b, x, source.shape, result.shape)
 
 
 @lowering(graph.TransposeOp)
@@ -71,18 +59,14 @@ def lower_transpose(op: graph.TransposeOp, operands: Operands, b: LinalgBuilder)
 def lower_expand(op: graph.ExpandOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic that reads along the dimensions that `x` has."""
     (x,), result = operands, op.result_types()[0]
-    new = result.rank - x.type.rank
-    sizes = b.given_all(result.shape) or [s if isinstance(s, int) else b.size(x, i - new) for i, s in enumerate(result.shape)]
-    return b.elementwise([x], result.dtype, sizes, lambda v: v, exact=True)
+    return b.elementwise([x], result.dtype, b.given_all(result.shape), lambda v: v, exact=True)
 
 
 @lowering(graph.TileOp)
-def lower_tile(op: graph.TileOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_tile(op: graph.TileOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic over (repeat, element) for each repeated dimension, whose loops are then merged."""
     (x,), result = operands, op.result_types()[0]
     whole = b.given_all(result.shape)
-    if whole is None:
-        return NoMatch(f"its operand must have known sizes, got {op.operand_types()[0]}")
     if 0 in result.shape:  # which no dimensions of other sizes merge to
         return b.empty(result.dtype, whole)
     sizes: list[OpFoldResult] = []
@@ -132,10 +116,7 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     if all(n == 0 for n in (*low, *high)):
         return x
     if mode == "constant":
-        before, after = b.given_all(low), b.given_all(high)
-        assert before is not None
-        assert after is not None
-        return padded(b, x, result.dtype, before, after, attributes["value"], result.shape)
+        return padded(b, x, result.dtype, b.given_all(low), b.given_all(high), attributes["value"], result.shape)
 
     sizes = [s if isinstance(s, int) else b.size(x, i) for i, s in enumerate(result.shape)]
     is_padded = low[-1] or high[-1]
@@ -194,14 +175,13 @@ def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgB
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, strides, offsets, group = op.operand_types()[0], attributes["strides"], attributes["offsets"], attributes["group"]
     shape, spatial, channels = b.given_all(result.shape), len(strides), result.shape[1]
-    if shape is None or None in image.shape or not isinstance(channels, int):
+    if None in image.shape or not isinstance(channels, int):
         return NoMatch(f"its channels must be static, got {image}")
     each = channels // group
     # The unneeded part is cut off first, as far as it is whole positions of `x`.
     low = [o // s for o, s in zip(offsets, strides, strict=True)]
     kept = [(o + n - 1) // s + 1 - first for o, n, s, first in zip(offsets, result.shape[2:], strides, low, strict=False) if n is not None]
     places_kept = b.given_all(kept)
-    assert places_kept is not None
     if any(low) or kept != list(image.shape[2 : 2 + spatial]):
         x = b.part(x, [0, 0, *low, *[0] * (image.rank - 2 - spatial)], [*b.sizes(x)[:2], *places_kept, *b.sizes(x)[2 + spatial :]])
     offsets = [o % s for o, s in zip(offsets, strides, strict=True)]
@@ -233,16 +213,13 @@ def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.V
     """One generic that reads at `start + i * step`, in a view of `x` if the start is dynamic, or the step goes back from it."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     starts, steps = attributes["starts"], attributes["steps"]
-    sizes: list[OpFoldResult] = []
-    for i, size in enumerate(result.shape):
-        given = b.given(size)
-        sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), starts[i], steps[i]))
+    sizes = b.given_all(result.shape)
     if any(not isinstance(start, int) and step != 1 for start, step in zip(starts, steps, strict=True)):
         return sliced_from(b, x, starts, sizes, steps, result.dtype)
     if not is_static(starts):  # no index can express that, so the view begins there
         begins = [0 if isinstance(start, int) else b.given(start) for start in starts]
         extents = [b.size(x, i) if isinstance(start, int) else size for i, (start, size) in enumerate(zip(starts, sizes, strict=True))]
-        x = b.part(x, [begin for begin in begins if begin is not None], extents)
+        x = b.part(x, begins, extents)
         starts = [start if isinstance(start, int) else 0 for start in starts]
     entries = list(zip(starts, steps, strict=True))
     # A loop that is an index by itself must go over the whole dimension.
@@ -257,7 +234,6 @@ def sliced_from(
 ) -> ir.Value:
     """A slice with dynamic starts: along these dimensions each element is read at the computed index."""
     first = b.given_all(starts)
-    assert first is not None, "a start is a number or an expression"
     if all(step == 1 for step in steps):
         return b.copy(b.part(x, first, sizes))
 
@@ -266,9 +242,3 @@ def sliced_from(
         return b.extract(x, [arith.addi(b.index_of(start), arith.muli(b.loop_index(i), b.index(step))) for i, (start, step) in along])
 
     return b.elementwise([], dtype, sizes, body, exact=True)
-
-
-def steps_to_end(b: LinalgBuilder, size: ir.Value, start: int, step: int) -> ir.Value:
-    """The number of elements from `start` to the end with stride `step`; 0 if it begins at the end or later."""
-    room = arith.MaxSIOp(arith.SubIOp(size, b.index(start)).result, b.index(0)).result
-    return arith.CeilDivSIOp(room, b.index(step)).result

@@ -32,10 +32,9 @@ Better: TypeAlias = Callable[[ir.Value, list[ir.Value]], ir.Value]
 @lowering(graph.TopKOp)
 def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
     """The indices of the selected elements, in order, among equal ones the first one first; then the elements."""
-    (x, k), attributes, results = operands, op.attribute_values(), op.result_types()
+    (x, _), attributes, results = operands, op.attribute_values(), op.result_types()
     axis, dtype, sizes = attributes["axis"], results[0].dtype, b.sizes(x)
-    given = b.given(results[0].shape[axis])
-    count: OpFoldResult = given if given is not None else b.as_index(b.extract(k, []))
+    count = b.given(results[0].shape[axis])
     codes = Codes(b, dtype, attributes["largest"])
     out_sizes = [*sizes[:axis], count, *sizes[axis + 1 :]]
     empty = b.empty("i64", out_sizes)

@@ -2,8 +2,9 @@
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, scf
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.reduction import neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 _FOLD = {"add": "add", "max": "maximum", "min": "minimum"}
@@ -39,8 +40,7 @@ def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgB
     leaves = b.staged(b.elementwise([roots], "i32", [rows, rounds, groups], walk, exact=True, loops={0: (1, 2)}))
     dtype, columns, leaf_count = result.dtype, b.size(values, 1), b.size(values, 0)
     total, kind = Scalars(b, dtype), attributes["reduction"]
-    start = {"add": 0, "max": lowest(dtype), "min": highest(dtype)}[kind]
-    out = b.filled(start, dtype, [rows, groups, columns])
+    out = b.filled(neutral(_FOLD[kind], dtype), dtype, [rows, groups, columns])
 
     def fold(leaf: ir.Value, so_far: ir.Value) -> ir.Value:
         value = b.extract(values, [within(b, leaf, leaf_count), b.loop_index(2)])

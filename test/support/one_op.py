@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from op_closeness import Bound, meaningful, problem
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ExecutionEngine, func, ir, make_context, ops_below, passmanager
+from stepwell.dialects.core.sizes import symbol
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
@@ -58,19 +60,27 @@ def build(
 
     Operands are by field (None absent, a list for a variadic one), as arrays, types or literals.
     """
-    types = map_groups(lambda o: o if isinstance(o, TensorType) else type_of_operand(o), operands)
+    number = itertools.count()
+    given = map_groups(lambda o: o if isinstance(o, Literal) else named(o, f"x{next(number)}"), operands)
+    types = map_groups(lambda o: o if isinstance(o, TensorType) else type_of_operand(o), given)
     cls = op_class(mnemonic)
     results = result_types
     if results is None:
         inferred = cls.infer(*types, **attributes)
-        results = list(inferred) if isinstance(inferred, tuple) else [inferred]
+        results = [named(kind, f"r{i}") for i, kind in enumerate(inferred if isinstance(inferred, tuple) else (inferred,))]
 
     def body(b: GraphBuilder, *arguments: ir.Value) -> Sequence[ir.Value]:
         rest = iter(arguments)
         values = map_groups(lambda o: b.constant(value=o.array) if isinstance(o, Literal) else next(rest), operands)
         return list(b.create(cls, values, attributes, results).operation.results)
 
-    return build_kernel(body, [type_of_operand(o) if not isinstance(o, TensorType) else o for o in flatten(operands)], results, into)
+    return build_kernel(body, flatten(given), results, into)
+
+
+def named(operand: Any, prefix: str) -> TensorType:
+    """The type of an operand, or a type, with a symbol for each size that is not known: kernels have no others."""
+    kind = operand if isinstance(operand, TensorType) else type_of_operand(operand)
+    return kind.with_shape([symbol(f"{prefix}_{dim}") if size is None else size for dim, size in enumerate(kind.shape)])
 
 
 def build_kernel(
@@ -116,26 +126,32 @@ def run_op(
 ) -> tuple[np.ndarray, ...]:
     """The results of one op as compiled code computes them; `types` (by field) where the kernel knows less of its operands' shapes."""
     with context(), ir.Location.name(mnemonic):
-        return run_module(build(mnemonic, types or arrays, result_types, **attributes), flatten(arrays))
+        module = build(mnemonic, types or arrays, result_types, **attributes)
+        return run_kernels(module, [flatten(arrays)], [lambda: shapes_of(reference(mnemonic, arrays, result_types, **attributes))])[0]
 
 
 def run_kernel(body: Callable[..., Any], arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """The results of the kernel that `body(builder, *arguments)` makes, as compiled code computes them."""
     with context(), ir.Location.name("kernel"):
-        return run_module(build_kernel(body, [type_of_operand(a) for a in arrays]), arrays)
+        return run_kernels(build_kernel(body, [type_of_operand(a) for a in arrays]), [arrays])[0]
 
 
-def run_module(module: ir.Module, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Lower a module with one kernel and call it."""
-    return run_kernels(module, [arrays])[0]
+Shapes = Sequence[Sequence[int]]
 
 
-def run_kernels(module: ir.Module, arrays: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, ...]]:
-    """Lower a module and call each of its kernels with its arrays."""
+def shapes_of(arrays: Sequence[np.ndarray]) -> Shapes:
+    return [array.shape for array in arrays]
+
+
+def run_kernels(
+    module: ir.Module, arrays: Sequence[Sequence[np.ndarray]], shapes: Sequence[Callable[[], Shapes]] = ()
+) -> list[tuple[np.ndarray, ...]]:  # fmt: skip
+    """Lower a module and call each of its kernels with its arrays; `shapes` give those of its results where a type has none."""
     given, types = [], []
-    for function, own in zip(ops_below(module.operation, "func.func"), arrays, strict=True):
+    for number, (function, own) in enumerate(zip(ops_below(module.operation, "func.func"), arrays, strict=True)):
         results = [TensorType.from_mlir(t) for t in function.opview.type.results]
-        given.append([*own, *(np.zeros([d or 0 for d in t.shape], to_numpy(t.dtype)) for t in results)])
+        sizes = [t.static_shape for t in results] if all(t.is_static for t in results) else shapes[number]()
+        given.append([*own, *(np.zeros(shape, to_numpy(t.dtype)) for t, shape in zip(results, sizes, strict=True))])
         types.append([(t.dtype, t.rank) for t in results])
     lower(module)
     return execute(module, given, types)
@@ -245,10 +261,13 @@ class Check:
         attributes = {k: v for k, v in self.options.items() if k != "types"}
         build(self.mnemonic, self.options.get("types") or self.arrays, into=module, **attributes)
 
+    def expected(self) -> tuple[np.ndarray, ...]:
+        """The results by the op's reference."""
+        return reference(self.mnemonic, self.arrays, **{k: v for k, v in self.options.items() if k != "types"})
+
     def judge(self, actual: Sequence[np.ndarray]) -> None:
         """Raise AssertionError if the results are wrong."""
-        expected = reference(self.mnemonic, self.arrays, **{k: v for k, v in self.options.items() if k != "types"})
-        for a, e in zip(meaningful(self.mnemonic, actual), meaningful(self.mnemonic, expected), strict=True):
+        for a, e in zip(meaningful(self.mnemonic, actual), meaningful(self.mnemonic, self.expected()), strict=True):
             wrong = problem(a, e, self.allowed)
             assert wrong is None, f"{self}: {wrong}"
 
@@ -263,7 +282,7 @@ def results_of(checks: Sequence[Check]) -> list[tuple[np.ndarray, ...]]:
         whole = ir.Module.create()
         for one in checks:
             one.build(whole)
-        results = run_kernels(whole, operands)
+        results = run_kernels(whole, operands, [lambda one=one: shapes_of(one.expected()) for one in checks])  # type: ignore[misc]
     for one, given in zip(checks, operands, strict=True):
         for before, after in zip(flatten(one.arrays), given, strict=True):
             assert np.ascontiguousarray(before).tobytes() == after.tobytes(), f"{one}: an operand has changed"

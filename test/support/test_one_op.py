@@ -47,8 +47,8 @@ def test_those_that_fail_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_operand_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     run_kernels = one_op.run_kernels
 
-    def spoil(module, arrays):  # type: ignore[no-untyped-def]
-        results = run_kernels(module, arrays)
+    def spoil(module, arrays, shapes):  # type: ignore[no-untyped-def]
+        results = run_kernels(module, arrays, shapes)
         arrays[0][0].flat[0] += 1
         return results
 

@@ -9,7 +9,6 @@ from stepwell.dialects.core.types import is_integer, type_of
 from stepwell.dialects.graph.borders import borders
 from stepwell.dialects.packed import BorderedConvOp, PackedConvOp, PackedDepthwiseConvOp
 from stepwell.dialects.packed.conv import are_in_groups, group_sets
-from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph.integer_products import HALF
 from stepwell.passes.graph.matching import producer
 from stepwell.passes.graph_to_linalg.casts import cast as converted
@@ -20,15 +19,13 @@ from stepwell.passes.graph_to_linalg.packed.images import sizes_of_result
 
 
 @lowering(PackedConvOp)
-def lower_packed_conv(op: PackedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_packed_conv(op: PackedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Loops: image, groups, block of filters, positions, filter of the block; then block of channels, taps, channel of the block.
 
     Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps. For integers, the channels of a block are split
     into groups of neighbours and positions in a group.
     """
     sizes = sizes_of_result(op, b)
-    if isinstance(sizes, NoMatch):
-        return sizes
     x, w = (widened(b, v, products_of(op)) for v in operands)
     return _convolved(b, staged_image(b, op.x, x), w, op.result_types()[0].dtype, sizes, **op.attribute_values())
 
@@ -43,11 +40,9 @@ def staged_image(b: LinalgBuilder, image: ir.Value, x: ir.Value) -> ir.Value:
 
 
 @lowering(BorderedConvOp)
-def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """The same loops for each run of positions of each dimension, over the taps that reach the inside from there."""
     sizes = sizes_of_result(op, b)
-    if isinstance(sizes, NoMatch):
-        return sizes
     x, w = (widened(b, v, products_of(op)) for v in operands)
     attributes, result = op.attribute_values(), op.result_types()[0]
     types, zeros = op.operand_types(), attributes.pop("zeros")
@@ -108,11 +103,9 @@ def _convolved(
 
 
 @lowering(PackedDepthwiseConvOp)
-def lower_packed_depthwise_conv(op: PackedDepthwiseConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_packed_depthwise_conv(op: PackedDepthwiseConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Loops: image, block of channels, positions, channel of the block; then taps."""
     sizes = sizes_of_result(op, b)
-    if isinstance(sizes, NoMatch):
-        return sizes
     attributes, result = op.attribute_values(), op.result_types()[0]
     spatial = len(attributes["strides"])
     n, block, *positions = dims(*range(2 + spatial))

@@ -21,11 +21,9 @@ from stepwell.passes.graph_to_linalg.windows import padded
 
 
 @lowering(RelayoutOp)
-def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Insert each piece that lies within one block on both sides into its slice; if zeros are wanted, everything is filled with them first."""
     sizes = sizes_of_result(op, b)
-    if isinstance(sizes, NoMatch):
-        return sizes
     attributes, result = op.attribute_values(), op.result_types()[0]
     fills = -1 in attributes["starts"]
     out = b.filled(0, result.dtype, sizes) if fills else b.empty(result.dtype, sizes)
@@ -67,7 +65,7 @@ def lower_packed_lrn(op: PackedLrnOp, operands: Operands, b: LinalgBuilder) -> i
     """As for `lrn`, but the squares of all channels of a position are contiguous, so that vectors of neighbours are read across blocks."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     sizes, (_, blocks, *_, block) = b.given_all(result.shape), result.shape
-    if sizes is None or not isinstance(blocks, int) or not isinstance(block, int):
+    if not isinstance(blocks, int) or not isinstance(block, int):
         return NoMatch(f"its channels must be static, got {result}")
     (images, _, *places, _), size, channels = sizes, attributes["size"], attributes["channels"]
     s = Scalars(b, result.dtype)
@@ -100,13 +98,12 @@ def lower_packed_lrn(op: PackedLrnOp, operands: Operands, b: LinalgBuilder) -> i
     )
 
 
-def sizes_of_result(op: GraphOp, b: LinalgBuilder) -> list[OpFoldResult] | NoMatch:
-    """The sizes of the result of an op on blocked images, if those of blocks and filters are numbers."""
+def sizes_of_result(op: GraphOp, b: LinalgBuilder) -> list[OpFoldResult]:
+    """The sizes of the result of an op on blocked images. Raises NoMatch if those of blocks or filters are dynamic."""
     types = [type_of(v) for v in op.operation.operands]
     images, filters = (types, []) if isinstance(op, RelayoutOp) else (types[:1], types[1:])
     result = op.result_types()[0]
-    sizes = b.given_all(result.shape)
     channels = [size for t in images for size in (*t.shape[1:2], *(t.shape[-1:] if t.rank == result.rank else ()))]
-    if sizes is None or not is_static(channels) or not all(t.is_static for t in filters):
-        return NoMatch(f"its channels and filters must have static sizes, got {' and '.join(map(str, types))}")
-    return sizes
+    if not is_static(channels) or not all(t.is_static for t in filters):
+        raise NoMatch(f"its channels and filters must have static sizes, got {' and '.join(map(str, types))}")
+    return b.given_all(result.shape)

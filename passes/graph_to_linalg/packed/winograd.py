@@ -1,8 +1,6 @@
 """The lowering of Winograd convolutions: transforms as small contractions with constant matrices, and one batched product between."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +17,7 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 
 @lowering(WinogradConvOp)
-def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Five contractions: rows and columns of the image by B^T, products by filters, rows and columns of the result by A^T.
 
     Filters that are not transformed make two more before the products, by G. Only the products have a loop over groups, where
@@ -29,8 +27,6 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     tile, transformed, dtype = values["tile"], values["transformed"], x_type.dtype
     filters = u_type.shape[block_axes(transformed)[0]]
     over = _over_tiles(b, x_type, u_type, op.result_types()[0].shape, tile, values["group"], filters, u_type.shape[5])
-    if isinstance(over, NoMatch):
-        return over
     a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
     v, u = over.transformed(operands[0], b_t, dtype), operands[1]
     if not transformed:
@@ -39,13 +35,11 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
 
 
 @lowering(IntegerWinogradConvOp)
-def lower_integer_winograd_conv(op: IntegerWinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+def lower_integer_winograd_conv(op: IntegerWinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """The same five of whole numbers: data of 16 bits until they are multiplied, sums of 32. Results are divided at the end."""
     (x_type, u_type), result_type, values = op.operand_types(), op.result_types()[0], op.attribute_values()
     tile, transformed, (*_, lanes, outer, depth) = values["tile"], values["transformed"], u_type.static_shape
     over = _over_tiles(b, x_type, u_type, result_type.shape, tile, values["group"], u_type.static_shape[block_axes(transformed)[0]], outer)
-    if isinstance(over, NoMatch):
-        return over
     exact = integer_matrices(tile)
     a_t, g, b_t = (b.constant(m.astype(kind)) for m, kind in ((exact.a_t, np.int32), (exact.g, np.int16), (exact.b_t, np.int16)))
     v, u = over.transformed(_as(b, operands[0], x_type.dtype, "i16"), b_t, "i16"), _as(b, operands[1], u_type.dtype, "i16")
@@ -65,11 +59,11 @@ def _as(b: LinalgBuilder, value: ir.Value, source: str, target: str) -> ir.Value
 
 def _over_tiles(
     b: LinalgBuilder, x: TensorType, u: TensorType, result: tuple[Dim, ...], tile: int, group: int, filters: Dim, outer: Dim
-) -> "_OverTiles | NoMatch":  # fmt: skip
-    whole, tiles = (b.given_all(sizes) for sizes in (result, [None if size is None else size // tile for size in result[2:4]]))
+) -> "_OverTiles":  # fmt: skip
     lanes = [x.shape[1], x.shape[4], filters, outer]
-    if whole is None or tiles is None or not is_static(lanes) or not u.is_static:
-        return NoMatch(f"its channels and filters must have static sizes, got {x} and {u}")
+    if not is_static(lanes) or not u.is_static:
+        raise NoMatch(f"its channels and filters must have static sizes, got {x} and {u}")
+    whole, tiles = (b.given_all(sizes) for sizes in (result, [None if size is None else size // tile for size in result[2:4]]))
     return _OverTiles(b, tile, group, whole, tiles, *static_sizes(lanes))
 
 
@@ -100,18 +94,18 @@ class _OverTiles:
         n, (rows, columns) = self.whole[0], self.tiles
         i, image, c, ty, tx, w, a, k = dims(*range(8))
         sizes = [self.size, n, self.channels, rows, columns, self.size, self.inner]
-        by_rows = self.stage(b_t, [i, k], x, [image, c, ty * self.tile + k, tx * self.tile + w, a], dtype, sizes)
+        by_rows = contract(self.b, b_t, [i, k], x, [image, c, ty * self.tile + k, tx * self.tile + w, a], dtype, sizes, 1)
         i, j, image, c, ty, tx, a, k = dims(*range(8))
         sizes = [self.size, self.size, n, self.channels, rows, columns, self.inner]
-        return self.stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], dtype, sizes)
+        return contract(self.b, b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], dtype, sizes, 1)
 
     def transformed_filters(self, w: ir.Value, g: ir.Value, dtype: str, block: list[int]) -> ir.Value:
         """G g G^T of each filter and channel, of which a block has the sizes `block`."""
         per_group = self.channels // self.group
         i, m, c, k1, *inside, k = dims(*range(5 + len(block)))
-        by_rows = self.stage(g, [i, k], w, [m, c, k, k1, *inside], dtype, [self.size, self.filters, per_group, TAPS, *block])
+        by_rows = contract(self.b, g, [i, k], w, [m, c, k, k1, *inside], dtype, [self.size, self.filters, per_group, TAPS, *block], 1)
         i, j, m, c, *inside, k = dims(*range(5 + len(block)))
-        return self.stage(g, [j, k], by_rows, [i, m, c, k, *inside], dtype, [self.size, self.size, self.filters, per_group, *block])
+        return contract(self.b, g, [j, k], by_rows, [i, m, c, k, *inside], dtype, [self.size, self.size, self.filters, per_group, *block], 1)
 
     def products(self, v: ir.Value, u: ir.Value, dtype: str, block: list[int]) -> ir.Value:
         """For each place of a tile the products of transformed data by filters, of which a block has the sizes `block`: the lanes that are summed,
@@ -128,7 +122,7 @@ class _OverTiles:
         most = 0 if dtype == "i32" else PARTS[self.tile]
         part = most if per_group * self.inner > most else 0
         maps = [i, j, image, *of, c, ty, tx, lane], [i, j, *of, m, c, a, f, *place]
-        made = self.stage(v, maps[0], u, maps[1], dtype, sizes, len(block) if place else 2, part)
+        made = contract(self.b, v, maps[0], u, maps[1], dtype, sizes, len(block) if place else 2, part)
         return self.b.reshape(made, _splitting(3, 7), [self.size, self.size, n, self.filters, rows, columns, self.outer])
 
     def results(self, products: ir.Value, a_t: ir.Value, dtype: str) -> ir.Value:
@@ -136,25 +130,11 @@ class _OverTiles:
         n, (rows, columns) = self.whole[0], self.tiles
         j, image, m, ty, p, tx, f, k = dims(*range(8))
         sizes = [self.size, n, self.filters, rows, self.tile, columns, self.outer]
-        by_rows = self.stage(a_t, [p, k], products, [k, j, image, m, ty, tx, f], dtype, sizes)
+        by_rows = contract(self.b, a_t, [p, k], products, [k, j, image, m, ty, tx, f], dtype, sizes, 1)
         image, m, ty, p, tx, q, f, k = dims(*range(8))
         sizes = [n, self.filters, rows, self.tile, columns, self.tile, self.outer]
-        y = self.stage(a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], dtype, sizes)
+        y = contract(self.b, a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], dtype, sizes, 1)
         return self.b.reshape(y, [[0], [1], [2, 3], [4, 5], [6]], self.whole)
-
-    def stage(
-        self,
-        lhs: ir.Value,
-        lhs_map: list[Any],
-        rhs: ir.Value,
-        rhs_map: list[Any],
-        dtype: str,
-        sizes: Sequence[OpFoldResult],
-        summed: int = 1,
-        part: int = 0,
-    ) -> ir.Value:
-        """One contraction."""
-        return contract(self.b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed, part)
 
 
 def _splitting(axis: int, rank: int) -> list[list[int]]:

@@ -85,12 +85,13 @@ func.func private @clamp(%x: tensor<4xf32>, %o: tensor<4xf32>) -> tensor<4xf32> 
 
 // -----
 
-// Dynamic dimensions: the result's sizes are taken from the operand that has them.
+// Dynamic dimensions: the result's sizes are taken from the argument that has them.
 // CHECK-LABEL: func.func private @dynamic
 // CHECK: %[[C0:[a-z_0-9]+]] = arith.constant 0 : index
 // CHECK: %[[D:[a-z_0-9]+]] = tensor.dim %arg1, %[[C0]] : tensor<?x4xf32>
 // CHECK: tensor.empty(%[[D]]) : tensor<?x4xf32>
-func.func private @dynamic(%x: tensor<1x4xf32>, %y: tensor<?x4xf32>, %o: tensor<?x4xf32>) -> tensor<?x4xf32> attributes {stepwell.kernel} {
-  %r = "graph.add"(%x, %y) : (tensor<1x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
-  return %r : tensor<?x4xf32>
+func.func private @dynamic(%x: tensor<1x4xf32>, %y: tensor<?x4xf32, "n">, %o: tensor<?x4xf32, "n">) -> tensor<?x4xf32, "n">
+    attributes {stepwell.kernel} {
+  %r = "graph.add"(%x, %y) : (tensor<1x4xf32>, tensor<?x4xf32, "n">) -> tensor<?x4xf32, "n">
+  return %r : tensor<?x4xf32, "n">
 }

@@ -63,7 +63,7 @@ def test_expand_and_tile() -> None:
     moves("expand", [values("f32", 2, 1)], shape=(3, 2, 4))
     moves("expand", [values("f32", 1, 3, 1)], shape=(2, -1, 5), types=[TensorType("f32", (1, None, 1))])
     moves("dynamic_expand", [values("f32", 3, 1), np.array([2, 1, 4])])
-    moves("dynamic_expand", [values("f32", 3, 1), np.array([4])], types=[TensorType("f32", (None, None)), TensorType("i64", (1,))])
+    moves("dynamic_expand", [values("f32", 3, 1), np.array([4])], types=[TensorType("f32", (None, 1)), TensorType("i64", (1,))])
     for repeats in [(2, 3, 1), (1, 1, 1), (1, 0, 2)]:
         moves("tile", [values("i8", 2, 3, 2)], repeats=repeats)
 
