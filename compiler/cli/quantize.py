@@ -14,7 +14,7 @@ from stepwell.quantizer.options import METHODS, OP_TYPES, QuantizeOptions
 if TYPE_CHECKING:
     import onnx
 
-    from stepwell.quantizer.network import Quantized
+    from stepwell.quantizer.insert import Quantized
     from stepwell.quantizer.quality import Quality
 
 DESCRIPTION = """Write a network of floats as one of 8-bit integers, in ONNX's Q/DQ format, with ranges of activations from runs on samples;
@@ -176,8 +176,7 @@ def _stored(model: "onnx.ModelProto") -> str:
 
 
 def _quantize_weights(options: argparse.Namespace) -> None:
-    from stepwell.quantizer.network import save
-    from stepwell.quantizer.prepare import loaded
+    from stepwell.quantizer.prepare import loaded, save
     from stepwell.quantizer.weights_only import quantize_weights
 
     given = {name: getattr(options, name) for name in OF_WEIGHTS if getattr(options, name) is not None}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from stepwell.dialects.support.exports import names_on_use
 
 if TYPE_CHECKING:
-    from stepwell.quantizer.network import Calibrated as Calibrated, Quantized as Quantized, quantize as quantize
+    from stepwell.quantizer.insert import Quantized as Quantized
+    from stepwell.quantizer.network import Calibrated as Calibrated, quantize as quantize
     from stepwell.quantizer.options import QuantizeOptions as QuantizeOptions
     from stepwell.quantizer.quality import Quality as Quality, compare as compare
     from stepwell.quantizer.report import save_html as save_html

@@ -8,7 +8,8 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from stepwell.dialects.support.errors import InputError
 from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.graphs import Links, Names, attribute, is_standard
+from stepwell.quantizer.fold import groups_of, weight_axis
+from stepwell.quantizer.graphs import GraphEditor, Links, Names, is_standard, operand, replace
 from stepwell.quantizer.layers import DQ, LayerPair, layer_pairs
 from stepwell.quantizer.options import PRODUCTS
 from stepwell.quantizer.taps import Tapped
@@ -95,11 +96,8 @@ def _corrected_layers(found: Sequence[LayerPair], floats: ModelProto, made: Mode
 
 
 def _channels(node: NodeProto, weights: np.ndarray) -> int:
-    if node.op_type == "Conv":
-        return weights.shape[0]
-    if node.op_type == "ConvTranspose":
-        return weights.shape[1] * int(attribute(node, "group", 1))
-    return weights.shape[0] if node.op_type == "Gemm" and attribute(node, "transB", 0) else weights.shape[-1]
+    axis = weight_axis(node, weights.ndim)
+    return weights.shape[-1 if axis is None else axis] * groups_of(node)
 
 
 def _with_shifts(quantised: ModelProto, layers: Sequence[_Corrected]) -> tuple[ModelProto, list[str]]:
@@ -113,9 +111,7 @@ def _with_shifts(quantised: ModelProto, layers: Sequence[_Corrected]) -> tuple[M
             raw, inputs[node.name] = (names.fresh(f"{one.result}.{what}") for what in ("unshifted", "shift"))
             nodes.append(helper.make_node("Add", [raw, inputs[node.name]], [one.result], name=names.fresh(f"{node.name}.shifted")))
             node.output[0] = raw
-    ordered = [copy_without(node) for node in nodes]
-    del made.graph.node[:]
-    made.graph.node.extend(ordered)
+    replace(made.graph.node, nodes)
     made.graph.input.extend(helper.make_tensor_value_info(inputs[one.node.name], TensorProto.FLOAT, one.shape) for one in layers)
     return made, [inputs[one.node.name] for one in layers]
 
@@ -152,19 +148,15 @@ class _Means:
         return {name: total / counts[name] for name, total in sums.items()}
 
 
-class _Biases:
+class _Biases(GraphEditor):
     """The biases of a quantised network, which is changed in place."""
-
-    def __init__(self, made: ModelProto) -> None:
-        self.graph, self.links, self.names = made.graph, Links(made.graph), Names(made)
-        self.nodes = {node.name: node for node in made.graph.node}
 
     def can(self, node: NodeProto) -> bool:
         """Whether a layer's bias can be changed, or added."""
         where = self._where(node)
         if where is None:
             return False
-        value = where[0].input[where[1]] if len(where[0].input) > where[1] else ""
+        value = operand(*where)
         return self._stored(value) is not None if value else node.op_type != "MatMul"
 
     def _where(self, node: NodeProto) -> tuple[NodeProto, int] | None:
@@ -184,7 +176,7 @@ class _Biases:
             if not is_standard(maker, DQ) or self.links.only_reader(value) is None:
                 return None
             found = self.links.array(maker.input[1])
-            zero = self.links.array(maker.input[2]) if len(maker.input) > 2 and maker.input[2] else np.zeros((), np.int32)
+            zero = self.links.array(maker.input[2]) if operand(maker, 2) else np.zeros((), np.int32)
             if found is None or zero is None or zero.any() or zero.dtype != np.int32:
                 return None
             scale, value = found, maker.input[0]
@@ -199,7 +191,7 @@ class _Biases:
         where = self._where(node)
         assert where is not None
         holder, place = where
-        value = holder.input[place] if len(holder.input) > place else ""
+        value = operand(holder, place)
         stored = self._stored(value) if value else self._new(holder, len(shift))
         assert stored is not None
         tensor, scale = stored
@@ -212,19 +204,17 @@ class _Biases:
     def _new(self, node: NodeProto, count: int) -> tuple[TensorProto, np.ndarray]:
         """Give a layer a bias of zeros in the scale of its sums; returns the initializer and the scale."""
         scales = [self._scale(node.input[0]), self._scale(node.input[1])]
-        bias = self.names.fresh(f"{node.name}.bias")
         scale: np.ndarray | None = None
         if scales[0] is not None and scales[1] is not None and scales[0].size == 1:
             scale = (scales[0].reshape(()) * scales[1].reshape(-1)).astype(np.float32)
         if scale is None or scale.size not in (1, count) or not (scale > 0).all():
-            node.input[:] = [*node.input[:2], bias]
-            self.graph.initializer.append(numpy_helper.from_array(np.zeros(count, np.float32), bias))
+            node.input[:] = [*node.input[:2], self.store(f"{node.name}.bias", np.zeros(count, np.float32))]
             return self.graph.initializer[-1], np.ones(())
-        integers, steps, zeros = (self.names.fresh(f"{bias}.{what}") for what in ("quantised", "scale", "zero_point"))
+        bias = self.names.fresh(f"{node.name}.bias")
         scale = scale if scale.size > 1 else scale.reshape(())
-        for array, name in ((np.zeros(count, np.int32), integers), (scale, steps), (np.zeros(scale.shape, np.int32), zeros)):
-            self.graph.initializer.append(numpy_helper.from_array(array, name))
-        self.graph.node.insert(0, helper.make_node(DQ, [integers, steps, zeros], [bias], name=f"{bias}.dequantized", axis=0))
+        arrays = {"quantised": np.zeros(count, np.int32), "scale": scale, "zero_point": np.zeros(scale.shape, np.int32)}
+        stored = [self.store(f"{bias}.{what}", array) for what, array in arrays.items()]
+        self.graph.node.insert(0, helper.make_node(DQ, stored, [bias], name=f"{bias}.dequantized", axis=0))
         node.input[:] = [*node.input[:2], bias]
         return self.graph.initializer[-3], scale.astype(np.float64)
 

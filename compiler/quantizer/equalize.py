@@ -6,7 +6,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, numpy_helper
 
 from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.graphs import Links, attribute, is_standard
+from stepwell.quantizer.graphs import Links, attribute, is_standard, operand
 
 SWEEPS = 100  # the largest number of passes over all pairs: a chain of layers converges step by step
 AT_REST = 1e-4  # the largest relative change of a scale that ends the sweeps
@@ -114,7 +114,7 @@ def _layer(node: NodeProto, links: Links) -> _Layer | str:
     if weights.dtype.kind != "f":
         return f"{node.name}: left: its weights are {weights.dtype}"
     layer = _Layer(node, weights)
-    bias = links.array(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    bias = links.array(operand(node, 2))
     if bias is not None and bias.size != layer.made:
         return f"{node.name}: left: its bias has {bias.size} elements for {layer.made} channels"
     return layer
@@ -156,7 +156,7 @@ def _bounds(clip: NodeProto, links: Links) -> tuple[float, float]:
     """The bounds of a Clip; NaN for one that is computed at run time."""
     bounds = []
     for place, (name, none) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
-        given = clip.input[place] if len(clip.input) > place else ""
+        given = operand(clip, place)
         array = links.array(given) if given else np.asarray(attribute(clip, name, none))
         bounds.append(float(array.item()) if array is not None and array.size == 1 else np.nan)
     return bounds[0], bounds[1]

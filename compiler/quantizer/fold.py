@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import ModelProto, NodeProto, numpy_helper
+from onnx import ModelProto, NodeProto
 
-from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.graphs import Links, Names, attribute, is_standard, rank_of, value_types
+from stepwell.quantizer.graphs import GraphEditor, attribute, is_standard, operand, rank_of, replace, value_types
 
 AFFINE = ("Add", "Sub", "Mul", "Div")
 
@@ -23,6 +22,11 @@ def weight_axis(node: NodeProto, rank: int) -> int | None:
     if node.op_type == "Gemm":
         return 0 if attribute(node, "transB", 0) else 1
     return 1 if node.op_type == "MatMul" and rank == 2 else None
+
+
+def groups_of(node: NodeProto) -> int:
+    """The number of groups of a product's channels that share an index along `weight_axis`."""
+    return int(attribute(node, "group", 1)) if node.op_type == "ConvTranspose" else 1
 
 
 def fold_scales(model: ModelProto) -> None:
@@ -47,12 +51,10 @@ class _Affine:
     term: np.ndarray
 
 
-class _Folder:
+class _Folder(GraphEditor):
     def __init__(self, model: ModelProto) -> None:
-        self.graph = model.graph
-        self.names = Names(model)
+        super().__init__(model)
         self.ranks = {name: rank_of(value) for name, value in value_types(model).items()}
-        self.links = Links(self.graph)
 
     def fold_all(self) -> None:
         """Fold everything possible."""
@@ -65,9 +67,7 @@ class _Folder:
                 folded.add(id(after))
                 self.links.makers[node.output[0]] = node
                 after = self.links.only_reader(node.output[0])
-        kept = [copy_without(node) for node in self.graph.node if id(node) not in folded]
-        del self.graph.node[:]
-        self.graph.node.extend(kept)
+        replace(self.graph.node, [node for node in self.graph.node if id(node) not in folded])
 
     def fold_gemm(self, node: NodeProto) -> None:
         """Set alpha and beta of a Gemm to 1, if its operands are stored."""
@@ -75,9 +75,9 @@ class _Folder:
             return
         for name, place in (("alpha", 1), ("beta", 2)):
             factor = float(attribute(node, name, 1.0))
-            array = self.links.array(node.input[place]) if len(node.input) > place else None
+            array = self.links.array(operand(node, place))
             if factor != 1 and array is not None:
-                self._store(node, place, array * array.dtype.type(factor))
+                self._put(node, place, array * array.dtype.type(factor))
                 next(a for a in node.attribute if a.name == name).f = 1.0
 
     def _fold(self, node: NodeProto, after: NodeProto) -> bool:
@@ -85,7 +85,7 @@ class _Folder:
         axis = None if weights is None else weight_axis(node, weights.ndim)
         if weights is None or axis is None or weights.dtype != np.float32:
             return False
-        groups = int(attribute(node, "group", 1)) if node.op_type == "ConvTranspose" else 1
+        groups = groups_of(node)
         channels = weights.shape[axis] * groups
         affine = self._affine(after, node.output[0], channels, node.op_type)
         bias = self._bias(node, channels)
@@ -98,26 +98,23 @@ class _Folder:
             within = factor.reshape(groups, 1, -1)
             along = np.broadcast_to(within, (groups, weights.shape[0] // groups, within.shape[2])).reshape(weights.shape[0], -1)
             along = along.reshape(*along.shape, *(1,) * (weights.ndim - 2))
-        self._store(node, 1, (weights * along).astype(np.float32))
+        self._put(node, 1, (weights * along).astype(np.float32))
         shifted = (bias * factor + affine.term).astype(np.float32)
         if node.op_type != "MatMul" and (len(node.input) > 2 or shifted.any()):
-            self._store(node, 2, shifted)
+            self._put(node, 2, shifted)
         node.output[0] = after.output[0]
         return True
 
-    def _store(self, node: NodeProto, place: int, array: np.ndarray) -> None:
+    def _put(self, node: NodeProto, place: int, array: np.ndarray) -> None:
         """Replace an operand of a node by a stored array of its own."""
-        before = node.input[place] if place < len(node.input) else ""
-        name = self.names.fresh(f"{before}.folded" if before else f"{node.name}.bias")
+        before = operand(node, place)
         while len(node.input) <= place:
             node.input.append("")
-        node.input[place] = name
-        self.links.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
-        self.graph.initializer.append(self.links.initializers[name])
+        node.input[place] = self.store(f"{before}.folded" if before else f"{node.name}.bias", array)
 
     def _bias(self, node: NodeProto, channels: int) -> np.ndarray | None:
         """The bias of a product, one number for each channel; None if it is not stored, or has another form."""
-        if len(node.input) < 3 or not node.input[2]:
+        if not operand(node, 2):
             return np.zeros(channels)
         array = self.links.array(node.input[2])
         if array is None or array.size not in (1, channels) or (array.ndim > 1 and array.shape[-1] != array.size):

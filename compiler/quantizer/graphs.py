@@ -1,6 +1,6 @@
-"""Queries of the quantiser on an ONNX graph: types of values, stored arrays, producers and readers of a value."""
+"""ONNX graphs for the quantiser: types of values, stored arrays, producers and readers of a value; and changes in place."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.source import read_source
+from stepwell.frontends.onnx.source import copy_without, read_source
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.frontends.onnx.walking import nested_nodes, subgraphs
 from stepwell.quantizer.stated import stated
@@ -57,6 +57,11 @@ def attribute(node: NodeProto, name: str, default: object = None) -> Any:
     return default if found is None else onnx.helper.get_attribute_value(found)
 
 
+def operand(node: NodeProto, place: int) -> str:
+    """The name of a node's operand; "" if the node does not have it."""
+    return node.input[place] if len(node.input) > place else ""
+
+
 def input_names(model: ModelProto) -> list[str]:
     """The names of the inputs of a run, in order: initializers may be declared as inputs, too."""
     stored = {tensor.name for tensor in model.graph.initializer}
@@ -98,7 +103,7 @@ class Links:
                 if name:
                     self.readers.setdefault(name, []).append((node, place))
         self.outputs = frozenset(value.name for value in self.graph.output)
-        self.held = frozenset(name for node in self.graph.node for inner in subgraphs(node) for name in _read_in(inner))
+        self.held = frozenset(name for node in self.graph.node for name in held_by(node))
         self.initializers = {tensor.name: tensor for tensor in self.graph.initializer}
 
     def array(self, name: str) -> np.ndarray | None:
@@ -114,11 +119,13 @@ class Links:
         return readers[0][0]
 
 
-def _read_in(graph: GraphProto) -> Iterator[str]:
-    for node in nested_nodes(graph.node):
-        yield from node.input
-        yield from (value.name for inner in subgraphs(node) for value in inner.output)
-    yield from (value.name for value in graph.output)
+def held_by(node: NodeProto) -> Iterator[str]:
+    """The values that graphs inside a node read, at any depth."""
+    for graph in subgraphs(node):
+        for inner in nested_nodes(graph.node):
+            yield from inner.input
+            yield from (value.name for nested in subgraphs(inner) for value in nested.output)
+        yield from (value.name for value in graph.output)
 
 
 class Names:
@@ -128,8 +135,7 @@ class Names:
         graph = model.graph
         self.taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
         for node in graph.node:
-            self.taken.update((node.name, *node.input, *node.output))
-            self.taken.update(name for inner in subgraphs(node) for name in _read_in(inner))
+            self.taken.update((node.name, *node.input, *node.output, *held_by(node)))
 
     def fresh(self, wanted: str) -> str:
         """`wanted`, with a number appended if it is taken."""
@@ -138,6 +144,29 @@ class Names:
             name, number = f"{wanted}_{number}", number + 1
         self.taken.add(name)
         return name
+
+
+class GraphEditor:
+    """Changes the main graph of a model in place."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.graph = model.graph
+        self.links, self.names = Links(model.graph), Names(model)
+        self.nodes = {node.name: node for node in model.graph.node}
+
+    def store(self, name: str, array: np.ndarray) -> str:
+        """Add an initializer; returns its name: `name`, with a number appended if it is taken."""
+        fresh = self.names.fresh(name)
+        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), fresh))
+        self.links.initializers[fresh] = self.graph.initializer[-1]
+        return fresh
+
+
+def replace(field: MutableSequence[Any], values: Sequence[Any]) -> None:
+    """Have a repeated field of a protocol buffer hold `values`, some of which may be its own."""
+    kept = [copy_without(value) for value in values]
+    del field[:]
+    field.extend(kept)
 
 
 def check_has(model: ModelProto, names: Iterable[str]) -> None:

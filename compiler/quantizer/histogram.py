@@ -54,17 +54,6 @@ class Histogram:
         bins = np.floor(values.reshape(-1).astype(np.float64) * math.ldexp(1.0, -self.exponent)).astype(np.int64)
         self.counts += np.bincount(bins - self.first, minlength=len(self.counts))
 
-    def merge(self, other: "Histogram") -> None:
-        """Add the counts of another histogram."""
-        if other.total == 0:
-            return
-        self._include(other.low, other.high)
-        if other.exponent > self.exponent:
-            self._widen(other.exponent)
-            self._include(other.low, other.high)
-        bins = (other.first + np.arange(len(other.counts))) >> min(self.exponent - other.exponent, 62)
-        np.add.at(self.counts, bins - self.first, other.counts)
-
     def _include(self, low: float, high: float) -> None:
         """Extend the bins to the range from `low` to `high`."""
         self.low, self.high = min(self.low, low), max(self.high, high)

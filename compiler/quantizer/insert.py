@@ -1,18 +1,20 @@
 """Writes a quantised network: weights and biases as integers, QuantizeLinear and DequantizeLinear around integer computation."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, numpy_helper
+from onnx import ModelProto, NodeProto
 
+from stepwell.arguments import checked
 from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.graphs import Links, Names
+from stepwell.quantizer.graphs import GraphEditor, operand, replace
 from stepwell.quantizer.histogram import Histogram
 from stepwell.quantizer.options import QuantizeOptions
 from stepwell.quantizer.plan import Layer, Plan
-from stepwell.quantizer.prepare import drop_unused, replace
+from stepwell.quantizer.prepare import drop_unused, save
 from stepwell.quantizer.ranges import SMALLEST_SCALE, Parameters, Range, parameters, range_of
 
 GREATEST_BIAS = 1 << 30  # the largest integer of a bias, so that the sum of products still fits
@@ -20,19 +22,30 @@ COARSER = 0.5  # a value shares the scale of a concatenation if its own range is
 
 
 @dataclass(frozen=True)
-class Inserted:
-    """A quantised network, and the quantisation of its values."""
+class Quantized:
+    """A quantised network, the float network, and information about both."""
 
     model: ModelProto
+    """The network in ONNX's Q/DQ format."""
+    floats: ModelProto
+    """The prepared float network: nodes and values have the same names in both."""
+    options: QuantizeOptions
     layers: tuple[Layer, ...]
     """The quantised products, in the network's order."""
     parameters: dict[str, Parameters]
-    """Scale and zero point of each quantised value, by its name in the float network, which is also the name in front of the QuantizeLinear."""
+    """Scale and zero point of each quantised value by name, which is also the name in front of its QuantizeLinear."""
     ranges: dict[str, Range]
-    """The choice for each value by itself, before values came to share one scale."""
+    """The range chosen for each value by itself; values that share a scale are quantised by a wider one."""
+    histograms: dict[str, Histogram]
+    """The histograms of each value from calibration."""
+
+    @checked
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the quantised network to an ONNX file. Raises InputError if it is not a path, ResourceError if it cannot be written."""
+        save(self.model, path)
 
 
-def inserted(model: ModelProto, plan: Plan, histograms: Mapping[str, Histogram], options: QuantizeOptions) -> Inserted:
+def inserted(model: ModelProto, plan: Plan, histograms: dict[str, Histogram], options: QuantizeOptions) -> Quantized:
     """The prepared `model`, quantised according to `plan`, with ranges from `histograms`, which has one for each of the plan's values.
 
     Weights are int8 around 0, with a scale for each channel of the result if `options.per_channel` is set and the operator has such an axis. Biases
@@ -47,7 +60,7 @@ def inserted(model: ModelProto, plan: Plan, histograms: Mapping[str, Histogram],
         writer.quantize_weights(layer)
     writer.quantize_values(plan)
     drop_unused(writer.graph)
-    return Inserted(writer.model, tuple(plan.layers), chosen, ranges)
+    return Quantized(writer.model, model, options, tuple(plan.layers), chosen, ranges, histograms)
 
 
 def weight_scales(array: np.ndarray, axis: int | None, bias: np.ndarray | None, x_scale: float, *, reduce_range: bool) -> np.ndarray:
@@ -118,17 +131,14 @@ class _Sharing:
             self._join(first, second)
 
 
-class _Writer:
+class _Writer(GraphEditor):
     """Builds the quantised network from a copy of the prepared one."""
 
     def __init__(self, model: ModelProto, options: QuantizeOptions, chosen: Mapping[str, Parameters]) -> None:
         self.model = copy_without(model)
-        self.graph = self.model.graph
+        super().__init__(self.model)
         self.options = options
         self.chosen = chosen
-        self.links = Links(self.graph)
-        self.names = Names(self.model)
-        self.nodes = {node.name: node for node in self.graph.node}
         self.weights: dict[tuple[str, int | None, bytes], str] = {}
         self.before: dict[str, list[NodeProto]] = {}
         """Nodes that go in front of the node of that name."""
@@ -159,7 +169,7 @@ class _Writer:
         quantized: dict[str, str] = {}
         behind: dict[str, list[NodeProto]] = {}
         for name, used in self.chosen.items():
-            stored = [self._store(f"{name}_scale", np.asarray(used.scale)), self._store(f"{name}_zero_point", np.asarray(used.zero_point))]
+            stored = [self.store(f"{name}_scale", np.asarray(used.scale)), self.store(f"{name}_zero_point", np.asarray(used.zero_point))]
             integers, floats = self.names.fresh(f"{name}_quantized"), self.names.fresh(f"{name}_dequantized")
             behind[name] = [
                 onnx.helper.make_node("QuantizeLinear", [name, *stored], [integers], name=self.names.fresh(f"{name}_QuantizeLinear")),
@@ -179,9 +189,7 @@ class _Writer:
 
     def _bias(self, node: NodeProto, weights: np.ndarray, axis: int | None) -> np.ndarray | None:
         """The bias of a layer if it is stored, one number for each channel."""
-        if len(node.input) < 3 or not node.input[2]:
-            return None
-        bias = self.links.array(node.input[2])
+        bias = self.links.array(operand(node, 2))
         if bias is None or bias.ndim != 1 or not np.isfinite(bias).all():
             return None
         channels = weights.shape[axis] if axis is not None else bias.size
@@ -191,7 +199,7 @@ class _Writer:
         """The name of the result of a DequantizeLinear in front of `reader` on integers, which are stored with their scales."""
         zero = np.zeros(scales.shape, numbers.dtype)
         stored = [
-            self._store(f"{name}_{part}", array) for part, array in (("quantized", numbers), ("scale", np.array(scales)), ("zero_point", zero))
+            self.store(f"{name}_{part}", array) for part, array in (("quantized", numbers), ("scale", np.array(scales)), ("zero_point", zero))
         ]
         floats = self.names.fresh(f"{name}_dequantized")
         node = onnx.helper.make_node("DequantizeLinear", stored, [floats], name=self.names.fresh(f"{name}_DequantizeLinear"))
@@ -199,8 +207,3 @@ class _Writer:
             node.attribute.append(onnx.helper.make_attribute("axis", axis))
         self.before.setdefault(reader, []).append(node)
         return floats
-
-    def _store(self, name: str, array: np.ndarray) -> str:
-        fresh = self.names.fresh(name)
-        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), fresh))
-        return fresh

@@ -8,7 +8,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from stepwell.dialects.support.errors import InputError
 from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.graphs import Links, Names, is_standard
+from stepwell.quantizer.graphs import GraphEditor, Links, is_standard, operand, replace
 from stepwell.quantizer.options import PRODUCTS
 from stepwell.quantizer.plan import MOVES, UNARY, WITH_STORED
 from stepwell.quantizer.ranges import Parameters
@@ -113,7 +113,7 @@ def _stay_inside(nodes: Sequence[NodeProto], links: Links) -> bool:
 
 def _parameters(quantize: NodeProto, links: Links) -> Parameters | None:
     scale = links.array(quantize.input[1])
-    zero = links.array(quantize.input[2]) if len(quantize.input) > 2 and quantize.input[2] else np.zeros((), np.uint8)
+    zero = links.array(quantize.input[2]) if operand(quantize, 2) else np.zeros((), np.uint8)
     if scale is None or zero is None or scale.size != 1 or zero.dtype not in (np.uint8, np.int8):
         return None
     at = zero.item()
@@ -133,12 +133,12 @@ def switched(floats: ModelProto, quantised: ModelProto, layers: Sequence[LayerPa
     return made, results
 
 
-class _Switched:
+class _Switched(GraphEditor):
     """Puts the layers of a quantised network beside those in floats, in place."""
 
     def __init__(self, made: ModelProto, quantised: ModelProto, same: _Same) -> None:
-        self.graph, self.names, self.links, self.same = made.graph, Names(made), Links(quantised.graph), same
-        self.makers = {name: node for node in made.graph.node for name in node.output if name}
+        super().__init__(made)
+        self.quantised, self.same = Links(quantised.graph), same
         self.constants: dict[str, str] = {}
         """Values of the quantised network that no input changes, and their names here."""
         self.behind: dict[str, list[NodeProto]] = {}
@@ -149,11 +149,10 @@ class _Switched:
         nodes: list[NodeProto] = []
         result = self._copied(layer.result, {layer.name, *(node.name for node in layer.behind)}, nodes, {})
         old = layer.float_result
-        new, place, switch = (self.names.fresh(f"{old}.{what}") for what in ("floats", "place", "switch"))
-        self.graph.initializer.append(helper.make_tensor(place, TensorProto.INT64, [], [number]))
+        new, place, switch = self.names.fresh(f"{old}.floats"), self.store(f"{old}.place", np.array(number, np.int64)), self.names.fresh(f"{old}.switch")
         nodes.append(helper.make_node("Gather", [SWITCHES, place], [switch], name=self.names.fresh(switch)))
         nodes.append(helper.make_node("Where", [switch, result, new], [old], name=self.names.fresh(f"{old}.chosen")))
-        maker = self.makers[old]
+        maker = self.links.makers[old]
         maker.output[list(maker.output).index(old)] = new
         self.behind[maker.name] = nodes
         return result
@@ -162,9 +161,9 @@ class _Switched:
         """The name here of a value of the quantised network, copied up to the float values that are quantised for the layer."""
         if not value or value in known or value in self.constants:
             return known.get(value) or self.constants.get(value, "")
-        maker = self.links.makers.get(value)
+        maker = self.quantised.makers.get(value)
         if maker is None:
-            tensor = self.links.initializers.get(value)
+            tensor = self.quantised.initializers.get(value)
             if tensor is None:  # an input
                 return value
             self.constants[value] = self.names.fresh(f"{value}.quantised")
@@ -186,14 +185,12 @@ class _Switched:
         return copy.output[place]
 
     def _is_constant(self, value: str) -> bool:
-        maker = self.links.makers.get(value)
+        maker = self.quantised.makers.get(value)
         if maker is None:
-            return value in self.links.initializers or not value
+            return value in self.quantised.initializers or not value
         return value in self.constants or all(map(self._is_constant, maker.input))
 
     def finish(self, count: int) -> None:
         """Put the new nodes into the graph, and the switches among its inputs."""
-        ordered = [new for node in self.graph.node for new in (node, *self.behind.get(node.name, []))]
-        del self.graph.node[:]
-        self.graph.node.extend(ordered)
+        replace(self.graph.node, [new for node in self.graph.node for new in (node, *self.behind.get(node.name, []))])
         self.graph.input.append(helper.make_tensor_value_info(SWITCHES, TensorProto.BOOL, [count]))

@@ -2,56 +2,25 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import ModelProto
 
-from stepwell.arguments import checked, checked_by
-from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
-from stepwell.dialects.support.files import replacing
+from stepwell.arguments import checked_by
+from stepwell.dialects.support.errors import InputError, UnsupportedError
 from stepwell.quantizer import arguments
 from stepwell.quantizer.calibration import OnBatch, calibrate
 from stepwell.quantizer.correct_bias import bias_corrected
 from stepwell.quantizer.equalize import equalized
 from stepwell.quantizer.histogram import Histogram
-from stepwell.quantizer.insert import Inserted, inserted
+from stepwell.quantizer.insert import Quantized, inserted
 from stepwell.quantizer.options import PRODUCTS, QuantizeOptions
-from stepwell.quantizer.plan import Layer, candidates, planned
+from stepwell.quantizer.plan import candidates, planned
 from stepwell.quantizer.prepare import Source, prepared
-from stepwell.quantizer.ranges import Parameters, Range
 from stepwell.quantizer.samples import Samples
-
-GREATEST_FILE = (1 << 31) - 1
-"""The largest protocol buffer, in bytes."""
-
-
-@dataclass(frozen=True)
-class Quantized:
-    """A quantised network, the float network, and information about both."""
-
-    model: ModelProto
-    """The network in ONNX's Q/DQ format."""
-    floats: ModelProto
-    """The prepared float network: nodes and values have the same names in both."""
-    options: QuantizeOptions
-    layers: tuple[Layer, ...]
-    """The quantised products, in the network's order."""
-    parameters: dict[str, Parameters]
-    """Scale and zero point of each quantised value by name."""
-    ranges: dict[str, Range]
-    """The range chosen for each value by itself; values that share a scale are quantised by a wider one."""
-    histograms: dict[str, Histogram]
-    """The histograms of each value from calibration."""
-
-    @checked
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the quantised network to an ONNX file. Raises InputError if it is not a path, ResourceError if it cannot be written."""
-        save(self.model, path)
-
 
 _CHECKS: dict[str, arguments.Check] = {
     "model": arguments.source, "data": arguments.data, "options": arguments.OPTIONS, "batch": arguments.whole(1), "limit": arguments.whole(1),
@@ -107,20 +76,14 @@ class Calibrated:
         plan = planned(self.floats, options)
         if missing := sorted(plan.values - self.histograms.keys()):
             self.histograms |= self._seen(missing)
-        made = inserted(self.floats, plan, {name: self.histograms[name] for name in plan.values}, options)
+        made = inserted(self.floats, plan, self.histograms, options)
         if options.correct_bias:
             how: dict[str, Any] = {"threads": self.threads, "cache": self.cache, "on_step": self.on_step}
-            corrected = bias_corrected(self.floats, made.model, self.samples, **how)
-            made = replace(made, model=corrected)
-        return quantized_of(self.floats, made, self.histograms, options)
+            made = replace(made, model=bias_corrected(self.floats, made.model, self.samples, **how))
+        return made
 
     def _seen(self, values: list[str], **given: Any) -> dict[str, Histogram]:
         return calibrate(self.floats, values, self.samples, cache=self.cache, threads=self.threads, **given)
-
-
-def quantized_of(floats: ModelProto, made: Inserted, counted: dict[str, Histogram], options: QuantizeOptions) -> Quantized:
-    """The result of `inserted` for a prepared network, as one object."""
-    return Quantized(made.model, floats, options, made.layers, made.parameters, made.ranges, counted)
 
 
 def check_options(floats: ModelProto, options: QuantizeOptions) -> None:
@@ -133,11 +96,3 @@ def check_options(floats: ModelProto, options: QuantizeOptions) -> None:
     for name in sorted(options.keep_float):
         if name not in names and not any(QuantizeOptions(keep_float=frozenset([name])).keeps(node) for node in names):
             raise InputError(f"keep_float: expected names of nodes, or patterns of such, got '{name}', which fits none of {len(names)} nodes")
-
-
-def save(model: ModelProto, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file atomically. Raises OSError, and ModelError for a model that one file cannot hold."""
-    if (size := model.ByteSize()) > GREATEST_FILE:
-        raise ModelError(f"{path}: the quantised model takes {size} bytes; one ONNX file holds at most {GREATEST_FILE}")
-    with replacing(path) as temporary:
-        onnx.save(model, temporary, format="protobuf")

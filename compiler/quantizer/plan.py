@@ -4,6 +4,7 @@ A value is quantised only if something reads it as integers: operators between a
 normalisation) stay in floats, and a compiler fuses them into the product's kernel.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from stepwell.dialects.graph.traits import ChoosesData, Elementwise, JoinsData, MovesData, Trait
 from stepwell.quantizer.fold import weight_axis
-from stepwell.quantizer.graphs import STANDARD, Links, attribute, is_standard, rank_of, value_types
+from stepwell.quantizer.graphs import STANDARD, Links, attribute, is_standard, operand, rank_of, value_types
 from stepwell.quantizer.options import ELEMENTWISE, OP_TYPES, PRODUCTS, QuantizeOptions
 from stepwell.quantizer.stated import stated
 
@@ -141,7 +142,7 @@ class _Planner:
         if (other is not None and stored == [x]) or (is_standard(node, "Conv", "ConvTranspose") and stored != [w]):
             return None
         if is_standard(node, "Gemm"):
-            factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0) if len(node.input) > 2 and node.input[2] else 1.0)
+            factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0) if operand(node, 2) else 1.0)
             if factors != (1.0, 1.0) or attribute(node, "transA", 0):
                 return None
         if is_standard(node, "MatMul") and any((self.ranks.get(name) or 2) < 2 for name in (x, w)):
@@ -178,7 +179,7 @@ class _Planner:
         if node.op_type == "Resize":
             return attribute(node, "mode", b"nearest") == b"nearest"
         if node.op_type == "Pad" and attribute(node, "mode", b"constant") == b"constant":
-            value = self.links.array(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
+            value = self.links.array(node.input[2]) if operand(node, 2) else np.zeros(1)
             return value is not None and not value.any()
         return True
 
@@ -201,9 +202,7 @@ class _Planner:
 
     def _averages_images(self, node: NodeProto) -> bool:
         """Whether a ReduceMean goes over the last two of four axes."""
-        axes = attribute(node, "axes")
-        if len(node.input) > 1 and node.input[1]:
-            axes = self.links.array(node.input[1])
+        axes = self.links.array(node.input[1]) if operand(node, 1) else attribute(node, "axes")
         return self.ranks.get(node.input[0]) == 4 and axes is not None and {int(a) % 4 for a in np.atleast_1d(axes)} == {2, 3}
 
     def _is_value(self, name: str) -> bool:
@@ -268,8 +267,7 @@ class _Planner:
 
     def _is_gate(self, node: NodeProto) -> bool:
         """Whether both operands follow from one value, element by element."""
-        first, second = (self._ancestors(name) for name in node.input[:2])
-        return not first.isdisjoint(second)
+        return self._have_common_source(node, lambda maker: is_standard(maker, *UNARY, *WITH_STORED))
 
     def _is_rescaling(self, node: NodeProto) -> bool:
         """Whether both operands follow from one value without a product in between: a gate, or a normalisation.
@@ -277,27 +275,19 @@ class _Planner:
         In a normalisation, `x - mean(x)` meets a function of the sum of its squares. Its operands would be rounded once more in the middle of one
         function of that value.
         """
-        first, second = (self._sources(name) for name in node.input[:2])
+        return self._have_common_source(node, lambda maker: not self._is_product(maker))
+
+    def _have_common_source(self, node: NodeProto, is_crossed: Callable[[NodeProto], bool]) -> bool:
+        """Whether both operands depend on one value through nodes that are crossed."""
+        first, second = (self._sources(name, is_crossed) for name in node.input[:2])
         return not first.isdisjoint(second)
 
-    def _sources(self, name: str) -> set[str]:
-        """A value and all values that it depends on, up to the results of products."""
+    def _sources(self, name: str, is_crossed: Callable[[NodeProto], bool]) -> set[str]:
+        """A value and all values that it depends on through nodes that are crossed."""
         found, pending = {name}, [name]
         while pending:
             maker = self.links.makers.get(pending.pop())
-            if maker is None or self._is_product(maker):
-                continue
-            more = {x for x in maker.input if x and x not in self.links.initializers} - found
-            found |= more
-            pending += more
-        return found
-
-    def _ancestors(self, name: str) -> set[str]:
-        """A value and all values that it depends on through element-wise operators."""
-        found, pending = {name}, [name]
-        while pending:
-            maker = self.links.makers.get(pending.pop())
-            if maker is None or not is_standard(maker, *UNARY, *WITH_STORED):
+            if maker is None or not is_crossed(maker):
                 continue
             more = {x for x in maker.input if x and x not in self.links.initializers} - found
             found |= more

@@ -1,7 +1,7 @@
 """Prepares a network for quantisation: a late opset, stored constants, a name for every node, batch norms folded."""
 
 import os
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ from onnx import GraphProto, ModelProto, NodeProto, inliner, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.onnx.source import copy_without, read_source
+from stepwell.dialects.support.files import replacing
+from stepwell.frontends.onnx.source import read_source
 from stepwell.frontends.onnx.validation import foreign_errors, foreign_text
-from stepwell.frontends.onnx.walking import nested_nodes
 from stepwell.quantizer.fold import fold_scales
-from stepwell.quantizer.graphs import STANDARD, Links, Names, is_standard, value_types
+from stepwell.quantizer.graphs import STANDARD, Links, Names, held_by, is_standard, operand, replace, value_types
 
 OPSET = 13
 """The first opset in which QuantizeLinear has scales for each channel."""
@@ -26,6 +26,8 @@ FOLDED = (
 )  # fmt: skip
 """Operators that are computed if all their operands are stored."""
 
+GREATEST_FILE = (1 << 31) - 1
+"""The largest protocol buffer, in bytes."""
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulNBits")
 
 Source = str | os.PathLike[str] | bytes | ModelProto
@@ -43,6 +45,14 @@ def loaded(source: Source) -> ModelProto:
     return model
 
 
+def save(model: ModelProto, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file atomically. Raises OSError, and ModelError for a model that one file cannot hold."""
+    if (size := model.ByteSize()) > GREATEST_FILE:
+        raise ModelError(f"{path}: the quantised model takes {size} bytes; one ONNX file holds at most {GREATEST_FILE}")
+    with replacing(path) as temporary:
+        onnx.save(model, temporary, format="protobuf")
+
+
 def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
     """The model in the form that the quantiser needs; equivalent up to rounding.
 
@@ -53,7 +63,7 @@ def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
     """
     model = loaded(source)
     with foreign_errors("the model is not valid ONNX"):
-        onnx.checker.check_model(copy_of_types(model))
+        onnx.checker.check_model(read_source(model).model)  # without large weights, since the time of the check grows with size
     if model.functions:
         model = inliner.inline_local_functions(model)
     model = converted(model, opset)
@@ -66,14 +76,9 @@ def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
     fold_scales(model)
     drop_unused(model.graph)
     types = value_types(model)
-    known = {value.name for value in (*model.graph.input, *model.graph.output)}
-    replace(model.graph.value_info, [value for name, value in types.items() if name not in known and name not in set(_stored(model.graph))])
+    known = {value.name for value in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    replace(model.graph.value_info, [value for name, value in types.items() if name not in known])
     return model
-
-
-def copy_of_types(model: ModelProto) -> ModelProto:
-    """The model without its large weights, for checks whose time grows with size."""
-    return read_source(model).model
 
 
 def opset_of(model: ModelProto) -> int:
@@ -105,13 +110,6 @@ def name_nodes(model: ModelProto) -> None:
         seen.add(node.name)
 
 
-def replace(field: MutableSequence[Any], values: Sequence[Any]) -> None:
-    """Have a repeated field of a protocol buffer hold `values`, some of which may be its own."""
-    kept = [copy_without(value) for value in values]
-    del field[:]
-    field.extend(kept)
-
-
 def drop_unused(graph: GraphProto) -> None:
     """Drop nodes and initializers that no output depends on, in place."""
     needed = {value.name for value in graph.output}
@@ -119,16 +117,9 @@ def drop_unused(graph: GraphProto) -> None:
     for node in reversed(graph.node):
         if needed.intersection(node.output):
             kept.append(node)
-            needed.update(node.input)
-            for inner in nested_nodes([node]):
-                needed.update(inner.input)
-            needed.update(Links(GraphProto(node=[node])).held)
+            needed.update((*node.input, *held_by(node)))
     replace(graph.node, kept[::-1])
     replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
-
-
-def _stored(graph: GraphProto) -> list[str]:
-    return [tensor.name for tensor in graph.initializer]
 
 
 def _store_constants(model: ModelProto) -> None:
@@ -200,6 +191,5 @@ def _is_idle(node: NodeProto, links: Links) -> bool:
         return True
     if not is_standard(node, "Dropout") or any(links.readers.get(name) or name in links.outputs for name in node.output[1:] if name):
         return False
-    training = links.array(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    given = len(node.input) > 2 and bool(node.input[2])
-    return not given or (training is not None and not training.any())
+    training = links.array(operand(node, 2))
+    return not operand(node, 2) or (training is not None and not training.any())

@@ -1,11 +1,11 @@
 """Samples of a network's inputs, in batches, from arrays, an .npz file or a folder; with labels if there are some."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from blake3 import blake3
@@ -24,18 +24,14 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, np.ndarray]
 
 
-class _Load(Protocol):
-    def __call__(self) -> tuple[dict[str, np.ndarray], np.ndarray | None]: ...
-
-
 @dataclass(frozen=True)
 class Batch:
     """The inputs of one run, and the labels of its samples, if there are some."""
 
-    inputs: dict[str, np.ndarray]
-    labels: np.ndarray | None
     source: str
     """Its origin, for messages."""
+    inputs: Mapping[str, np.ndarray]
+    labels: np.ndarray | None
 
 
 class Samples:
@@ -44,7 +40,8 @@ class Samples:
     `labels` is the key of the labels among the arrays, if they are needed: for each sample a number, or an array, along the first axis.
     """
 
-    def __init__(self, infos: Sequence[TensorInfo], loads: Sequence[tuple[str, _Load]]) -> None:
+    def __init__(self, infos: Sequence[TensorInfo], loads: Sequence[Callable[[], Batch]]) -> None:
+        """`loads` return the batches, whose arrays are not checked yet."""
         self.infos = tuple(infos)
         self._loads = tuple(loads)
 
@@ -52,15 +49,15 @@ class Samples:
         """The number of batches."""
         return len(self._loads)
 
-    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+    def __iter__(self) -> Iterator[Arrays]:
         """Iterates over the inputs of each run. Raises InputError for data that do not fit or are not finite."""
         return (batch.inputs for batch in self.batches())
 
     def batches(self) -> Iterator[Batch]:
         """Iterates over the batches. Raises InputError for data that do not fit the model or are not finite."""
-        for source, load in self._loads:
-            arrays, labels = load()
-            yield Batch({info.name: _checked(arrays, info, source) for info in self.infos}, labels, source)
+        for load in self._loads:
+            batch = load()
+            yield replace(batch, inputs={info.name: _checked(batch.inputs, info, batch.source) for info in self.infos})
 
     @property
     def labelled(self) -> bool:
@@ -73,7 +70,7 @@ class Samples:
 
     def with_labels(self, labels: Sequence[np.ndarray]) -> "Samples":
         """The same batches with these labels, an array for each batch."""
-        return Samples(self.infos, [(source, partial(_relabelled, load, own)) for (source, load), own in zip(self._loads, labels, strict=True)])
+        return Samples(self.infos, [partial(_relabelled, load, own) for load, own in zip(self._loads, labels, strict=True)])
 
     def digest(self) -> str:
         """A digest of all inputs. Raises InputError like `batches`."""
@@ -115,13 +112,7 @@ class Samples:
 
 
 def _of_arrays(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels: str | None, batch: int | None, limit: int | None) -> Samples:
-    keys = {info.name: info.name for info in infos}
-    if len(infos) == 1 and infos[0].name not in arrays and len(rest := [name for name in arrays if name != labels]) == 1:
-        keys[infos[0].name] = rest[0]
-    missing = [name for name in (*keys.values(), *([] if labels is None else [labels])) if name not in arrays]
-    if missing:
-        what = "key of labels" if missing[0] == labels else "input"
-        raise InputError(f"{source}: it lacks an array for the {what} '{missing[0]}'; it has {', '.join(arrays) or 'none'}")
+    keys = _keys(source, arrays, infos, labels)
     shapes = {info.name: _shape(arrays, keys[info.name]) for info in infos}
     sizes = {info.name: _samples_of_a_run(source, shapes[info.name], info, batch) for info in infos}
     counts = {name: shapes[name][0] // size for name, size in sizes.items()}
@@ -137,12 +128,28 @@ def _of_arrays(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels:
     count = count if limit is None else min(count, limit)
     parts = {name: _first(arrays, keys[name], count * sizes[name]) for name in sizes}
     own_labels = None if labels is None else _first(arrays, labels, count * size)
-    loads: list[tuple[str, _Load]] = []
+    ranks = {info.name: len(info.shape) for info in infos}
+    loads = []
     for index in range(count):
-        chosen = {name: (parts[name], index * sizes[name], sizes[name]) for name in sizes}
+        chosen = {
+            name: array[index] if array.ndim > ranks[name] else array[index * sizes[name] : (index + 1) * sizes[name]]
+            for name, array in parts.items()
+        }  # fmt: skip
         own = None if own_labels is None else own_labels[index * size : (index + 1) * size]
-        loads.append((f"{source}, batch {index}", partial(_slices, chosen, {info.name: len(info.shape) for info in infos}, own)))
+        loads.append(partial(Batch, f"{source}, batch {index}", chosen, own))
     return Samples(infos, loads)
+
+
+def _keys(source: str, arrays: Arrays, infos: Sequence[TensorInfo], labels: str | None) -> dict[str, str]:
+    """The key of the array for each input: its name, or any if there is one input, and one array besides `labels`. Raises InputError."""
+    keys = {info.name: info.name for info in infos}
+    if len(infos) == 1 and infos[0].name not in arrays and len(rest := [name for name in arrays if name != labels]) == 1:
+        keys[infos[0].name] = rest[0]
+    missing = [name for name in (*keys.values(), *([] if labels is None else [labels])) if name not in arrays]
+    if missing:
+        what = "key of labels" if missing[0] == labels else "input"
+        raise InputError(f"{source}: it lacks an array for the {what} '{missing[0]}'; it has {', '.join(arrays) or 'none'}")
+    return keys
 
 
 def _shape(arrays: Arrays, name: str) -> tuple[int, ...]:
@@ -166,49 +173,31 @@ def _samples_of_a_run(source: str, shape: tuple[int, ...], info: TensorInfo, bat
     return max(own, 1) if isinstance(own, int) else batch or 1
 
 
-def _slices(
-    chosen: Mapping[str, tuple[np.ndarray, int, int]], ranks: Mapping[str, int], labels: np.ndarray | None
-) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-    found = {}
-    for name, (array, first, size) in chosen.items():
-        found[name] = array[first] if array.ndim > ranks[name] else array[first : first + size]
-    return found, labels
-
-
-def _relabelled(load: _Load, labels: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-    return load()[0], labels
+def _relabelled(load: Callable[[], Batch], labels: np.ndarray) -> Batch:
+    return replace(load(), labels=labels)
 
 
 def _of_folder(folder: Path, infos: Sequence[TensorInfo], labels: str | None) -> Samples:
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in set(DATA_FILES) - {TEXT})
     if not files:
         raise InputError(f"{folder}: there are no files {', '.join(DATA_FILES)} in it")
-    return Samples(infos, [(str(path), partial(_read, path, infos, labels)) for path in files])
+    return Samples(infos, [partial(_read, path, infos, labels) for path in files])
 
 
-def _read(path: Path, infos: Sequence[TensorInfo], labels: str | None) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+def _read(path: Path, infos: Sequence[TensorInfo], labels: str | None) -> Batch:
     if path.suffix.lower() == ".npz":
         archive = Archive(path)
-        if labels is not None and labels not in archive:
-            raise InputError(f"{path}: it lacks an array for the key of labels '{labels}'; it has {', '.join(archive) or 'none'}")
-        keys = [name for name in archive if name != labels]
-        alone = len(infos) == len(keys) == 1
-        wanted = {infos[0].name: keys[0]} if alone else {info.name: info.name for info in infos if info.name in keys}
-        if len(wanted) < len(infos):
-            lacking = next(info.name for info in infos if info.name not in wanted)
-            raise InputError(f"{path}: it lacks an array for the input '{lacking}'; it has {', '.join(keys) or 'none'}")
-        return {name: archive[key] for name, key in wanted.items()}, None if labels is None else archive[labels]
+        keys = _keys(str(path), archive, infos, labels)
+        return Batch(str(path), {name: archive[key] for name, key in keys.items()}, None if labels is None else archive[labels])
     if labels is not None:
         raise InputError(f"{path}: labels are read from .npz files only")
     if len(infos) != 1:
         raise InputError(f"{path}: expected an .npz file with an array for each of {', '.join(info.name for info in infos)}")
-    return {infos[0].name: read_data(path, infos[0])}, None
+    return Batch(str(path), {infos[0].name: read_data(path, infos[0])}, None)
 
 
 def _checked(arrays: Arrays, info: TensorInfo, source: str) -> np.ndarray:
     """The array for an input, in its type. Raises InputError unless it fits."""
-    if info.name not in arrays:
-        raise InputError(f"{source}: it lacks an array for the input '{info.name}'; it has {', '.join(arrays) or 'none'}")
     array = np.asarray(arrays[info.name])
     fits = array.ndim == len(info.shape) and all(not isinstance(n, int) or n == m for n, m in zip(info.shape, array.shape, strict=True))
     if not fits:

@@ -10,7 +10,8 @@ from stepwell.arguments import checked_by
 from stepwell.dialects.support.errors import InputError
 from stepwell.quantizer import arguments
 from stepwell.quantizer.budget import Kept, within_budget
-from stepwell.quantizer.network import Calibrated, Quantized
+from stepwell.quantizer.insert import Quantized
+from stepwell.quantizer.network import Calibrated
 from stepwell.quantizer.quality import compare
 from stepwell.quantizer.samples import Samples
 from stepwell.quantizer.taps import Tapped
@@ -94,23 +95,15 @@ def quantized_within(
     else:
         samples, axis = answered(source.floats, samples, threads=threads, cache=cache)
     made: dict[frozenset[str], Quantized] = {}
-    lost: dict[int, float] = {}  # by the identity of the models that `made` holds
 
-    def quantise(kept: frozenset[str]) -> ModelProto:
-        if kept not in made:
-            on_step(f"accuracy with {len(kept)} layers in floats")
-            made[kept] = source.quantized(kept)
-        return made[kept].model
+    def loss(kept: frozenset[str]) -> float:
+        on_step(f"accuracy with {len(kept)} layers in floats")
+        made[kept] = source.quantized(kept)
+        return before - accuracy(made[kept].model, samples, axis=axis, threads=threads, cache=cache)
 
-    def loss(model: ModelProto) -> float:
-        if id(model) not in lost:
-            lost[id(model)] = before - accuracy(model, samples, axis=axis, threads=threads, cache=cache)
-        return lost[id(model)]
+    def order() -> list[str]:
+        quality = compare(source.floats, made[frozenset()].model, source.samples, threads=threads, cache=cache, on_step=on_step)
+        return [layer.name for layer in quality.worst_first()]
 
-    whole = quantise(frozenset())
-    order = []
-    if not loss(whole) <= budget:
-        quality = compare(source.floats, whole, source.samples, threads=threads, cache=cache, on_step=on_step)
-        order = [layer.name for layer in quality.worst_first()]
-    kept = within_budget(quantise, order, loss, budget)
+    kept = within_budget(loss, order, budget)
     return WithinBudget(made[frozenset(kept.layers)], kept, before)

@@ -10,7 +10,7 @@ from onnx import ModelProto, ValueInfoProto, numpy_helper
 
 from stepwell.driver.compilation import compile
 from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.graphs import check_has, input_infos, value_types
+from stepwell.quantizer.graphs import check_has, input_infos, replace, value_types
 
 if TYPE_CHECKING:
     from stepwell.border.model import BorderModel
@@ -33,9 +33,7 @@ def with_outputs(model: ModelProto, names: Sequence[str]) -> ModelProto:
     tapped = copy_without(model)
     types = value_types(model) if added else {}
     tapped.graph.output.extend(types.get(name) or ValueInfoProto(name=name) for name in added)
-    kept = [copy_without(value) for value in tapped.graph.value_info if value.name not in set(added)]
-    del tapped.graph.value_info[:]
-    tapped.graph.value_info.extend(kept)
+    replace(tapped.graph.value_info, [value for value in tapped.graph.value_info if value.name not in set(added)])
     return tapped
 
 

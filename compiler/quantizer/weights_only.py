@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, numpy_helper
+from onnx import ModelProto, NodeProto
 
 from stepwell.arguments import checked_by
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
 from stepwell.quantizer import arguments
-from stepwell.quantizer.graphs import Links, Names, attribute
+from stepwell.quantizer.graphs import GraphEditor, attribute, operand, replace
 from stepwell.quantizer.options import QuantizeOptions
 from stepwell.quantizer.plan import Layer, candidates
-from stepwell.quantizer.prepare import OPSET, Source, drop_unused, prepared, replace
+from stepwell.quantizer.prepare import OPSET, Source, drop_unused, prepared
 
 BITS = (4, 8)
 BLOCKS = (16, 32, 64, 128)
@@ -108,13 +108,12 @@ def _rounded(parts: np.ndarray, scales: np.ndarray, zeros: np.ndarray, most: int
     return np.asarray((numbers - zeros[:, None]) * scales[:, None])
 
 
-class _Writer:
+class _Writer(GraphEditor):
     """Rewrites nodes of a prepared model, in place."""
 
     def __init__(self, model: ModelProto, bits: int, block: int, zero_points: bool, form: str) -> None:
+        super().__init__(model)
         self.model, self.bits, self.block, self.zero_points, self.form = model, bits, block, zero_points, form
-        self.links, self.names = Links(model.graph), Names(model)
-        self.nodes = {node.name: node for node in model.graph.node}
         self.instead: dict[str, list[NodeProto]] = {}
         self.stored: dict[tuple[str, bool], tuple[str, ...]] = {}
 
@@ -141,8 +140,8 @@ class _Writer:
 
     def finish(self) -> None:
         """Insert the new nodes."""
-        replace(self.model.graph.node, [new for node in self.model.graph.node for new in self.instead.get(node.name, [node])])
-        drop_unused(self.model.graph)
+        replace(self.graph.node, [new for node in self.graph.node for new in self.instead.get(node.name, [node])])
+        drop_unused(self.graph)
         if self.form == "MatMulNBits" and not any(entry.domain == MICROSOFT for entry in self.model.opset_import):
             self.model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
         self.model.ir_version = max(self.model.ir_version, 10)  # the first with types of 4 bits
@@ -152,7 +151,7 @@ class _Writer:
 
     def _of_microsoft(self, node: NodeProto, operands: tuple[str, ...], shape: tuple[int, ...]) -> list[NodeProto]:
         """rewrite: matmul(x, w) -> matmul_n_bits(x, w in few bits); gemm(x, w, c) -> add(matmul_n_bits(x, w in few bits), c)"""
-        bias = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else ""
+        bias = operand(node, 2) if node.op_type == "Gemm" else ""
         result = self.names.fresh(f"{node.output[0]}_product") if bias else node.output[0]
         made = onnx.helper.make_node(
             "MatMulNBits", [node.input[0], *operands], [result], name=node.name, domain=MICROSOFT, K=shape[0], N=shape[1], bits=self.bits,
@@ -166,9 +165,9 @@ class _Writer:
         """The operands of MatMulNBits: numbers column by column, those of 4 bits in pairs, the first in the lower bits."""
         numbers = _pairs(found.numbers.transpose(2, 0, 1), self.bits)
         scales = np.ascontiguousarray(found.scales.T)
-        operands = [self._store(f"{name}_quantized", numbers), self._store(f"{name}_scale", scales.reshape(-1))]
+        operands = [self.store(f"{name}_quantized", numbers), self.store(f"{name}_scale", scales.reshape(-1))]
         if self.zero_points:
-            operands.append(self._store(f"{name}_zero_point", _pairs(found.zeros.T, self.bits).reshape(-1)))
+            operands.append(self.store(f"{name}_zero_point", _pairs(found.zeros.T, self.bits).reshape(-1)))
         return tuple(operands)
 
     def _dequantized(self, node: NodeProto, operands: tuple[str, ...]) -> list[NodeProto]:
@@ -199,12 +198,7 @@ class _Writer:
         whole = {"quantized": numbers, **arrays}
         if self._is_transposed(node):
             whole = {part: array.T for part, array in whole.items()}
-        return tuple(self._store(f"{name}_{part}", array if part == "scale" else array.astype(kind)) for part, array in whole.items())
-
-    def _store(self, name: str, array: np.ndarray) -> str:
-        fresh = self.names.fresh(name)
-        self.model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), fresh))
-        return fresh
+        return tuple(self.store(f"{name}_{part}", array if part == "scale" else array.astype(kind)) for part, array in whole.items())
 
 
 def _pairs(numbers: np.ndarray, bits: int) -> np.ndarray:

@@ -33,12 +33,8 @@ def test_counts_are_those_of_numpy():
 def test_neither_order_nor_parts_matter(lists: list[list[float]]):
     parts = [np.array(values, np.float32) for values in lists]
     whole = counted([np.concatenate(parts)])
-    merged = Histogram()
-    for part in parts:
-        merged.merge(counted([part]))
     assert same(counted(parts), whole)
     assert same(counted(parts[::-1]), whole)
-    assert same(merged, whole)
     assert whole.total == sum(map(len, lists))
 
 
