@@ -57,6 +57,16 @@ class TensorInfo:
         """Whether even its rank is unknown."""
         return self.shape == UNRANKED
 
+    @property
+    def is_static(self) -> bool:
+        """Whether all its sizes are numbers."""
+        return all(isinstance(size, int) for size in self.shape)
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether an array of that shape has its rank, and the sizes that are numbers."""
+        same_rank = len(shape) == len(self.shape)
+        return self.is_unranked or (same_rank and all(not isinstance(size, int) or size == n for size, n in zip(self.shape, shape, strict=True)))
+
     @staticmethod
     def from_type(name: str, tensor: "TensorType", any_integers: Collection[str] = ()) -> "TensorInfo":
         """The record of an IR tensor; `any_integers` are the names of inputs that may hold any integer."""
@@ -116,6 +126,11 @@ def gathered(groups: Sequence[OutputGroup], results: Sequence[Any]) -> list[Any]
 def part_name(name: str, number: int) -> str:
     """The name of the tensor with that number in an input or output."""
     return f"{name}.{number}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """`2x3`, the shape of an array for messages."""
+    return "x".join(map(str, shape)) or "() (a scalar)"
 
 
 def shape_of(value: Any) -> Shape:

@@ -8,7 +8,7 @@ from stepwell.analysis.archives import Archive, read_npy
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
-from stepwell.signature import STRING, UNRANKED, TensorInfo, is_string
+from stepwell.signature import STRING, TensorInfo, is_string
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")
@@ -57,8 +57,7 @@ def _pick(arrays: Archive, info: TensorInfo, path: Path) -> np.ndarray:
 def picked(arrays: Archive, name: str, info: TensorInfo) -> np.ndarray:
     """An array of an archive for an input. Raises InputError, before it is unpacked, if its shape does not fit."""
     shape = arrays.shape(name)
-    fits = len(shape) == len(info.shape) and all(not isinstance(n, int) or n == m for n, m in zip(info.shape, shape, strict=True))
-    if not fits and not info.form and info.shape != UNRANKED:
+    if not info.form and not info.fits(shape):
         raise InputError(f"{arrays.path}: input '{info.name}' is {info}, got the shape {list(shape)}")
     return arrays[name]
 

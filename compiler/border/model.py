@@ -11,8 +11,10 @@ from stepwell.border.border import Border
 from stepwell.border.values import fitted
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import ByName, printable_keys
-from stepwell.driver.dynamic import DynamicModel, Specialisation
-from stepwell.runtime.model import Arrays, CompiledModel, Memory, names_error, unpicklable
+from stepwell.driver.combinations import Specialisation
+from stepwell.driver.dynamic import DynamicModel
+from stepwell.runtime.fitting import by_name, count_error, names_error
+from stepwell.runtime.model import Arrays, CompiledModel, Memory, unpicklable
 from stepwell.signature import Shape
 
 Inner: TypeAlias = CompiledModel | DynamicModel
@@ -41,7 +43,7 @@ class BorderModel:
     def __call__(self, *arrays: Any) -> list[Any]:
         """Run on the inputs in the model's order; returns the outputs in the model's order. Raises InputError if a value does not fit."""
         if len(arrays) != len(self._names):
-            raise InputError(f"expected {len(self._names)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
+            raise count_error(self.inputs, arrays)
         return list(self._run(dict(zip(self._names, arrays, strict=True)), None).values())
 
     def run(self, inputs: Mapping[str, Any], *, out: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
@@ -49,11 +51,7 @@ class BorderModel:
 
         `out` maps outputs of the compiled code to arrays to write to, as in `CompiledModel.run`.
         """
-        if isinstance(inputs, Mapping):
-            inputs = printable_keys(inputs)
-        if not isinstance(inputs, Mapping) or set(inputs) != set(self._names):
-            raise names_error(inputs, self._names, "input")
-        found = self._run(inputs, out)
+        found = self._run(by_name(inputs, self._names), out)
         return ByName(found) if self._escaped else found
 
     def _run(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.support.errors import InputError, shown
-from stepwell.runtime.model import as_array, as_dtype
-from stepwell.signature import MAP, STRING, TensorInfo, is_string, type_name
+from stepwell.runtime.fitting import as_array, as_dtype
+from stepwell.signature import MAP, STRING, TensorInfo, is_string, shape_text, type_name
 
 
 class Map(dict[Any, Any]):
@@ -32,11 +32,8 @@ def fitted(info: TensorInfo, value: Any) -> Any:
 
 def check_shape(what: str, info: TensorInfo, array: np.ndarray) -> None:
     """Raise InputError if an array has another rank than `info`, or other sizes where these are numbers."""
-    fits = len(array.shape) == len(info.shape) and all(
-        not isinstance(size, int) or size == n for size, n in zip(info.shape, array.shape, strict=True)
-    )
-    if not fits and not info.is_unranked:
-        raise InputError(f"{what}: expected {info}, got shape {'x'.join(map(str, array.shape)) or '() (a scalar)'}")
+    if not info.fits(array.shape):
+        raise InputError(f"{what}: expected {info}, got shape {shape_text(array.shape)}")
 
 
 def as_strings(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:

@@ -94,7 +94,7 @@ def _random(info: "TensorInfo", seed: int, index: int, extreme: bool, words: Seq
         return random_value(info, seed, index, words)
     if info.form:
         raise UsageError(f"input '{info.name}' is {info}: say what it consists of, as in --shape {info.name}=1x3,2x3 (or {info.name}=nothing)")
-    if not all(isinstance(size, int) for size in info.shape):
+    if not info.is_static:
         example = "x".join(str(size) if isinstance(size, int) else "1" for size in info.shape)
         raise UsageError(f"input '{info.name}' {info} has free dimensions: give data for it, or its shape as in --shape {info.name}={example}")
     return random_value(info, seed, index, words) if is_string(info.dtype) else random_array(info, seed, index, extreme=extreme)

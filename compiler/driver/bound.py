@@ -13,8 +13,9 @@ from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.dialects.support.processes import Turn
 from stepwell.driver.pairs import Sizes, check_sizes
+from stepwell.runtime.fitting import as_tensor, by_name, count_error
 from stepwell.runtime.general import GeneralProgram
-from stepwell.runtime.model import Arrays, as_array, as_dtype, names_error, unpicklable
+from stepwell.runtime.model import Arrays, unpicklable
 from stepwell.runtime.results import Results
 from stepwell.signature import TensorInfo
 
@@ -118,16 +119,13 @@ class BoundModel:
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs that are not state, in the model's order; returns the outputs that are not state. Raises like the model's call."""
         if len(arrays) != len(self.inputs):
-            names = ", ".join(info.name for info in self.inputs) or "none"
-            raise InputError(f"expected {len(self.inputs)} inputs ({names}), got {len(arrays)}")
+            raise count_error(self.inputs, arrays)
         return self._run([_fit(info, array) for info, array in zip(self.inputs, arrays, strict=True)])
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
         """Run on the inputs that are not state, by name; returns the outputs that are not state, by name. Raises like the model's `run`."""
-        names = [info.name for info in self.inputs]
-        if not isinstance(inputs, Mapping) or set(inputs) != set(names):
-            raise names_error(inputs, names, "input")
-        results = self._run([_fit(info, inputs[info.name]) for info in self.inputs])
+        given = by_name(inputs, [info.name for info in self.inputs])
+        results = self._run([_fit(info, given[info.name]) for info in self.inputs])
         return {info.name: result for info, result in zip(self.outputs, results, strict=True)}
 
     @property
@@ -167,10 +165,9 @@ class BoundModel:
         if state is None:
             self._state = _State(spare=before.caches or before.spare)
             return
-        if not isinstance(state, Mapping) or set(state) != set(self.pairs):
-            raise names_error(state, list(self.pairs), "state")
+        given = by_name(state, list(self.pairs), "state")
         infos = [self._model.inputs[taker] for taker, _ in self._pairs]
-        fitting = [_fit(info, state[info.name], "state") for info in infos]
+        fitting = [_fit(info, given[info.name], "state") for info in infos]
         check_sizes(infos, [array.shape for array in fitting], self._model.sizes, "state")
         self._state = self._taken({taker: array for (taker, _), array in zip(self._pairs, fitting, strict=True)}, before.spare)
 
@@ -348,5 +345,4 @@ def _bytes(shape: Sequence[int], info: TensorInfo) -> int:
 
 
 def _fit(info: TensorInfo, value: Any, kind: str = "input") -> np.ndarray:
-    what = f"{kind} '{info.name}'"
-    return as_dtype(what, info, as_array(what, info, value))
+    return as_tensor(f"{kind} '{info.name}'", info, value)

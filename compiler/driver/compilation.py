@@ -28,6 +28,7 @@ from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.all_sizes import ALWAYS, shape_polymorphic_errors
 from stepwell.driver.artifact import Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.background import Job, request_for
+from stepwell.driver.combinations import Shapes
 from stepwell.driver.dynamic import DynamicModel, Made
 from stepwell.driver.origin import Origin
 from stepwell.driver.otherwise import Otherwise
@@ -41,15 +42,16 @@ from stepwell.plugin_files import load_installed
 from stepwell.runtime.general import GeneralProgram, valued
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.weights import WeightPool
-from stepwell.signature import Shape, TensorInfo
+from stepwell.signature import TensorInfo
 
 if TYPE_CHECKING:
     from stepwell.border.model import BorderModel
     from stepwell.passes.framework.instrumentation import Instrumentation
     from stepwell.pipelines.lowered import Lowered
 
-Shapes = Mapping[str, Shape]
 Values = Mapping[str, np.ndarray]
+DISTINCT = "equal names of dimensions are told apart, and each has a size of its own"
+BROADCAST = "runs in which such a size is 1 are computed by a program in which any may be"
 
 
 @checked
@@ -192,30 +194,25 @@ class Compilation:
     def _compiled_when_run(self, made: Signature) -> DynamicModel:
         return DynamicModel(
             inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(self.specialised, by_shape=made.by_shape), values=made.values,
-            by_shape=made.by_shape, why_not_general=made.why_not_general, compile_apart=self._apart, pool=self.pool,
+            by_shape=made.by_shape, why_not_general=made.why_not_general, distinct_names=self._distinct_names, pool=self.pool,
         )  # fmt: skip
 
     def _general_model(self, made: Artifact, result: Result) -> DynamicModel:
         """The model with a shape-polymorphic program, or, if the backend makes none, one that is compiled when it is run."""
         program = self._program(made, result, self._otherwise(made))
-        common = partial(
-            DynamicModel, inputs=made.inputs, outputs=made.described, compile_shapes=self.specialised, compile_apart=self._apart, pool=self.pool
-        )
-        if program is None:
-            return common()
-        in_background = self.options.specialise == "auto" and not self.watch.needs_passes
-        return common(
-            values=program.valued, program=program.model, about=program.about, background=self.job if in_background else None,
-            compile_bound=self.bound_program, weights=program.weights, sizes=program.sizes,
+        in_background = program is not None and self.options.specialise == "auto" and not self.watch.needs_passes
+        return DynamicModel(
+            inputs=made.inputs, outputs=made.described, compile_shapes=self.specialised, program=program, compile_bound=self.bound_program,
+            background=self.job if in_background else None, distinct_names=self._distinct_names, pool=self.pool,
         )  # fmt: skip
 
     @property
-    def _apart(self) -> Callable[[], Made] | None:
-        """Compiles for sizes that contradict the names of dimensions; None if the names carry no information."""
-        return self.with_distinct_names if self.options.same_names else None
+    def _distinct_names(self) -> Otherwise | None:
+        """The model for sizes that contradict the names of dimensions; None if the names carry no information."""
+        return Otherwise(self.with_distinct_names, DISTINCT) if self.options.same_names else None
 
     def _otherwise(self, made: Artifact) -> Otherwise | None:
-        return Otherwise(self.with_broadcast_data) if made.late is not None and self.options.same_data_sizes else None
+        return Otherwise(self.with_broadcast_data, BROADCAST) if made.late is not None and self.options.same_data_sizes else None
 
     def _snapshots(self, result: Result) -> Mapping[str, Callable[[], str]]:
         return Snapshots(IMPORTED, result.reading.start, self.options.backend).by_level()
@@ -282,7 +279,7 @@ class Compilation:
 
     def _needing(self, error: NeedsError, reading: Reading) -> Result:
         """The result for a model that needs values of inputs, or their sizes. Raises UnsupportedError if specialised code is forbidden."""
-        free = not all(isinstance(size, int) for info in error.inputs for size in info.shape)
+        free = not all(info.is_static for info in error.inputs)
         by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
         if by_shape and self.options.specialise == "never":
             raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {ALWAYS}", details=error.details) from error

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from stepwell.dialects.core.size_parser import parse
 from stepwell.dialects.core.sizes import Size, evaluated
 from stepwell.dialects.support.errors import InputError, shown
-from stepwell.signature import TensorInfo
+from stepwell.signature import TensorInfo, shape_text
 
 _USUAL = ("past_key_values", "past")  # name prefixes of cache inputs; the outputs begin with `present`
 
@@ -82,9 +82,8 @@ def check_sizes(infos: Sequence[TensorInfo], shapes: Sequence[Any], sizes: Sizes
     for info, shape in zip(infos, shapes, strict=True):
         if info.form or shape is None:  # checked with the array, or by the import
             continue
-        fits: list[Any] = [size is None or isinstance(size, str) or size == came for size, came in zip(info.shape, shape, strict=False)]
-        if len(shape) != len(info.shape) or not all(fits):
-            raise InputError(f"{kind} '{info.name}': expected {info}, got shape {'x'.join(map(str, shape)) or '() (a scalar)'}")
+        if not info.fits(shape):
+            raise InputError(f"{kind} '{info.name}': expected {info}, got shape {shape_text(shape)}")
         for size, came in zip(info.shape, shape, strict=True):
             if isinstance(size, str):
                 first, where = bound.setdefault(size, (came, info.name))

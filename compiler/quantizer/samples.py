@@ -199,8 +199,7 @@ def _read(path: Path, infos: Sequence[TensorInfo], labels: str | None) -> Batch:
 def _checked(arrays: Arrays, info: TensorInfo, source: str) -> np.ndarray:
     """The array for an input, in its type. Raises InputError unless it fits."""
     array = np.asarray(arrays[info.name])
-    fits = array.ndim == len(info.shape) and all(not isinstance(n, int) or n == m for n, m in zip(info.shape, array.shape, strict=True))
-    if not fits:
+    if not info.fits(array.shape):
         raise InputError(f"{source}: input '{info.name}' is {info}, got the shape {list(array.shape)}")
     if array.size == 0:
         raise InputError(f"{source}: the array for input '{info.name}' has no elements")

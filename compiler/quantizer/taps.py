@@ -61,7 +61,7 @@ class Tapped:
 
     def _model(self, inputs: Mapping[str, np.ndarray]) -> "CompiledModel | DynamicModel | BorderModel":
         """The model compiled for the shapes of these inputs: with static sizes, more models can be compiled."""
-        free = [info.name for info in self._infos if not all(isinstance(size, int) for size in info.shape) and info.name in inputs]
+        free = [info.name for info in self._infos if not info.is_static and info.name in inputs]
         key = tuple(np.shape(inputs[name]) for name in free)
         if key not in self._made:
             self._made[key] = self._compile(shapes=dict(zip(free, key, strict=True)) or None, specialise="always")

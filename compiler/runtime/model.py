@@ -16,8 +16,9 @@ from stepwell.dialects.support.errors import InputError, ResourceError, SizesDif
 from stepwell.dialects.support.names import ByName, printable_keys
 from stepwell.runtime.about import About
 from stepwell.runtime.executable import Executable
+from stepwell.runtime.fitting import as_array, as_dtype, class_text, count_error, names_error
 from stepwell.runtime.weights import Weights
-from stepwell.signature import OutputGroup, TensorInfo, gathered
+from stepwell.signature import OutputGroup, TensorInfo, gathered, shape_text
 
 Arrays = dict[str, np.ndarray]
 
@@ -71,7 +72,7 @@ class CompiledModel:
         self._out_names = frozenset(info.name for info in outputs)
         self._ins = [(_BooleanBinding if info.dtype == np.bool_ else _Binding)(info, "input") for info in self.inputs]
         self._outs = [_Binding(info, "output") for info in outputs]
-        self._makers: list[Callable[[], Any]] = [binding.unknown if binding.is_late else binding.empty for binding in self._outs]
+        self._makers: list[Callable[[], Any]] = [binding.empty if binding.info.is_static else binding.unknown for binding in self._outs]
         # Counted here: a run of a small model takes a few microseconds, and each `zip` a third of one.
         self._fits = [(i, binding.fit) for i, binding in enumerate(self._ins)]
         self._numbered = [(i, info.name) for i, info in enumerate(self.outputs)]
@@ -112,7 +113,7 @@ class CompiledModel:
         ResourceError if memory runs out.
         """
         if len(arrays) != len(self._ins):
-            raise InputError(f"expected {len(self._ins)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
+            raise count_error(self.inputs, arrays)
         try:
             results = self._run(arrays, None)
         except SizesDifferError as error:
@@ -210,16 +211,12 @@ class _Binding:
         self.shape = info.shape
 
     @property
-    def is_late(self) -> bool:
-        """Whether its sizes are known only after a run."""
-        return not all(isinstance(size, int) for size in self.shape)
-
-    @property
     def nbytes(self) -> int:
-        return 0 if self.is_late else math.prod(cast(tuple[int, ...], self.shape)) * self.dtype.itemsize
+        """Its bytes; 0 if its sizes are known only after a run."""
+        return math.prod(cast(tuple[int, ...], self.shape)) * self.dtype.itemsize if self.info.is_static else 0
 
     def empty(self) -> np.ndarray:
-        return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]  # none is unknown unless it is late
+        return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]  # it is static
 
     def unknown(self) -> None:
         """The placeholder for the array until the run has made it."""
@@ -237,16 +234,16 @@ class _Binding:
         if array.dtype != self.dtype:
             array = as_dtype(self.what, self.info, array)
         if array.shape != self.shape:
-            raise InputError(f"{self.what}: expected {self.info}, got shape {_sizes(array.shape)}")
+            raise InputError(f"{self.what}: expected {self.info}, got shape {shape_text(array.shape)}")
         return np.require(array, requirements=("C", "A"))
 
     def check_destination(self, array: Any) -> np.ndarray:
         if not isinstance(array, np.ndarray):
-            raise InputError(f"{self.what}: expected an array {self.info} to write to, got {_kind(array)}")
-        if self.is_late:
+            raise InputError(f"{self.what}: expected an array {self.info} to write to, got {class_text(array)}")
+        if not self.info.is_static:
             raise InputError(f"{self.what}: expected no array to write to, since only the run tells its size ({self.info})")
         if array.dtype != self.dtype or array.shape != self.shape:
-            raise InputError(f"{self.what}: expected {self.info} to write to, got {array.dtype.name}[{_sizes(array.shape)}]")
+            raise InputError(f"{self.what}: expected {self.info} to write to, got {array.dtype.name}[{shape_text(array.shape)}]")
         if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
             raise InputError(f"{self.what}: expected a contiguous, aligned, writeable array to write to, got one that is not")
         return array
@@ -257,23 +254,6 @@ class _BooleanBinding(_Binding):
 
     def fit(self, array: Any) -> np.ndarray:
         return plain_booleans(super().fit(array))
-
-
-def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:
-    """`value` if it is an array or one of numpy's scalars. Lists and the like are rejected: their dtype would be a guess."""
-    if not isinstance(value, (np.ndarray, np.generic)):
-        raise InputError(f"{what}: expected an array {info}, got {_kind(value)}")
-    return np.asarray(value)
-
-
-def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
-    """`array` in the machine's byte order, booleans as bytes of 0 or 1. Raises InputError if its dtype is not that of `info`."""
-    if array.dtype.newbyteorder("=") != info.dtype:
-        raise InputError(f"{what}: expected {info}, got dtype {array.dtype.name}")
-    if array.dtype == np.bool_:
-        return plain_booleans(array)
-    # Byte order, like strides, is only how the array is stored.
-    return array.astype(info.dtype, copy=False)
 
 
 def _spans(arrays: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
@@ -293,25 +273,7 @@ def _separate(arrays: Sequence[np.ndarray], spans: Sequence[tuple[int, int, int]
     return [array.copy() if is_shared(array) else array for array in arrays]
 
 
-def _kind(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
-
-
-def _sizes(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) if shape else "() (a scalar)"
-
-
 def unpicklable(what: str) -> InputError:
     """The error for a model that is pickled."""
     where = "pickle its ONNX model, and compile that where it is needed: what is in the cache is there at once"
     return InputError(f"pickle: {what} is code in the memory of this process, which cannot be pickled; {where}")
-
-
-def names_error(given: Any, names: Sequence[str], kind: str, *, some: bool = False) -> InputError:
-    """The error for missing or unknown names in `given`."""
-    if not isinstance(given, Mapping):
-        return InputError(f"expected {kind}s by name, as a dict, got {_kind(given)}")
-    missing = [] if some else [name for name in names if name not in given]
-    extra = [str(name) for name in given if name not in names]
-    parts = [f"missing {kind} '{name}'" for name in missing] + [f"unknown {kind} '{name}'" for name in extra]
-    return InputError(f"{', '.join(parts)}; the model's {kind}s: {', '.join(names) or 'none'}")

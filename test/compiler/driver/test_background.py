@@ -21,7 +21,8 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver import background
-from stepwell.driver.dynamic import AFTER, REMEMBERED, DynamicModel
+from stepwell.driver.combinations import AFTER, REMEMBERED
+from stepwell.driver.dynamic import DynamicModel
 
 PATH = [str(Path(__file__).parent), *sys.path]  # for programs that import this file
 PATIENCE = 120.0  # seconds that code in the background may take on a busy machine

@@ -81,7 +81,7 @@ def test_sizes_are_computed_by_the_code_of_the_program(monkeypatch: pytest.Monke
     own: Any = made._model
     assert own.sizes({"n": 2, "p": 5})["n + p"] == 7
     with monkeypatch.context() as patch:
-        patch.setattr(own._program.__self__._sized, "complete", lambda table: 0)  # a table that nothing was written to: no elements
+        patch.setattr(own._program._sized, "complete", lambda table: 0)  # a table that nothing was written to: no elements
         made(rows(2))
         assert made.state["past_a"].shape == (1, 0, 4)
 

@@ -11,7 +11,8 @@ from handmade import compile_and_load
 
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, UnsupportedError
-from stepwell.driver.dynamic import DynamicModel, Shapes
+from stepwell.driver.combinations import Shapes
+from stepwell.driver.dynamic import DynamicModel
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import NativeExecutable

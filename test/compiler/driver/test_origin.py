@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell.dialects.support.errors import ModelError
-from stepwell.driver.dynamic import AFTER
+from stepwell.driver.combinations import AFTER
 from stepwell.frontends.onnx.digest import _message_parts
 
 

@@ -2,6 +2,8 @@
 
 import gc
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.driver.background import Job
-from stepwell.driver.dynamic import LEAST_BYTES, DynamicModel, Made, Shapes
+from stepwell.driver.combinations import LEAST_BYTES, Shapes
+from stepwell.driver.dynamic import DynamicModel, Made
 from stepwell.runtime.about import About
 from stepwell.runtime.buffers import arena_places, can_give_back, pack_arena
 from stepwell.runtime.executable import NativeExecutable
@@ -106,9 +109,12 @@ class Programs:
 
         return DynamicModel(
             inputs=[TensorInfo("x", ("n",), F32)], outputs=[TensorInfo("y", (None,), F32)], compile_shapes=self, pool=self.pool,
-            program=(lambda shapes, values: self(shapes, weights=self.base)) if general else None, background=background if general else None,
-            capacity_bytes=capacity_bytes, weights=self.base if general else None,
+            program=self.program(self.base) if general else None, background=background if general else None, capacity_bytes=capacity_bytes,
         )  # fmt: skip
+
+    def program(self, weights: Weights) -> Any:
+        """As much of a `GeneralProgram` as the model uses."""
+        return SimpleNamespace(model=lambda shapes, values: self(shapes, weights=weights), weights=weights, valued={}, sizes=dict, about=About())
 
 
 def states(model: DynamicModel) -> dict[int, str]:
@@ -149,7 +155,7 @@ def test_default_bounds() -> None:
     programs = Programs()
     assert programs.model().capacity_bytes == LEAST_BYTES
     large = programs.weights(1, LEAST_BYTES + (1 << 20))
-    assert DynamicModel(inputs=[], outputs=[], compile_shapes=programs, weights=large).capacity_bytes == large.nbytes
+    assert DynamicModel(inputs=[], outputs=[], compile_shapes=programs, program=programs.program(large)).capacity_bytes == large.nbytes
     model = programs.model(general=False)
     assert model.capacity_bytes is None
     with pytest.raises(InputError, match="capacity_bytes: expected a number of bytes from 0, got -1"):
