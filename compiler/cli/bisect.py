@@ -40,8 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from stepwell.cli.inputs import gather
     from stepwell.signature import TensorInfo
 
-    with Progress() as progress:
-        progress.say("import")
+    with Progress(doing="import"):
         lowered = session.start()
     infos = [TensorInfo.from_type(name, kind, lowered.info.any_integers) for name, kind in lowered.info.inputs]
     inputs = gather(options.input, infos, options.seed, extreme=options.inputs == "extreme")

@@ -23,11 +23,10 @@ def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arr
     kind, source = against
     if kind == "levels":
         return _check_levels(session, inputs, outputs)
-    if kind == "f64":
-        return _check_f64(session, inputs, outputs)
-    with Progress() as progress:
-        progress.say(f"check against {kind}")
-        if source is None:
+    with Progress(doing=f"check against {kind}"):
+        if kind == "f64":
+            results = _against_f64(session, inputs, outputs)
+        elif source is None:
             results = compare(outputs, _interpret_ir(session, inputs))
         elif kind == "file":
             kind, results = source, compare(outputs, _saved(source, outputs))
@@ -35,7 +34,12 @@ def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arr
             results = check(source, outputs, inputs, _reference(source))
         else:
             results = compare(outputs, tensors_of(run_onnxruntime(source, inputs)))
-    print_table((f"against {kind}", *MEASURES), [verdict(r) for r in results])
+    if kind == "f64":
+        rows = [[*verdict(r)[:-2], "" if r.ulps is None or r.problem else f"{r.ulps:.3g}", *verdict(r)[-2:]] for r in results]
+        print_table(("against f64", *MEASURES[:-2], "ULP", *MEASURES[-2:]), rows)
+        say("f64 is the network evaluated by Stepwell's own references (numpy) in f64, not by another engine")
+    else:
+        print_table((f"against {kind}", *MEASURES), [verdict(r) for r in results])
     wrong = [r.name for r in results if not r.ok]
     if wrong:
         say(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
@@ -66,8 +70,7 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
 
     lowered = session.lower(session.options.start or IMPORTED, {name: array.shape for name, array in inputs.items()})
     of_plugins = plugin_definitions(lowered.module.operation)
-    with Progress() as progress:
-        progress.say("run what the levels mean")
+    with Progress(doing="run what the levels mean"):
         steps = compare_levels(lowered, inputs, outputs)
     print_table(("level", "against", "output", *MEASURES), [[step.below, step.above, *verdict(r)] for step in steps for r in step.outputs])
     wrong = [step for step in steps if not step.ok]
@@ -80,20 +83,10 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
     return FAULT if wrong else OK
 
 
-def _check_f64(session: Session, inputs: Arrays, outputs: Arrays) -> int:
+def _against_f64(session: Session, inputs: Arrays, outputs: Arrays) -> list[OutputCheck]:
     from stepwell.analysis.interpretation import compare_with_f64
 
-    lowered = session.start({name: array.shape for name, array in inputs.items()})
-    with Progress() as progress:
-        progress.say("evaluate in f64")
-        results = compare_with_f64(lowered, inputs, outputs)
-    rows = [[*verdict(r)[:-2], "" if r.ulps is None or r.problem else f"{r.ulps:.3g}", *verdict(r)[-2:]] for r in results]
-    print_table(("against f64", *MEASURES[:-2], "ULP", *MEASURES[-2:]), rows)
-    say("f64 is the network evaluated by Stepwell's own references (numpy) in f64, not by another engine")
-    wrong = [r.name for r in results if not r.ok]
-    if wrong:
-        say(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from f64: {', '.join(wrong)}", file=sys.stderr)
-    return FAULT if wrong else OK
+    return compare_with_f64(session.start({name: array.shape for name, array in inputs.items()}), inputs, outputs)
 
 
 def _reference(source: str) -> Callable[[Arrays], Arrays]:

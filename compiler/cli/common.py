@@ -6,8 +6,8 @@ import itertools
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from errno import EBADF, EIO, ENOSPC
 from io import TextIOWrapper
 from typing import Any, NoReturn
@@ -19,7 +19,6 @@ from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.dialects.target.registry import check_name
-from stepwell.pipelines import routes
 
 OK, FAULT, USAGE = 0, 1, 2
 
@@ -50,28 +49,25 @@ class Parser(argparse.ArgumentParser):
         say(message, end="", file=sys.stderr if file is None else file)
 
 
+@contextmanager
+def usage_errors(flag: str) -> Iterator[None]:
+    """Inside this context, an InputError becomes a UsageError about a flag."""
+    try:
+        yield
+    except InputError as error:
+        raise UsageError(f"{flag}: {error.args[0]}") from None
+
+
 def parse_limits(texts: list[str]) -> Limits:
     """The limits in `--limit`. Raises UsageError."""
-    try:
+    with usage_errors("--limit"):
         return Limits.parse(texts)
-    except InputError as error:
-        raise UsageError(f"--limit: {error.args[0]}") from None
 
 
 def check_target(name: str | None) -> None:
     """Raise UsageError unless `--target`, if given, names a target. Called after plugins, which may register some, are loaded."""
-    try:
+    with usage_errors("--target"):
         check_name("host" if name is None else name)
-    except InputError as error:
-        raise UsageError(f"--target: {error.args[0]}") from None
-
-
-def check_backend(name: str) -> None:
-    """Raise UsageError unless `--backend` names a backend. Called after plugins, which may register some, are loaded."""
-    try:
-        routes.check_backend(name)
-    except InputError as error:
-        raise UsageError(f"--backend: {error.args[0]}") from None
 
 
 def number(first: int, last: int) -> Callable[[str], int]:
@@ -90,14 +86,16 @@ is_program = False
 """Whether this process only runs one command, so that all threads are ours."""
 
 
-def program(name: str, body: Callable[[], int]) -> int:
-    """Run a whole command, like `command_line`, as the last action of this process."""
+def run_program(name: str, body: Callable[[Sequence[str]], int], arguments: Sequence[str] | None) -> int:
+    """Run a whole command with `arguments`, or with those of this process, as its last action; returns the exit status."""
+    if arguments is not None:
+        return command_line(name, lambda: body(arguments))
     global is_program
     is_program = True
     gc.set_threshold(100_000)  # in objects; by default, collections take a tenth of a compilation and free next to nothing
     # Starting threads takes OpenBLAS two thirds as long as all of numpy's import, and even `--check f64` spends little of its time in products.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    status = command_line(name, body)
+    status = command_line(name, lambda: body(sys.argv[1:]))
     # The interpreter would run another garbage collection over all loaded modules, which takes a fifth of a short run.
     gc.disable()
     gc.freeze()

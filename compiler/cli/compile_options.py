@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.backends.llvm_cpu.phases import SWITCHES
 from stepwell.cli import common
-from stepwell.cli.common import Parser, UsageError, add_explain_option, check_backend, check_target, parse_limits
+from stepwell.cli.common import Parser, UsageError, add_explain_option, check_target, parse_limits, usage_errors
 from stepwell.cli.printing import add_print_options
 from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
-from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.numbers import whole_number
 from stepwell.options import CompileOptions, about, default_of, flags
-from stepwell.pipelines.routes import CPU_PATH, DEFAULT, backend_names
+from stepwell.pipelines.routes import CPU_PATH, DEFAULT, backend_names, check_backend
 
 if TYPE_CHECKING:
     from stepwell.pipelines.pipeline import Pipeline
@@ -110,7 +109,8 @@ def load_plugins(options: argparse.Namespace) -> None:
 def check_compile_options(options: argparse.Namespace) -> None:
     """Raise UsageError for errors in these options that do not depend on the model or the passes; call it after plugins are loaded."""
     check_target(options.target)
-    check_backend(options.backend)
+    with usage_errors("--backend"):
+        check_backend(options.backend)
     for name, parse in PARSERS.items():
         parse(getattr(options, flags()[name].attribute))
 
@@ -122,10 +122,8 @@ def compile_options(options: argparse.Namespace) -> CompileOptions:
     given |= {name: parse(given[name]) for name, parse in PARSERS.items()}
     made = CompileOptions(**given | {"pipeline": given_pipeline(options)})
     if made.disable:
-        try:
+        with usage_errors("--disable"):
             made.passes()
-        except InputError as error:
-            raise UsageError(f"--disable: {error.args[0]}") from None
     return made
 
 

@@ -108,9 +108,10 @@ def level_times(timings: Mapping[str, float]) -> str:
 class Progress:
     """Shows the current level on standard error if that is a terminal; use as a context manager."""
 
-    def __init__(self, path: LevelPath = CPU_PATH, start: str | None = None) -> None:
+    def __init__(self, path: LevelPath = CPU_PATH, start: str | None = None, *, doing: str | None = None) -> None:
+        """It begins with the level below `start`, or with the action `doing`."""
         self.following: dict[str | None, str] = {None: IMPORTED, **dict(itertools.pairwise((*path, "obj")))}
-        self.next = self.following[start]
+        self.next = self.following[start] if doing is None else doing
         self.status: Status | None = None
 
     def __enter__(self) -> "Progress":

@@ -35,8 +35,7 @@ def execute(session: Session, against: tuple[str, str | None] | None) -> int:
     sizes, extreme = usual_values(given, model.inputs), options.inputs == "extreme"
     words = model.border.words if isinstance(model, BorderModel) else lambda name: ()
     inputs = gather(options.input, model.inputs, sizes=sizes, limits=session.how.limits, extreme=extreme, words=words)
-    with Progress() as progress:
-        progress.say("run")
+    with Progress(doing="run"):
         outputs = tensors_of(model.run(inputs))
     session.explain()
     _show(model, outputs, shown_free_sizes(given, model.inputs))
@@ -100,8 +99,7 @@ def _repeat(model: "CompiledModel | DynamicModel | BorderModel", inputs: Arrays,
 
     arrays = [inputs[info.name] for info in model.inputs]
     times = []
-    with Progress() as progress:
-        progress.say(f"run {count} times")
+    with Progress(doing=f"run {count} times"):
         for _ in range(count):
             begin = time.perf_counter()
             model(*arrays)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from stepwell.dialects.graph import GraphOp
     from stepwell.frontends.base import ImportedModel
     from stepwell.options import CompileOptions
+    from stepwell.passes.framework.instrumentation import Instrumentation
+    from stepwell.pipelines.lowered import Lowered
 
 DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights, and every node that is not supported; or its plan of memory."
 
@@ -55,8 +57,7 @@ def run(options: argparse.Namespace) -> int:
     from stepwell.frontends.loading import load_model
     from stepwell.signature import TensorInfo
 
-    with Progress() as progress:
-        progress.say("import")
+    with Progress(doing="import"):
         summary = Origin(options.model).summary()
         imported, unsupported = None, None
         inputs: list[TensorInfo] = []
@@ -99,15 +100,21 @@ def _show_what_needs_numbers(model: str, how: "CompileOptions") -> None:
     """Report the op that keeps a model from having a shape-polymorphic program; only with plugins, since all of our own ops allow one."""
     from stepwell.dialects.support.extensions import extending_modules
     from stepwell.driver.all_sizes import no_program
-    from stepwell.driver.lowering import lower
 
     if not extending_modules():
         return
     try:
-        with Progress() as progress:
-            lower(model, "affine", options=replace(how, specialise="never"), on_level=progress.level)
+        _lowered(model, replace(how, specialise="never"), "affine")
     except UnsupportedError as error:
         say(f"{no_program(str(error.args[0]))}\n")
+
+
+def _lowered(model: str, how: "CompileOptions", level: str, instrumentation: "Instrumentation | None" = None) -> "Lowered":
+    """A model at a level. Raises StepwellError."""
+    from stepwell.driver.lowering import lower
+
+    with Progress() as progress:
+        return lower(model, level, options=how, on_level=progress.level, instrumentation=instrumentation)
 
 
 def _says_how(options: argparse.Namespace) -> bool:
@@ -122,22 +129,17 @@ def _show_plan(options: argparse.Namespace, how: "CompileOptions") -> int:
     """Show the memory plan; the model is lowered as far as needed. Raises StepwellError."""
     from stepwell.analysis.memory import memory_plan
     from stepwell.cli.memory import show_memory
-    from stepwell.driver.lowering import lower
 
-    with Progress() as progress:
-        lowered = lower(options.model, "affine", options=how, on_level=progress.level)
-    show_memory(memory_plan(lowered.module.operation))
+    show_memory(memory_plan(_lowered(options.model, how, "affine").module.operation))
     return OK
 
 
 def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
     """Show the decisions of passes about the model's nodes, down to the level where loops and buffers are settled. Raises StepwellError."""
     from stepwell.analysis.explain import Explanation
-    from stepwell.driver.lowering import lower
 
     explanation = Explanation()
-    with Progress() as progress:
-        lower(options.model, "affine", options=how, on_level=progress.level, instrumentation=explanation)
+    _lowered(options.model, how, "affine", explanation)
     say(explanation.text(options.explain), end="")
     return OK
 
@@ -145,14 +147,12 @@ def _explain(options: argparse.Namespace, how: "CompileOptions") -> int:
 def _schedules(options: argparse.Namespace, how: "CompileOptions") -> int:
     """Show or write the schedules of the model's kernels."""
     from stepwell.dialects.sched.plan_file import Plan
-    from stepwell.driver.lowering import lower
     from stepwell.passes.schedule.assign_schedules import schedules_of
     from stepwell.passes.schedule.candidates import SCHEDULE
 
     if options.emit_plan is not None and how.plan is None:
         how = replace(how, plan=Plan({}))  # an empty plan, so that all candidates are considered
-    with Progress() as progress:
-        lowered = lower(options.model, "scheduled", options=how, on_level=progress.level)
+    lowered = _lowered(options.model, how, "scheduled")
     with lowered.module.context:
         found = schedules_of(lowered.module.operation, lowered.target)
     if options.schedules:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
 
-from stepwell.cli.common import OK, Parser, command_line, guarded, program, protect_explain, version_line
+from stepwell.cli.common import OK, Parser, guarded, protect_explain, run_program, version_line
 from stepwell.cli.display import say
 
 COMMANDS = {
@@ -39,9 +39,7 @@ def make_parser(complete: Collection[str] = tuple(COMMANDS)) -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    if arguments is None:
-        return program("stepwell", lambda: _run(sys.argv[1:]))
-    return command_line("stepwell", lambda: _run(arguments))
+    return run_program("stepwell", _run, arguments)
 
 
 def _run(given: Sequence[str]) -> int:

@@ -11,11 +11,10 @@ from stepwell.cli.common import (
     UsageError,
     add_explain_option,
     check_target,
-    command_line,
     guarded,
     number,
-    program,
     protect_explain,
+    run_program,
     version_line,
 )
 from stepwell.cli.compile_options import SHARED, add_flags, load_plugins
@@ -65,9 +64,7 @@ def make_parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    if arguments is None:
-        return program("stepwell-opt", lambda: _parse_and_run(sys.argv[1:]))
-    return command_line("stepwell-opt", lambda: _parse_and_run(arguments))
+    return run_program("stepwell-opt", _parse_and_run, arguments)
 
 
 def _parse_and_run(given: Sequence[str]) -> int:

@@ -111,8 +111,7 @@ def _quantize(options: argparse.Namespace) -> None:
 
     how: dict[str, Any] = {"cache": not options.no_cache, "threads": options.threads}
     said, quality = {}, None
-    with Progress() as progress:
-        progress.say("prepare")
+    with Progress(doing="prepare") as progress:
         source = Calibrated(
             options.model, options.data, chosen, labels=options.labels, batch=options.batch, limit=options.batches,
             histograms=options.histograms, on_batch=lambda done, every: progress.say(f"calibrate: {done} of {every} batches"),
@@ -180,8 +179,7 @@ def _quantize_weights(options: argparse.Namespace) -> None:
     from stepwell.quantizer.weights_only import quantize_weights
 
     given = {name: getattr(options, name) for name in OF_WEIGHTS if getattr(options, name) is not None}
-    with Progress() as progress:
-        progress.say("quantise weights")
+    with Progress(doing="quantise weights"):
         made = quantize_weights(
             options.model, bits=BITS[options.weights], zero_points=options.zero_points, keep_float=options.keep_float, **given
         )  # fmt: skip

@@ -141,12 +141,12 @@ class NativeSized:
 
     def __init__(self, code: LoadedCode, executable: "Callable[..., NativeExecutable]") -> None:
         """`executable` makes an Executable from the code, a table, the bytes of a workspace and a source of workspaces."""
-        self._complete = code.status_function(SIZES_FUNCTION)
+        self._complete = code.function(SIZES_FUNCTION, 1, status=True)
         self._executable, self._workspaces = executable, Workspaces()
 
     def complete(self, table: np.ndarray) -> int:
         """See `Sized`."""
-        return self._complete(address(table))
+        return int(self._complete(address(table)))
 
     def executable(self, table: np.ndarray, workspace_bytes: int) -> Executable:
         """See `Sized`."""

@@ -9,7 +9,7 @@ docs/sizes.md has all of it as an interface in C.
 import ctypes
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,8 +123,8 @@ class Run:
         most = f"more than {self.late.most_bytes} (limit workspace_bytes)"
         return LimitError(f"{segment.nodes}: results for {self._given(segment.symbols)} would take {needed} bytes of memory, {most}")
 
-    def enter(self, number: int) -> None:
-        """Allocate the memory of a segment, and write its addresses. Raises LimitError or MemoryError."""
+    def enter(self, number: int) -> int:
+        """Allocate the memory of a segment, and write its addresses; returns 1. Raises LimitError or MemoryError."""
         segment = self.late.segments[number]
         first = segment.start + len(segment.sizes)
         told = iter(self.table[first + segment.slots :].tolist())
@@ -150,6 +150,12 @@ class Run:
         begin = address(block)
         for slot in range(segment.slots):
             self.table[first + slot] = alone.get(slot, begin + int(self.table[first + slot])) - self.workspace
+        return 1
+
+    def keep(self, record: int) -> int:
+        """Free the boxes that the record of a loop does not refer to; returns 1."""
+        self.boxes.keep(record, self.workspace)
+        return 1
 
     def poll(self, number: int) -> int:
         """The iteration of a loop before which compiled code should call again: about when an interrupt has waited long enough.
@@ -170,33 +176,20 @@ running: dict[int, Run] = {}
 """The runs that compiled code may call back for, by the addresses of their tables."""
 
 
-@catching_all
-def _enter(_runtime: int, table: int, segment: int) -> None:
-    try:
-        running[table].enter(segment)
-        running[table].table[ANSWER] = 1
-    except BaseException as error:  # Python cannot raise it through compiled code; what handlers of signals raise is among them
-        running[table].error = error
-
-
-@catching_all
-def _poll(_runtime: int, table: int, number: int) -> None:
-    try:
-        running[table].table[ANSWER] = running[table].poll(number)
-    except BaseException as error:  # as above
-        running[table].error = error
-
-
-@catching_all
-def _keep(_runtime: int, table: int, record: int) -> None:
-    try:
-        running[table].boxes.keep(record, running[table].workspace)
-        running[table].table[ANSWER] = 1
-    except BaseException as error:  # as above
-        running[table].error = error
-
-
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+def _callback(answer: Callable[[Run, int], int]) -> Any:
+    """The C function by which compiled code gets an answer of its run; an error is kept."""
+
+    @catching_all
+    def call(_runtime: int, table: int, number: int, answer: Callable[[Run, int], int] = answer) -> None:
+        try:
+            running[table].table[ANSWER] = answer(running[table], number)
+        except BaseException as error:  # Python cannot raise it through compiled code; what handlers of signals raise is among them
+            running[table].error = error
+
+    return _FUNCTION(call)
 
 
 class _Runtime(ctypes.Structure):
@@ -205,6 +198,6 @@ class _Runtime(ctypes.Structure):
     _fields_ = [("version", ctypes.c_int64), *((name, _FUNCTION) for name in FUNCTIONS)]  # as ctypes has it
 
 
-_runtime = _Runtime(VERSION, *map(_FUNCTION, (_enter, _poll, _keep)))
+_runtime = _Runtime(VERSION, *map(_callback, (Run.enter, Run.poll, Run.keep)))
 RUNTIME_ADDRESS = ctypes.addressof(_runtime)
 """The address of the functions that compiled code calls, for the table of a run."""

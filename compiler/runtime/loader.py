@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from stepwell.dialects.support.errors import CodegenError, UnsupportedError
 from stepwell.dialects.target.description import REQUIRES
@@ -45,12 +46,12 @@ class LoadedCode:
             raise CodegenError(f"@{name} is not exported; exported: {', '.join(sorted(self._addresses))}")
         return self._addresses[name]
 
-    def function(self, name: str, arguments: int) -> Callable[..., None]:
+    def function(self, name: str, arguments: int, *, status: bool = False) -> Callable[..., Any]:
         """A callable for the exported function `name` of `arguments` pointers (integers), which releases the GIL while it runs.
 
-        It keeps this object alive.
+        It returns the function's i64 if there is a `status`, else None, and keeps this object alive.
         """
-        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(self.address(name))
+        function = ctypes.CFUNCTYPE(ctypes.c_int64 if status else None, *[ctypes.c_void_p] * arguments)(self.address(name))
         function.keep = self  # type: ignore[attr-defined]  # the callable keeps this object alive
         return function
 
@@ -67,12 +68,6 @@ class LoadedCode:
 
         call.keep = self  # type: ignore[attr-defined]  # the callable keeps this object alive
         return call
-
-    def status_function(self, name: str) -> Callable[[int], int]:
-        """A callable for the exported function `name` of one pointer that returns an i64. It keeps this object alive."""
-        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.address(name))
-        function.keep = self  # type: ignore[attr-defined]  # likewise
-        return function
 
     def close(self) -> None:
         """Unload the code. It must not be running, and none of its addresses may be used afterwards."""

@@ -155,7 +155,7 @@ def _emitted(lowered: "Lowered", entry: str) -> bytes:
     target = lowered.target
     if not runs_here(target):
         confine_all(lowered.module.operation, target)
-    return emitter_for(target).emit(lowered.module, target, entry)
+    return emitter_for(target)(lowered.module, target, entry)
 
 
 def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:

@@ -82,7 +82,7 @@ class _Object:
         for index, section in enumerate(self.file.iter_sections()):
             if section["sh_flags"] & _EXECUTABLE and section["sh_size"]:
                 code = section.data()
-                targets = self._relocations(index, section)
+                targets = self._relocations(index)
                 for start, end, symbol in self._functions(index, len(code)):
                     if not symbol.startswith(_ENGINE_WRAPPER):
                         lines += ["", f"{printable(symbol)}:", *self._function(code[start:end], start, self.rows.get(index, []), targets)]
@@ -96,7 +96,7 @@ class _Object:
                 found.append((symbol["st_value"], symbol["st_value"] + symbol["st_size"] or size, symbol.name))
         return sorted(found)
 
-    def _relocations(self, index: int, section: Any) -> dict[int, str]:
+    def _relocations(self, index: int) -> dict[int, str]:
         """The text that linking inserts at each offset of a section: `symbol` or `symbol + 8`."""
         targets: dict[int, str] = {}
         for table in self.file.iter_sections():

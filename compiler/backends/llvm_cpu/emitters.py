@@ -3,7 +3,8 @@
 import json
 import subprocess
 import sys
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeAlias
 
 from stepwell.backends.llvm_cpu.ir_text import portable
 from stepwell.backends.llvm_cpu.objects import compile_unit, make_engine_context, whole_module
@@ -15,41 +16,32 @@ from stepwell.dialects.target.host import host
 from stepwell.runtime.openmp import openmp
 
 
-class Emitter(Protocol):
-    """Makes objects of modules in the llvm dialect."""
-
-    def emit(self, module: ir.Module, target: Target, entry: str = "main") -> bytes:
-        """One object with all functions of `module`, `entry` among them, for `target`. Raises CodegenError if that is impossible."""
+Emitter: TypeAlias = Callable[[ir.Module, Target, str], bytes]
+"""Makes one object of a module in the llvm dialect, with all its functions, the named one among them. Raises CodegenError if that is impossible."""
 
 
-class EngineEmitter:
-    """Objects of this machine's family, by the execution engine of MLIR: the same code as runs here."""
-
-    def emit(self, module: ir.Module, target: Target, entry: str = "main") -> bytes:
-        """See `Emitter`."""
-        libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
-        return compile_unit(whole_module(module, entry), make_engine_context(), libraries)
+def engine_object(module: ir.Module, target: Target, entry: str) -> bytes:
+    """An object for this machine's family, by the execution engine of MLIR: the same code as runs here."""
+    libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
+    return compile_unit(whole_module(module, entry), make_engine_context(), libraries)
 
 
-class TextEmitter:
-    """Objects for every machine that llvmlite's LLVM knows, from LLVM IR as text, in a separate process: LLVM ends its process on an error."""
-
-    def emit(self, module: ir.Module, target: Target, entry: str = "main") -> bytes:
-        """See `Emitter`."""
-        features = ",".join(f"+{name}" for name in sorted(target.features))
-        request = {"text": portable(llvm_ir(module)), "triple": target.triple, "cpu": target.cpu, "features": features}
-        command = [sys.executable, "-c", "from stepwell.backends.llvm_cpu.emit_object import main; main()"]
-        done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
-        if done.returncode or not done.stdout:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            reason = said[-1] if said else f"the process of LLVM ended with status {done.returncode}"
-            raise CodegenError(f"no object for target {target.name} ({printable(target.triple)}): {printable(reason)}")
-        return done.stdout
+def text_object(module: ir.Module, target: Target, entry: str) -> bytes:
+    """An object for any machine that llvmlite's LLVM knows, from LLVM IR as text, in a separate process: LLVM ends its process on an error."""
+    features = ",".join(f"+{name}" for name in sorted(target.features))
+    request = {"text": portable(llvm_ir(module)), "triple": target.triple, "cpu": target.cpu, "features": features}
+    command = [sys.executable, "-c", "from stepwell.backends.llvm_cpu.emit_object import main; main()"]
+    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=False)
+    if done.returncode or not done.stdout:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = said[-1] if said else f"the process of LLVM ended with status {done.returncode}"
+        raise CodegenError(f"no object for target {target.name} ({printable(target.triple)}): {printable(reason)}")
+    return done.stdout
 
 
 def emitter_for(target: Target) -> Emitter:
     """The emitter for a target."""
-    return EngineEmitter() if target.family == host().family else TextEmitter()
+    return engine_object if target.family == host().family else text_object
 
 
 def llvm_ir(module: ir.Module) -> str:

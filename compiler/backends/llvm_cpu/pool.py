@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import IO, Any, BinaryIO, cast
 
 from stepwell.backends.llvm_cpu.forks import Forked, may_fork
@@ -31,8 +31,6 @@ _WORTH_A_FORK = 4
 _IDLE_SECONDS = 60.0
 # The worker sees the modules of this process, wherever they come from, and not those of the current folder; __main__ is not imported.
 _START = "import sys; sys.path[:] = {path!r}; from stepwell.backends.llvm_cpu.worker import main; main({parent})"
-
-Progress = Callable[[str], None]
 
 
 class Worker:
@@ -145,11 +143,11 @@ class Pool:
         """Whether a process exists."""
         return any(worker.alive for worker in self._workers)
 
-    def compile(self, units: Sequence[Unit], jobs: int, libraries: tuple[str, ...], progress: Progress | None, timeout: float) -> list[bytes]:
+    def compile(self, units: Sequence[Unit], jobs: int, libraries: tuple[str, ...], timeout: float) -> list[bytes]:
         """The objects of `units`, in order. The first error stops the work. One call at a time."""
         with self._lock:
             self.start(jobs)
-            job = _Job(units, libraries, progress, timeout)
+            job = _Job(units, libraries, timeout)
             threads = [threading.Thread(target=job.work, args=(worker,), daemon=True) for worker in self._workers[:jobs]]
             try:
                 self._is_used = True
@@ -196,7 +194,7 @@ class Pool:
 class _Job:
     """Units that several threads, one for each worker, take from, and the resulting objects."""
 
-    def __init__(self, units: Sequence[Unit], libraries: tuple[str, ...], progress: Progress | None, timeout: float) -> None:
+    def __init__(self, units: Sequence[Unit], libraries: tuple[str, ...], timeout: float) -> None:
         self.objects: dict[int, bytes] = {}
         self.error: Exception | None = None
         # The longest first, so that the workers end together.
@@ -204,7 +202,6 @@ class _Job:
         self._todo = collections.deque(order)
         self._units = units
         self._libraries = libraries
-        self._progress = progress
         self._timeout = timeout
 
     def work(self, worker: Worker) -> None:
@@ -215,8 +212,6 @@ class _Job:
                 return
             try:
                 self.objects[index] = worker.compile(self._units[index], self._libraries, self._timeout)
-                if self._progress is not None:
-                    self._progress(self._units[index].name)
             except Exception as error:  # passed on to the waiting thread
                 if self.error is None:
                     self.error = error
@@ -243,14 +238,14 @@ def compile_in_process() -> None:
 def prestart(units: int) -> None:
     """Start the compiler processes for about `units` units, if that pays, so that they are ready when the units are."""
     if _elsewhere(units):
-        _pool.start(min(_jobs(None), units), wait=False)
+        _pool.start(min(available_cores(), units), wait=False)
 
 
 def _elsewhere(units: int) -> bool:
     """Whether that many units are compiled in other processes."""
     enough = units >= (_WORTH_A_FORK if _pool.warm or may_fork() else _WORTH_A_PROCESS)
     extended = extending_modules(code_generation=True) or of_code_generation()  # by plugins, which the processes do not have
-    return enough and not _alone and bool(sys.executable) and _jobs(None) > 1 and not extended
+    return enough and not _alone and bool(sys.executable) and available_cores() > 1 and not extended
 
 
 def shut_down() -> None:
@@ -258,27 +253,19 @@ def shut_down() -> None:
     _pool.close()
 
 
-def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: Progress | None = None, timeout: float = 600.0) -> dict[str, bytes]:
+def compile_units(units: Sequence[Unit], *, jobs: int | None = None, timeout: float = 600.0) -> dict[str, bytes]:
     """The object of each unit, by its name, in order.
 
     `jobs` processes do it (default: one for each core, if there are enough units for that to pay and no plugin changes code generation; 0: this
-    process). `progress` is called with the name of each finished unit, from any thread. Raises CodegenError or PassError naming the function if one
-    cannot be compiled, CodegenError if its compiler process crashes or takes more than `timeout` seconds.
+    process). Raises CodegenError or PassError naming the function if one cannot be compiled, CodegenError if its compiler process crashes or takes
+    more than `timeout` seconds.
     """
     libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
     if jobs is None:
-        jobs = _jobs(None) if _elsewhere(len(units)) else 0
+        jobs = available_cores() if _elsewhere(len(units)) else 0
     if jobs == 0 or not sys.executable:
         context = make_engine_context()
-        objects = []
-        for unit in units:
-            objects.append(compile_unit(unit, context, libraries))
-            if progress is not None:
-                progress(unit.name)
+        objects = [compile_unit(unit, context, libraries) for unit in units]
     else:
-        objects = _pool.compile(units, min(jobs, len(units)), libraries, progress, timeout)
+        objects = _pool.compile(units, min(jobs, len(units)), libraries, timeout)
     return dict(zip((unit.name for unit in units), objects, strict=True))
-
-
-def _jobs(jobs: int | None) -> int:
-    return available_cores() if jobs is None else jobs

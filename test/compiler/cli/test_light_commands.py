@@ -114,7 +114,7 @@ def test_a_command_behind_an_option_has_its_own_options(commands: Commands) -> N
 @pytest.mark.parametrize(("given", "expected"), [({}, 1), ({"OPENBLAS_NUM_THREADS": "2"}, min(2, os.cpu_count() or 1))])
 def test_a_command_starts_no_threads_for_products_in_numpy(given: dict[str, str], expected: int) -> None:
     body = "import os, numpy; print(len(os.listdir('/proc/self/task')))"
-    code = f"from stepwell.cli.common import program\ndef body():\n    {body}\n    return 0\nprogram('stepwell', body)"
+    code = f"from stepwell.cli.common import run_program\ndef body(arguments):\n    {body}\n    return 0\nrun_program('stepwell', body, None)"
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**environment, **given}, timeout=60, check=False)
     assert (ended.returncode, ended.stdout.strip()) == (0, str(expected)), ended.stderr

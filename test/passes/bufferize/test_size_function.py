@@ -155,7 +155,7 @@ def programs() -> tuple[Sequence[Program], LoadedCode]:
 def test_tables_are_those_of_python() -> None:
     found: dict[Status, int] = {status: 0 for status in Status if status <= Status.DIMENSION}  # the others are not of `@sizes`
     for number, program in enumerate(programs()[0]):
-        r, complete = random.Random(number), programs()[1].status_function(f"{SIZES_FUNCTION}{number}")
+        r, complete = random.Random(number), programs()[1].function(f"{SIZES_FUNCTION}{number}", 1, status=True)
         for _ in range(3 * RUNS):
             values = run_values(r, negative=r.random() < 0.1)
             table = np.zeros(program.entries + 1 + len(program.derived), np.int64)
@@ -186,7 +186,7 @@ def test_a_caller_needs_pointers_and_sizes_alone() -> None:
     assert form is not None
     assert form.places(["n", "m"])["2*n"] == form.workspace + 1
     code = load(find_backend(DEFAULT).generate(lowered, None, lambda: None).objects, ("main", SIZES_FUNCTION))
-    complete, main = code.status_function(SIZES_FUNCTION), code.packed_function("main", 5)
+    complete, main = code.function(SIZES_FUNCTION, 1, status=True), code.packed_function("main", 5)
     for n, m in ((3, 5), (1, 1), (4, 33)):
         x, table = np.random.default_rng(n).standard_normal((n, m), np.float32), np.array([n, m] + [-1] * (form.entries - 2))
         assert complete(address(table)) == 0

@@ -10,7 +10,7 @@ from onnx import ModelProto, numpy_helper, parser
 
 import stepwell
 from stepwell.backends.llvm_cpu.disassemble import disassemble
-from stepwell.backends.llvm_cpu.emitters import EngineEmitter, TextEmitter, emitter_for
+from stepwell.backends.llvm_cpu.emitters import emitter_for, engine_object, text_object
 from stepwell.backends.llvm_cpu.ir_text import portable
 from stepwell.backends.registry import find_backend
 from stepwell.dialects.support.errors import CodegenError
@@ -90,8 +90,8 @@ def test_what_llvm_does_not_know_is_an_error() -> None:
 
 
 def test_who_makes_what() -> None:
-    assert isinstance(emitter_for(host()), EngineEmitter)
-    assert isinstance(emitter_for(resolve("aarch64-neon" if host().family != "aarch64" else "x86-64-v3")), TextEmitter)
+    assert emitter_for(host()) is engine_object
+    assert emitter_for(resolve("aarch64-neon" if host().family != "aarch64" else "x86-64-v3")) is text_object
 
 
 def test_an_object_made_of_text_computes_what_the_engines_does() -> None:
@@ -100,7 +100,7 @@ def test_an_object_made_of_text_computes_what_the_engines_does() -> None:
     inputs["x"][0, :4] = [np.inf, -np.inf, np.nan, 0.5]
     expected = stepwell.compile(source, cache=False, threads=1).run(inputs)
     low = lowered(source, "host")
-    data = TextEmitter().emit(low.module, host())
+    data = text_object(low.module, host(), "main")
     artifact = build.make_artifact(low, None, None)
     artifact.objects = {"model": data}
     for name, array in assemble(artifact, threads=1, snapshots={}, timings={"llvm": 0.0}).run(inputs).items():
