@@ -27,7 +27,7 @@ class Archive(Mapping[str, np.ndarray]):
         from zipfile import ZipFile  # imported here, because it loads every kind of compression
 
         self.path, self.limits = path, limits or Limits()
-        with _readable(path, ".npz"), ZipFile(path) as file:
+        with readable(path, ".npz file"), ZipFile(path) as file:
             self._members = {printable(name.removesuffix(".npy")): name for name in file.namelist()}
 
     def __iter__(self) -> Iterator[str]:
@@ -58,13 +58,13 @@ class Archive(Mapping[str, np.ndarray]):
         from zipfile import ZipFile
 
         member = self._members[name]
-        with _readable(self.path, ".npz"), ZipFile(self.path) as file, file.open(member) as stream:
+        with readable(self.path, ".npz file"), ZipFile(self.path) as file, file.open(member) as stream:
             yield stream, file.getinfo(member).file_size
 
 
 def read_npy(path: Path, limits: Limits | None = None) -> np.ndarray:
     """The array of an .npy file. Raises like `Archive`."""
-    with _readable(path, ".npy"), path.open("rb") as file:
+    with readable(path, ".npy file"), path.open("rb") as file:
         size = path.stat().st_size
         if file.read(2) == b"PK":
             raise InputError(f"{path}: expected one array, got an archive")
@@ -85,16 +85,15 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
 
 
 @contextmanager
-def _readable(path: Path, kind: str) -> Iterator[None]:
+def readable(path: Path, what: str) -> Iterator[None]:
     """Convert the exceptions of the libraries that read a file, of which each has its own kinds, to an InputError."""
     try:
         yield
     except StepwellError:
         raise
-    except OSError as error:
-        raise InputError(f"{path}: not a readable {kind} file: {error.strerror or error}") from None
     except Exception as error:
-        raise InputError(f"{path}: not a readable {kind} file: {printable(' '.join(str(error).split())[:300]) or type(error).__name__}") from None
+        said = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())[:300]
+        raise InputError(f"{path}: not a readable {what}: {printable(said) or type(error).__name__}") from None
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

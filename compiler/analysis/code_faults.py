@@ -21,7 +21,7 @@ from stepwell.dialects.support.errors import InputError, StepwellError
 from stepwell.driver.build import build
 from stepwell.driver.lowering import descend, read_ir
 from stepwell.options import CompileOptions
-from stepwell.passes.framework.pipeline import Element, Step
+from stepwell.passes.framework.pipeline import Step
 from stepwell.passes.framework.registry import find_pass
 from stepwell.passes.framework.runner import PassRunner
 from stepwell.pipelines.lowered import Lowered
@@ -33,7 +33,7 @@ Arrays = Mapping[str, np.ndarray]
 FUSED, SCHEDULE, VERSIONS = ScheduleInfo.fused.name, ScheduleInfo.nest.name, ScheduleInfo.versions.name
 BUFFERIZE, LOOPS = "bufferize", "lower-to-affine"
 SCHEDULES = "func.func(assign-schedules)"
-PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
+PLAIN_LOOPS = "func.func(convert-linalg-to-affine-loops)"
 """Upstream's lowering of structured ops, which ignores schedules and computes scalar by scalar."""
 
 
@@ -121,14 +121,12 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
     for stage, index, pipeline in _without_one(lowered.pipeline, stages):
         if _is_right(lowered, text, entry, pipeline, tolerance):
             return stage.name, stage.numbered(index), "without this pass the kernel is right"
-    loops = next(((s, i) for s in stages.values() for i, step in enumerate(s.steps) if step.name == LOOPS), None)
-    if loops is not None:
-        stage, index = loops
-        if FUSED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(FUSED, SCHEDULE, VERSIONS), first=SCHEDULES):
-            return stage.name, LOOPS, "without fused loops the kernel is right"
-        plain = Stage(stage.name, (*stage.steps[:index], PLAIN_LOOPS, *stage.steps[index + 1 :]), stage.cut)
-        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(FUSED, SCHEDULE, VERSIONS)):
-            return stage.name, LOOPS, "with plain loops in the place of its schedules the kernel is right"
+    if any(step.name == LOOPS for stage in stages.values() for step in stage.steps):
+        scheduled = (FUSED, SCHEDULE, VERSIONS)
+        if FUSED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=scheduled, first=SCHEDULES):
+            return *_place(lowered, LOOPS), "without fused loops the kernel is right"
+        if _is_right(lowered, text, entry, lowered.pipeline.replace(LOOPS, PLAIN_LOOPS), tolerance, without=scheduled):
+            return *_place(lowered, LOOPS), "with plain loops in the place of its schedules the kernel is right"
     return *_place(lowered, BUFFERIZE), "no other pass could be left out or replaced such that the kernel is right"
 
 
@@ -136,8 +134,7 @@ def _without_one(pipeline: Pipeline, stages: Mapping[str, Stage]) -> Iterator[tu
     """The pipeline without one pass of these stages, for each dispensable pass: without any other, code could crash."""
     for stage in stages.values():
         for index in (i for i, step in enumerate(stage.steps) if _is_dispensable(step)):
-            cut = None if stage.cut is None else stage.cut - (index < stage.cut)
-            yield stage, index, _with(pipeline, stage, Stage(stage.name, (*stage.steps[:index], *stage.steps[index + 1 :]), cut))
+            yield stage, index, pipeline.remove(f"{stage.name}/{stage.numbered(index)}")
 
 
 def _is_dispensable(step: Step) -> bool:
@@ -146,10 +143,6 @@ def _is_dispensable(step: Step) -> bool:
     if cls is None:
         return step.name in ("canonicalize", "cse")
     return None in cls.switches.values() or cls.__module__.partition(".")[0] != "stepwell"
-
-
-def _with(pipeline: Pipeline, old: Stage, new: Stage) -> Pipeline:
-    return Pipeline([new if stage.name == old.name else stage for stage in pipeline.stages], pipeline.name)
 
 
 def _is_right(

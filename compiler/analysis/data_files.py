@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stepwell.analysis.archives import Archive, read_npy
-from stepwell.dialects.support.errors import InputError, ModelError, StepwellError, UnsupportedError
+from stepwell.analysis.archives import Archive, read_npy, readable
+from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
 from stepwell.dialects.support.limits import Limits
-from stepwell.dialects.support.names import printable
 from stepwell.signature import STRING, TensorInfo, is_string
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
@@ -66,10 +65,8 @@ def _read_lines(path: Path, info: TensorInfo) -> np.ndarray:
     """The lines of a text file as strings: a vector, or a matrix of one column or one row if the input has that shape."""
     if not is_string(info.dtype) or info.form:
         raise InputError(f"{path}: lines of text need an input of strings; '{info.name}' is {info}")
-    try:
+    with readable(path, "file of text in UTF-8"):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable file of text in UTF-8: {error}") from None
     array = np.array(lines, STRING)
     return array if len(info.shape) == 1 else array.reshape(1, -1) if info.shape[:1] == (1,) and info.shape[1:] != (1,) else array.reshape(-1, 1)
 
@@ -107,16 +104,11 @@ def _read_image(path: Path, info: TensorInfo) -> np.ndarray:
         raise InputError(f"{path}: an image needs an input of shape [1x]CxHxW with 1, 3 or 4 channels, or HxW; '{info.name}' is {info}")
     if info.dtype.kind != "f" and info.dtype.name not in ("uint8", "bfloat16"):
         raise InputError(f"{path}: an image needs an input of floating point or uint8; '{info.name}' is {info}")
-    try:
-        with Image.open(path, formats=FORMATS) as image:
-            width, height = image.size
-            if any(isinstance(want, int) and want != got for want, got in zip(info.shape[-2:], (height, width), strict=True)):
-                raise InputError(f"{path}: the image is {width} wide and {height} high, input '{info.name}' is {info}; resize it first")
-            pixels = np.asarray(image.convert(modes[channels]))
-    except StepwellError:
-        raise
-    except Exception as error:  # each decoder has its own exceptions
-        raise InputError(f"{path}: not a readable image ({', '.join(FORMATS)}): {printable(' '.join(str(error).split()))}") from None
+    with readable(path, f"image ({', '.join(FORMATS)})"), Image.open(path, formats=FORMATS) as image:
+        width, height = image.size
+        if any(isinstance(want, int) and want != got for want, got in zip(info.shape[-2:], (height, width), strict=True)):
+            raise InputError(f"{path}: the image is {width} wide and {height} high, input '{info.name}' is {info}; resize it first")
+        pixels = np.asarray(image.convert(modes[channels]))
     planes = pixels if rank == 2 else np.atleast_3d(pixels).transpose(2, 0, 1)
     if rank == 4:
         planes = planes[None]

@@ -189,24 +189,18 @@ class KernelBench:
         if not alone and not in_place:
             raise InputError("expected a kernel to be run alone, in its place, or both")
         taken = self._clamped(chosen, schedule)
-        texts = [self._text(chosen, schedule, only=only) if wanted else None for wanted, only in ((alone, True), (in_place, False))]
-        errors, sides = [0.0], []
-        for text, only in zip(texts, (True, False), strict=True):
-            if text is not None:
-                ours, theirs, error = self._sides(chosen, text, only=only)
-                sides.append((only, ours, theirs))
-                errors.append(error)
+        sides = {only: self._sides(chosen, schedule, only=only) for wanted, only in ((alone, True), (in_place, False)) if wanted}
         timings: dict[bool, list[Timing]] = {}
-        timed = [(only, ours, theirs) for only, ours, theirs in sides if theirs is not None or schedule is None]
+        timed = {only: both for only, (*both, _) in sides.items() if both[1] is not None or schedule is None}
         load = ForeignLoad()
         with load if timed else nullcontext():
-            for only, *both in timed:
+            for only, both in timed.items():
                 turns = [None if one is None else time_alone(one) if only else time_in_place(one, chosen.name) for one in both]
                 timings[only] = take_turns(turns[0], turns[1], repeats)  # type: ignore[arg-type]  # the kernel's own program is there
         of_kernel, of_model = timings.get(True, [SAME]), timings.get(False, [SAME, SAME])
         made = Evaluation(
-            chosen, of_kernel[0] if alone else None, of_model[0] if in_place else None, of_model[1] if in_place else None, max(errors), taken,
-            load.cores,
+            chosen, of_kernel[0] if alone else None, of_model[0] if in_place else None, of_model[1] if in_place else None,
+            max(error for *_, error in sides.values()), taken, load.cores,
         )  # fmt: skip
         if made.is_disturbed:
             warn_caller(BusyWarning(f"other processes keep {made.busy:.2f} cores busy: times of kernel '{chosen.name}' are disturbed"))
@@ -217,7 +211,7 @@ class KernelBench:
 
         Schedules with equal text have equal code. Raises like `evaluate`.
         """
-        lowered = self._read(self._text(self.kernel(kernel), schedule, only=True), WeightTable())
+        lowered = self._copied(self.kernel(kernel), schedule, only=True)
         descend(lowered, LLVMOnCPU.code_levels[0], keep=False)
         return lowered.text()
 
@@ -258,9 +252,9 @@ class KernelBench:
                 found[place] = {name: both for name, both in other.items() if isinstance(wanted, Nest) or name in wanted}
         return {place: values for place, values in found.items() if values}
 
-    def _sides(self, kernel: Kernel, text: str, *, only: bool) -> tuple[Replay, Replay | None, float]:
-        """A replay of a module that has run once, one with the chosen schedule if its code differs, and the difference of their results."""
-        native = self._native(self._read(text, WeightTable() if only else self._lowered.weights), only=kernel.name if only else None)
+    def _sides(self, kernel: Kernel, schedule: "Schedule | None", *, only: bool) -> tuple[Replay, Replay | None, float]:
+        """A replay with a schedule that has run once, one with the chosen schedule if its code differs, and the difference of their results."""
+        native = self._native(self._copied(kernel, schedule, only=only), only=kernel.name if only else None)
         if only:
             known = self._alone(kernel)
             outputs = [np.zeros_like(array) for array in known.expected]
@@ -279,8 +273,9 @@ class KernelBench:
 
     def _alone(self, kernel: Kernel) -> _Alone:
         if kernel.name not in self._known_alone:
-            native = self._native(self._read(self._text(kernel, None, only=True), WeightTable()), only=kernel.name)
-            self._known_alone[kernel.name] = _Alone(native, *self._operands(kernel))
+            copy = self._copied(kernel, None, only=True)
+            inputs, outputs = ([TensorInfo.from_type(name, kind) for name, kind in side] for side in (copy.info.inputs, copy.info.outputs))
+            self._known_alone[kernel.name] = _Alone(self._native(copy, only=kernel.name), *self._operands(kernel, inputs, outputs))
         return self._known_alone[kernel.name]
 
     @cached_property
@@ -311,9 +306,8 @@ class KernelBench:
             threads=self.threads,
         )  # fmt: skip
 
-    def _operands(self, kernel: Kernel) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Copies of the inputs and results of a kernel's first launch in the model."""
-        inputs, outputs = self._lowered_types(kernel)
+    def _operands(self, kernel: Kernel, inputs: list[TensorInfo], outputs: list[TensorInfo]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Copies of the inputs and results of a kernel's first launch in the model, in these types."""
         replay = self._replay(self._chosen, self._inputs, self._empty_outputs(), self._arena)
         first = next(i for i, launch in enumerate(replay.launches) if launch.kernel == kernel.name)
         launch = replay.launches[first]
@@ -322,18 +316,14 @@ class KernelBench:
         replay.run(first, first + 1)
         return read, [_copy(replay.bytes(target), info) for target, info in zip(launch.destinations, outputs, strict=True)]
 
-    def _lowered_types(self, kernel: Kernel) -> tuple[list[TensorInfo], list[TensorInfo]]:
-        module = self._read(self._text(kernel, None, only=True), WeightTable())
-        inputs, outputs = ([TensorInfo.from_type(name, kind) for name, kind in side] for side in (module.info.inputs, module.info.outputs))
-        return inputs, outputs
-
-    def _text(self, kernel: Kernel, schedule: "Schedule | None", *, only: bool) -> str:
-        """The model, or a module of `only` one kernel, with a schedule that replaces that kernel's."""
+    def _copied(self, kernel: Kernel, schedule: "Schedule | None", *, only: bool) -> Lowered:
+        """A copy of the model, or a module of `only` one kernel, with a schedule that replaces that kernel's."""
         copy = self._scheduled(kernel, schedule)
-        if only:
-            with copy.module.context, copy.module.operation.location:
-                isolated(copy.module, kernel.name)
-        return copy.text()
+        if not only:
+            return copy
+        with copy.module.context, copy.module.operation.location:
+            isolated(copy.module, kernel.name)
+        return self._read(copy.text(), WeightTable())
 
     def _scheduled(self, kernel: Kernel, schedule: "Schedule | None") -> Lowered:
         """A copy of the model with a schedule that replaces that kernel's."""

@@ -25,10 +25,9 @@ def busy_seconds() -> float | None:
 
 def foreign_load(seconds: float = 1.0) -> float | None:
     """The number of cores that the rest of the machine keeps busy, measured while this process sleeps."""
-    before = busy_seconds()
-    time.sleep(seconds)
-    after = busy_seconds()
-    return None if before is None or after is None else max(0.0, after - before) / seconds
+    with ForeignLoad() as load:
+        time.sleep(seconds)
+    return load.cores
 
 
 class ForeignLoad:
