@@ -286,13 +286,9 @@ def canonical(value: Any) -> Any:
         from stepwell.cache.fingerprint import described  # imported here, because it loads numpy
 
         return described(value)
-    if isinstance(value, Limits):
+    if hasattr(value, "key"):  # limits and values of inputs
         return value.key()
     if isinstance(value, Mapping):
-        from stepwell.values import Values
-
-        if isinstance(value, Values):
-            return value.key()
         return sorted((name, canonical(entry)) for name, entry in value.items())
     if isinstance(value, (tuple, list)):
         return [canonical(entry) for entry in value]

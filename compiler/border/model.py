@@ -13,14 +13,15 @@ from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import ByName, printable_keys
 from stepwell.driver.combinations import Specialisation
 from stepwell.driver.dynamic import DynamicModel
+from stepwell.runtime.about import Described
 from stepwell.runtime.fitting import by_name, count_error, names_error
-from stepwell.runtime.model import Arrays, CompiledModel, Memory, unpicklable
+from stepwell.runtime.model import Arrays, CompiledModel, Memory
 from stepwell.signature import Shape
 
 Inner: TypeAlias = CompiledModel | DynamicModel
 
 
-class BorderModel:
+class BorderModel(Described):
     """A model of which some nodes, those with strings and maps, run in Python; it has the interface of a `CompiledModel` or a `DynamicModel`.
 
     `inner` is the compiled part, whose inputs and outputs are the values in between. Strings are arrays of Python objects, and inputs may also be
@@ -118,26 +119,14 @@ class BorderModel:
         """A model that shares the immutable code and weights."""
         return BorderModel(copy.copy(self.inner), self.border)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "BorderModel":
-        return self.__copy__()
-
-    def __reduce__(self) -> str:
-        raise unpicklable("a compiled model")
-
     @property
     def threads(self) -> int:
         """The largest number of cores for a run of the compiled code."""
         return self.inner.threads
 
     @property
-    def timings(self) -> dict[str, float]:
-        """The seconds it took to reach each level."""
-        return self.inner.timings
-
-    @property
-    def kernels(self) -> int:
-        """Number of distinct kernels."""
-        return self.inner.kernels
+    def _described(self) -> Inner:
+        return self.inner
 
     @property
     def memory(self) -> Memory:
@@ -162,7 +151,3 @@ class BorderModel:
     def settle(self, seconds: float | None = None) -> bool:
         """Like `DynamicModel.settle`."""
         return not isinstance(self.inner, DynamicModel) or self.inner.settle(seconds)
-
-    def ir(self, level: str) -> str:
-        """The text of the compiled part at `level`. Raises InputError for an unknown level."""
-        return self.inner.ir(level)

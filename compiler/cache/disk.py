@@ -8,7 +8,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -84,8 +84,16 @@ class Cache:
 
     def read(self, kind: str, key: str) -> np.ndarray | None:
         """The content of an entry as read-only bytes, aligned as compiled code requires for weights. Otherwise like `get`."""
-        with self._entered(kind, key[:2]) as folder:
-            return None if folder is None else _read(folder, kind, key)
+        try:
+            folder = self._open_folder((_FORMATS[-1], kind, key[:2]))
+        except OSError as error:
+            if isinstance(error, _Refused):
+                _note(f"the cache in {self.folder} is not used: {error}")
+            return None
+        try:
+            return _read(folder, kind, key)
+        finally:
+            os.close(folder)
 
     def put(self, kind: str, key: str, data: bytes) -> bool:
         """Store an entry; returns whether that succeeded."""
@@ -160,22 +168,6 @@ class Cache:
             finally:
                 os.close(outside)
         return inside
-
-    @contextmanager
-    def _entered(self, *names: str) -> Iterator[int | None]:
-        """A descriptor of one of this release's folders; None if it cannot be read."""
-        descriptor = None
-        try:
-            descriptor = self._open_folder((_FORMATS[-1], *names))
-        except _Refused as error:
-            _note(f"the cache in {self.folder} is not used: {error}")
-        except OSError:
-            pass
-        try:
-            yield descriptor
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
 
     def _files(self, *names: str) -> Iterator[tuple[Path, int, float]]:
         """The files below a folder, with size and time of last use; skips files that disappear meanwhile."""

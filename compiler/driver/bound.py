@@ -13,9 +13,10 @@ from stepwell.dialects.support.buffers import aligned_empty
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.dialects.support.processes import Turn
 from stepwell.driver.pairs import Sizes, check_sizes
+from stepwell.runtime.about import InMemory
 from stepwell.runtime.fitting import as_tensor, by_name, count_error
 from stepwell.runtime.general import GeneralProgram
-from stepwell.runtime.model import Arrays, unpicklable
+from stepwell.runtime.model import Arrays
 from stepwell.runtime.results import Results
 from stepwell.signature import TensorInfo
 
@@ -80,7 +81,7 @@ class _State(NamedTuple):
         return {cache.taker: cache.first(length) for cache, length in zip(self.caches, self.lengths, strict=True)}
 
 
-class BoundModel:
+class BoundModel(InMemory):
     """A model that keeps a state from call to call, created by `bind` of a model.
 
     A call takes the other inputs and returns the other outputs. The state begins empty: dimensions whose size follows from no other input have no
@@ -88,6 +89,8 @@ class BoundModel:
     share one model, its code and its weights. After an error the state is the one before the call. `copy.copy` returns a model with an independent
     copy of the state.
     """
+
+    kind = "a model with a state"
 
     def __init__(self, model: Model, pairs: Mapping[str, str], program: GeneralProgram | None) -> None:
         """`pairs` maps inputs to outputs, by name. `program` is one in which paired tensors can share memory."""
@@ -148,12 +151,6 @@ class BoundModel:
 
     def __copy__(self) -> "BoundModel":
         return self._alone(self._copied)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "BoundModel":
-        return self._alone(self._copied)
-
-    def __reduce__(self) -> str:
-        raise unpicklable("a model with a state")
 
     def _alone(self, call: Callable[[], R]) -> R:
         """The result of a call that excludes all concurrent ones."""

@@ -12,6 +12,7 @@ import numpy as np
 from stepwell.dialects.support.errors import InputError, LimitError, shown
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.background import Job, submit
+from stepwell.runtime.about import Described
 from stepwell.runtime.model import Arrays, CompiledModel
 from stepwell.runtime.weights import Weights, beyond
 from stepwell.signature import Shape, TensorInfo
@@ -71,7 +72,7 @@ class Specialisation:
     """The bytes of the version's weights that no other program of the model reads."""
 
 
-class Combinations(Generic[M]):
+class Combinations(Described, Generic[M]):
     """The table of a model's combinations, each of which a model of type `M` runs. Safe to use from several threads.
 
     `capacity` and `capacity_bytes` bound the specialised versions; the least recently used one is dropped first.
@@ -127,9 +128,6 @@ class Combinations(Generic[M]):
                     own[key] = replace(entry)
                     made._last = own[key] if entry is self._last else made._last
         return made
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.__copy__()
 
     @property
     def specialisations(self) -> tuple[Specialisation, ...]:

@@ -17,7 +17,7 @@ from stepwell.driver.pairs import ContradictionError, Sizes, check_pairs, check_
 from stepwell.runtime.about import About
 from stepwell.runtime.fitting import by_name, count_error, fitted, names_error
 from stepwell.runtime.general import GeneralProgram
-from stepwell.runtime.model import Arrays, CompiledModel, Memory, unpicklable
+from stepwell.runtime.model import Arrays, CompiledModel, Memory
 from stepwell.runtime.weights import WeightPool
 from stepwell.signature import Shape, TensorInfo, shape_of
 
@@ -143,9 +143,6 @@ class DynamicModel(Combinations["CompiledModel | DynamicModel"]):
                 self._bound[key] = self._compile_bound(chosen) if self.general and self._compile_bound is not None else None
         return BoundModel(self, chosen, self._bound[key])
 
-    def __reduce__(self) -> str:
-        raise unpicklable("a compiled model")
-
     @property
     def general(self) -> bool:
         """Whether there is a shape-polymorphic program; if not, `why_not_general` gives the reason, if one was requested."""
@@ -156,14 +153,6 @@ class DynamicModel(Combinations["CompiledModel | DynamicModel"]):
         return self._latest().threads
 
     @property
-    def timings(self) -> dict[str, float]:
-        return dict(self._current().timings)
-
-    @property
-    def kernels(self) -> int:
-        return self._current().kernels
-
-    @property
     def memory(self) -> Memory:
         return self._latest().memory
 
@@ -172,12 +161,8 @@ class DynamicModel(Combinations["CompiledModel | DynamicModel"]):
         """The bytes of memory for the weights of all its programs; shared weights count once."""
         return self._pool.held_bytes
 
-    def ir(self, level: str) -> str:
-        """The text of the most recently used model, or else of the program, at `level`."""
-        return self._current().ir(level)
-
-    def _current(self) -> "Made | About":
-        """The model or description with information about its code."""
+    @property
+    def _described(self) -> "Made | About":
         return self._program.about if self._program is not None and self._last is None else self._latest()
 
     def _latest(self) -> Made:

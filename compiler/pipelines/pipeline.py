@@ -45,15 +45,15 @@ class Pipeline:
         self.name = name
 
     @staticmethod
-    def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline", path: LevelPath = CPU_PATH) -> "Pipeline":
+    def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline") -> "Pipeline":
         """Parse a pipeline: `graph-opt(…),linalg(…),…,llvm(…,per-function(…))`; lines that begin with `//` are comments.
 
-        Missing stages are taken from `base`. The pipeline has the stages of `path`, or those of the base. Raises PipelineError, naming the unknown,
-        misplaced or missing element.
+        Missing stages are taken from `base`. The pipeline has the stages of the base, by default those of the built-in backend. Raises PipelineError,
+        naming the unknown, misplaced or missing element.
         """
         if not isinstance(text, str):
             raise InputError(f"{name}: expected text, got {shown(text)}")
-        path = path if base is None else base.path
+        path = CPU_PATH if base is None else base.path
         given: dict[str, Stage] = {}
         try:
             for element in parse_pipeline(_uncommented(text)):

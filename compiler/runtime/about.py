@@ -1,7 +1,9 @@
-"""Facts about code that hold for all sizes: the IR of each level, its time, and the number of kernels."""
+"""Facts about code that hold for all sizes: the IR of each level, its time, and the number of kernels; and models with code in memory."""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 from stepwell.dialects.support.errors import InputError, shown
 
@@ -22,3 +24,39 @@ class About:
         if not isinstance(level, str) or level not in self.snapshots:
             raise InputError(f"unknown level {shown(level)}; known: {', '.join(self.snapshots)}")
         return self.snapshots[level]()
+
+
+class InMemory:
+    """A model whose code is in the memory of this process: copies share the code, and it cannot be pickled."""
+
+    kind: ClassVar[str] = "a compiled model"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return copy.copy(self)
+
+    def __reduce__(self) -> str:
+        where = "pickle its ONNX model, and compile that where it is needed: what is in the cache is there at once"
+        raise InputError(f"pickle: {self.kind} is code in the memory of this process, which cannot be pickled; {where}")
+
+
+class Described(InMemory):
+    """A model of which the description of its code is known."""
+
+    @property
+    def _described(self) -> "About | Described":
+        """The description, or another model with the same one."""
+        raise NotImplementedError
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """The seconds it took to reach each level."""
+        return dict(self._described.timings)
+
+    @property
+    def kernels(self) -> int:
+        """Number of distinct kernels."""
+        return self._described.kernels
+
+    def ir(self, level: str) -> str:
+        """The text of the model at `level`. Raises InputError for an unknown level."""
+        return self._described.ir(level)

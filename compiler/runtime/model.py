@@ -14,7 +14,7 @@ from stepwell.dialects.core.dtypes import plain_booleans
 from stepwell.dialects.support.buffers import address
 from stepwell.dialects.support.errors import InputError, ResourceError, SizesDifferError
 from stepwell.dialects.support.names import ByName, printable_keys
-from stepwell.runtime.about import About
+from stepwell.runtime.about import About, Described
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.fitting import as_array, as_dtype, class_text, count_error, names_error
 from stepwell.runtime.weights import Weights
@@ -35,7 +35,7 @@ class Memory:
     """The bytes of weights that no other program of the same model reads."""
 
 
-class CompiledModel:
+class CompiledModel(Described):
     """Code for a model of fixed shapes. Safe to call from several threads at once.
 
     Made by `stepwell.compile`. `executable` is what a backend loaded.
@@ -90,12 +90,6 @@ class CompiledModel:
         made.executable = copy.copy(self.executable)
         made._execute = made.executable.run
         return made
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "CompiledModel":
-        return self.__copy__()
-
-    def __reduce__(self) -> str:
-        raise unpicklable("a compiled model")
 
     @property
     def threads(self) -> int:
@@ -154,18 +148,8 @@ class CompiledModel:
         return Memory(self.weights.nbytes, self.workspace_bytes, self.weights.own_bytes)
 
     @property
-    def timings(self) -> dict[str, float]:
-        """The seconds it took to reach each level."""
-        return dict(self.about.timings)
-
-    @property
-    def kernels(self) -> int:
-        """Number of distinct kernels."""
-        return self.about.kernels
-
-    def ir(self, level: str) -> str:
-        """The text of the model at `level`. Raises InputError for an unknown level."""
-        return self.about.ir(level)
+    def _described(self) -> About:
+        return self.about
 
     def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
         try:
@@ -271,9 +255,3 @@ def _separate(arrays: Sequence[np.ndarray], spans: Sequence[tuple[int, int, int]
         return next_one < len(starts) and starts[next_one] < begin + array.nbytes
 
     return [array.copy() if is_shared(array) else array for array in arrays]
-
-
-def unpicklable(what: str) -> InputError:
-    """The error for a model that is pickled."""
-    where = "pickle its ONNX model, and compile that where it is needed: what is in the cache is there at once"
-    return InputError(f"pickle: {what} is code in the memory of this process, which cannot be pickled; {where}")
