@@ -149,9 +149,6 @@ class Cache:
                 pass  # it does not exist, or cannot be opened
         return None
 
-    def _path(self, kind: str, key: str) -> Path:
-        return self.folder / _FORMATS[-1] / kind / key[:2] / key[2:]
-
     def _open_folder(self, names: Iterable[str], *, make: bool = False) -> int:
         """A descriptor of the folder at path `names`. Raises OSError, including _Refused."""
         if make:

@@ -74,19 +74,16 @@ def _specified(specification: str, infos: "Mapping[str, TensorInfo]", limits: Li
 def load(info: "TensorInfo", what: str, limits: Limits | None = None) -> np.ndarray | int:
     """The array for an input specified by `what`: the path of a file, or `random[:SEED]`, for which the seed is returned."""
     if found := re.fullmatch(r"random(?::(\d+))?", what):
-        return _seed(info, found.group(1) or "0")
+        digits = found.group(1) or "0"
+        if len(digits) > SEED_DIGITS:
+            raise UsageError(f"input '{info.name}': expected a seed of at most {SEED_DIGITS} digits, got one of {len(digits)}")
+        return int(digits)
     path = Path(what)
     if not path.is_file():
         raise InputError(f"input '{info.name}': there is no file {what}")
     if path.suffix.lower() not in DATA_FILES:
         raise UsageError(f"input '{info.name}': expected a file .npy, .npz, .pb, .txt or an image ({', '.join(IMAGES)}), got {what}")
     return read_data(path, info, limits)
-
-
-def _seed(info: "TensorInfo", digits: str) -> int:
-    if len(digits) > SEED_DIGITS:
-        raise UsageError(f"input '{info.name}': expected a seed of at most {SEED_DIGITS} digits, got one of {len(digits)}")
-    return int(digits)
 
 
 def _random(info: "TensorInfo", seed: int, index: int, extreme: bool, words: Sequence[str]) -> Any:

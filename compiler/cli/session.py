@@ -50,7 +50,11 @@ class Session:
             load_plugins(self.options)
             self._check_names()
         self.how = compile_options(self.options)
-        self.explanation = _explanation() if self.options.explain is not None else None
+        self.explanation: Explanation | None = None
+        if self.options.explain is not None:
+            from stepwell.analysis.explain import Explanation  # imported here, because it loads the bindings
+
+            self.explanation = Explanation()
 
     def _check(self) -> None:
         """Raise UsageError for options that contradict each other."""
@@ -189,12 +193,6 @@ class Session:
             where = f"{weights_file} lacks" if weights_file is not None else f"there is no {beside}, nor --weights FILE, to hold"
             raise ModelError(f"{file}: {where} {len(missing)} of the weights it uses: {names}")
         return lowered
-
-
-def _explanation() -> "Explanation":
-    from stepwell.analysis.explain import Explanation  # imported here, because it loads the bindings
-
-    return Explanation()
 
 
 def save_ir(lowered: "Lowered", file: Path) -> None:

@@ -13,7 +13,6 @@ from stepwell.backends.artifact import Artifact
 from stepwell.backends.base import Code
 from stepwell.backends.registry import checked_result, find_backend
 from stepwell.cache.disk import Cache, Kept, chosen_cache
-from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment, decided_assumptions, symbol_places
 from stepwell.dialects.core.size_table import SizeTable
 from stepwell.dialects.core.sizes import Assumption, Size
@@ -59,7 +58,7 @@ def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, o
     """
     threads = thread_count(threads)
     store = chosen_cache(cache)
-    snapshots: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
+    snapshots: dict[str, Callable[[], str]] = {level: partial(op.get_asm, enable_debug_info=True) for level, op in lowered.snapshots.items()}
     last, below = lowered.level, replace(lowered.options, shapes=None, values=None, schedule=None)
 
     def read_again() -> Lowered:
@@ -150,7 +149,3 @@ def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store:
     """The arena of all weights, in a file of the cache if possible, else in memory."""
     kept = store.put_chunks("weights", (chunk.data for chunk in arena_chunks(weights, offsets, size)), size) if store is not None else None
     return pack_arena(weights, offsets, size) if kept is None else kept
-
-
-def _printer(op: ir.Operation) -> Callable[[], str]:
-    return lambda: str(op.get_asm(enable_debug_info=True))

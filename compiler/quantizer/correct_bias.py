@@ -87,17 +87,13 @@ def _corrected_layers(found: Sequence[LayerPair], floats: ModelProto, made: Mode
         if node.name in kinds:
             array = weights.array(others[node.name].input[1])
             if array is not None and array.ndim >= 2 and biases.can(node):
-                count = _channels(node, array)
+                axis = weight_axis(node, array.ndim)
+                count = array.shape[-1 if axis is None else axis] * groups_of(node)
                 shape = (count, *[1] * (array.ndim - 2)) if is_standard(node, *IMAGES) else (count,)
                 layers.append(_Corrected(node, depth, shape, np.zeros(count)))
                 depth += 1
         depths.update(dict.fromkeys(node.output, depth))
     return layers
-
-
-def _channels(node: NodeProto, weights: np.ndarray) -> int:
-    axis = weight_axis(node, weights.ndim)
-    return weights.shape[-1 if axis is None else axis] * groups_of(node)
 
 
 def _with_shifts(quantised: ModelProto, layers: Sequence[_Corrected]) -> tuple[ModelProto, list[str]]:

@@ -31,10 +31,10 @@ INK, INSIDE, OUTSIDE, RANGE = THEME
 
 
 def rows(quality: "Quality") -> list[list[str]]:
-    """The rows of the table, for the columns `HEADER`: ratios are in dB."""
+    """The rows of the table, for the columns `HEADER`: ratios are in dB, and a share is above 100 % if other layers compensate for it."""
     return [
         [
-            layer.name, layer.kind, share_text(layer.share), decibels(layer.ratio_alone), decibels(layer.ratio),
+            layer.name, layer.kind, f"{100 * layer.share:.1f} %", decibels(layer.ratio_alone), decibels(layer.ratio),
             interval(layer.seen.low, layer.seen.high), "" if layer.range is None else interval(layer.range.low, layer.range.high),
             f"{100 * layer.clipped:.2g} %",
         ]
@@ -45,11 +45,6 @@ def rows(quality: "Quality") -> list[list[str]]:
 def decibels(ratio: float) -> str:
     """A signal-to-noise ratio: `38.2 dB`, or the statement that there is no noise."""
     return "no noise" if ratio == math.inf else f"{ratio:.1f} dB"
-
-
-def share_text(share: float) -> str:
-    """A share in the error of the outputs, in percent; above 100 if other layers compensate for it."""
-    return f"{100 * share:.1f} %"
 
 
 def interval(low: float, high: float) -> str:

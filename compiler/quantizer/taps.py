@@ -1,8 +1,7 @@
 """Taps: a compiled model that also returns intermediate values."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,26 +45,21 @@ class Tapped:
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self._stored = {name: numpy_helper.to_array(stored[name]) for name in self.names if name in stored}
         self._infos = input_infos(model)
-        self._tapped = with_outputs(model, self.names)
-        self._compile = partial(compile, self._tapped, threads=threads, cache=cache)
-        self._made: OrderedDict[tuple[tuple[int, ...], ...], CompiledModel | DynamicModel | BorderModel] = OrderedDict()
+        tapped = with_outputs(model, self.names)
+
+        @lru_cache(SHAPES)
+        def compiled(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> "CompiledModel | DynamicModel | BorderModel":
+            return compile(tapped, shapes=dict(shapes) or None, specialise="always", threads=threads, cache=cache)
+
+        self._compiled = compiled
+        """The model compiled for shapes of inputs, by name: with static sizes, more models can be compiled."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The values by name, of one run on `inputs`.
 
         Raises InputError if an array is missing or does not fit, and the errors of `stepwell.compile`.
         """
-        results = self._model(inputs).run(dict(inputs))
+        free = [info.name for info in self._infos if not info.is_static and info.name in inputs]
+        results = self._compiled(tuple((name, np.shape(inputs[name])) for name in free)).run(dict(inputs))
         known = {**self._stored, **{info.name: inputs[info.name] for info in self._infos}}
         return {name: results[name] if name in results else known[name] for name in self.names}
-
-    def _model(self, inputs: Mapping[str, np.ndarray]) -> "CompiledModel | DynamicModel | BorderModel":
-        """The model compiled for the shapes of these inputs: with static sizes, more models can be compiled."""
-        free = [info.name for info in self._infos if not info.is_static and info.name in inputs]
-        key = tuple(np.shape(inputs[name]) for name in free)
-        if key not in self._made:
-            self._made[key] = self._compile(shapes=dict(zip(free, key, strict=True)) or None, specialise="always")
-        self._made.move_to_end(key)
-        while len(self._made) > SHAPES:
-            self._made.popitem(last=False)
-        return self._made[key]

@@ -31,11 +31,12 @@ class OpenMP:
         # PyDLL keeps the GIL: these calls take less time than releasing it.
         calls = ctypes.PyDLL(path)
         self._set: Callable[[int], None] = calls.omp_set_num_threads
-        self._get: Callable[[], int] = calls.omp_get_max_threads
+        self.get_threads: Callable[[], int] = calls.omp_get_max_threads
+        """Returns the number of threads for parallel regions of this thread."""
         self._known: Callable[[], int] | None = getattr(calls, "kmp_get_num_known_threads", None)
         forbidden = os.environ.pop(_INIT_AT_FORK, None)
         try:
-            self._get()
+            self.get_threads()
         finally:
             if forbidden is not None:
                 os.environ[_INIT_AT_FORK] = forbidden
@@ -43,17 +44,13 @@ class OpenMP:
         self._looking = Lock()
         os.register_at_fork(after_in_child=functools.partial(setattr, self, "_is_forked", True))
 
-    def get_threads(self) -> int:
-        """The number of threads for parallel regions of this thread."""
-        return self._get()
-
     def set_threads(self, threads: int, before: int | None = None) -> int:
         """Set the number of threads for parallel regions of this thread; returns the previous number, which is `before` if that is given."""
         if self._is_forked:
             self._look_at_threads()
         if self._is_single:
             threads = 1
-        before = self._get() if before is None else before
+        before = self.get_threads() if before is None else before
         if before != threads:
             self._set(threads)
         return before

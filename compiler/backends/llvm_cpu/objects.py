@@ -54,11 +54,12 @@ def split_module(module: ir.Module, pipeline: str = "", target: Target | None = 
     that cannot be in several objects (a variable that several functions share) and for operations that do not belong in such a module.
     """
     symbols = {_symbol(op.operation, lowered=not pipeline): op.operation for op in module.body.operations}
-    units = [(name, _closure(name, symbols)) for name, op in symbols.items() if _is_unit(op)]
+    units = [(name, _closure(name, symbols)) for name, op in symbols.items() if _is_function(op) and _is_defined(op) and _is_external(op)]
     owners: dict[str, str] = {}
     for name, used in units:
         for other in used:
-            if _is_variable(symbols[other]) and owners.setdefault(other, name) != name:
+            is_variable = symbols[other].name in _VARIABLES and "constant" not in symbols[other].attributes
+            if is_variable and owners.setdefault(other, name) != name:
                 raise CodegenError(f"the variable @{other} is used by @{owners[other]} and by @{name}: variables cannot be in two objects")
     return [_unit(_part(module, name, used, symbols), name, pipeline, target) for name, used in units]
 
@@ -88,14 +89,6 @@ def _is_defined(op: ir.Operation) -> bool:
 
 def _is_external(op: ir.Operation) -> bool:
     return "linkage" not in op.attributes or str(op.attributes["linkage"]) == "#llvm.linkage<external>"
-
-
-def _is_unit(op: ir.Operation) -> bool:
-    return _is_function(op) and _is_defined(op) and _is_external(op)
-
-
-def _is_variable(op: ir.Operation) -> bool:
-    return op.name in _VARIABLES and "constant" not in op.attributes
 
 
 def _references(op: ir.Operation) -> set[str]:

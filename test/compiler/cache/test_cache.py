@@ -470,7 +470,7 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     store = Cache(tmp_path, 3000)
     for i, key in enumerate(("aa1", "bb2", "cc3")):
         store.put("objects", key, bytes(900))
-        os.utime(store._path("objects", key), (1000 + i, 1000 + i))
+        os.utime(tmp_path / "v2" / "objects" / key[:2] / key[2:], (1000 + i, 1000 + i))
     assert store.trim() == 0
     assert store.get("objects", "aa1") == bytes(900)  # used just now
     store.put("objects", "dd4", bytes(900))
