@@ -1,7 +1,6 @@
 """Compile many units in several processes, kept warm between models."""
 
 import atexit
-import collections
 import contextlib
 import os
 import re
@@ -11,6 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from queue import SimpleQueue
 from typing import IO, Any, BinaryIO, cast
 
 from stepwell.backends.llvm_cpu.forks import Forked, may_fork
@@ -49,12 +50,10 @@ class Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def compile(self, unit: Unit, libraries: tuple[str, ...], timeout: float) -> bytes:
-        """The object of `unit`. Raises like `compile_unit`, and CodegenError if the process crashes or is not done in time."""
-        return self.ask((unit, libraries), f"@{unit.name}", timeout)
-
     def ask(self, request: Any, about: str, timeout: float) -> bytes:
-        """The process's answer to a request (see `worker`); errors name the subject `about`."""
+        """The process's answer to a request (see `worker`). Raises its error, and CodegenError, naming the subject `about`, if the process crashes or
+        is not done in time.
+        """
         try:
             send(self._requests, request)
             if not self._poll.poll(timeout * 1000):
@@ -147,25 +146,36 @@ class Pool:
         """The objects of `units`, in order. The first error stops the work. One call at a time."""
         with self._lock:
             self.start(jobs)
-            job = _Job(units, libraries, timeout)
-            threads = [threading.Thread(target=job.work, args=(worker,), daemon=True) for worker in self._workers[:jobs]]
+            free: SimpleQueue[Worker] = SimpleQueue()
+            for worker in self._workers[:jobs]:
+                free.put(worker)
+
+            def compiled(unit: Unit) -> bytes:
+                worker = free.get()
+                try:
+                    return worker.ask((unit, libraries), f"@{unit.name}", timeout)
+                finally:
+                    free.put(worker)
+
+            # The longest first, so that the workers end together.
+            order = sorted(range(len(units)), key=lambda i: -len(units[i].bytecode))
+            executor = ThreadPoolExecutor(max(jobs, 1))
             try:
                 self._is_used = True
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
+                objects = {i: executor.submit(compiled, units[i]) for i in order}
+                errors = (future.exception() for future in as_completed(objects.values()))
+                error = next(filter(None, errors), None)
             except BaseException:  # an interrupt: the results of the running processes are no longer needed
-                job.stop()
                 for worker in self._workers:
                     worker.kill()
                 raise
             finally:
+                executor.shutdown(cancel_futures=True)
                 self._is_used = False
                 self._watch()
-            if job.error is not None:
-                raise job.error
-            return [job.objects[i] for i in range(len(units))]
+            if error is not None:
+                raise error
+            return [objects[i].result() for i in range(len(units))]
 
     def close(self) -> None:
         """End all processes."""
@@ -189,36 +199,6 @@ class Pool:
         self._timer = threading.Timer(_IDLE_SECONDS, self.close)
         self._timer.daemon = True
         self._timer.start()
-
-
-class _Job:
-    """Units that several threads, one for each worker, take from, and the resulting objects."""
-
-    def __init__(self, units: Sequence[Unit], libraries: tuple[str, ...], timeout: float) -> None:
-        self.objects: dict[int, bytes] = {}
-        self.error: Exception | None = None
-        # The longest first, so that the workers end together.
-        order = sorted(range(len(units)), key=lambda i: -len(units[i].bytecode))
-        self._todo = collections.deque(order)
-        self._units = units
-        self._libraries = libraries
-        self._timeout = timeout
-
-    def work(self, worker: Worker) -> None:
-        while True:
-            try:
-                index = self._todo.popleft()
-            except IndexError:
-                return
-            try:
-                self.objects[index] = worker.compile(self._units[index], self._libraries, self._timeout)
-            except Exception as error:  # passed on to the waiting thread
-                if self.error is None:
-                    self.error = error
-                self.stop()
-
-    def stop(self) -> None:
-        self._todo.clear()
 
 
 _pool = Pool()
