@@ -8,7 +8,7 @@ from stepwell.dialects.support.errors import CodegenError, InputError, shown
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.origins import result_of
 from stepwell.passes.framework.levels import LevelPath
-from stepwell.pipelines.routes import add_route, check_new, find_route
+from stepwell.pipelines.routes import add_route, find_route
 
 B = TypeVar("B", bound=Backend)
 T = TypeVar("T")
@@ -21,12 +21,11 @@ def register_backend(name: str) -> Callable[[type[B]], type[B]]:
     """
 
     def add(cls: type[B]) -> type[B]:
-        check_new(name, cls)
         if not (isinstance(cls, type) and issubclass(cls, Backend)):
             raise InputError(f"backend '{name}': expected a subclass of Backend, got {shown(cls)}")
         cls.code_levels = _code_levels(name, getattr(cls, "path", None), cls.code_levels)
-        cls.name = name
         add_route(name, cls())
+        cls.name = name
         extension(cls)  # it does not affect cached code of other backends
         return cls
 

@@ -300,7 +300,11 @@ def user_cache() -> Cache:
     STEPWELL_CACHE_DIR is its folder (default: the user's folder for caches),
     STEPWELL_CACHE_BYTES its limit. Raises InputError if that is not a number.
     """
-    return Cache(cache_folder(), _limit())
+    text = os.environ.get("STEPWELL_CACHE_BYTES", "")
+    limit = whole_number(text) if text else DEFAULT_BYTES
+    if limit is None:
+        raise InputError(f"STEPWELL_CACHE_BYTES: expected a number of bytes, got {shown(text)}")
+    return Cache(cache_folder(), limit)
 
 
 def chosen_cache(wanted: bool) -> Cache | None:
@@ -329,16 +333,6 @@ def cache_folder() -> Path:
     path = user_cache_path("stepwell", appauthor=False)
     # A user without a home has no cache folder.
     return path if path.is_absolute() else Path(tempfile.gettempdir()).absolute() / f"stepwell-{os.geteuid()}"
-
-
-def _limit() -> int:
-    text = os.environ.get("STEPWELL_CACHE_BYTES", "")
-    if not text:
-        return DEFAULT_BYTES
-    number = whole_number(text)
-    if number is None:
-        raise InputError(f"STEPWELL_CACHE_BYTES: expected a number of bytes, got {shown(text)}")
-    return number
 
 
 @cache

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -146,9 +146,7 @@ class Compilation:
         """The model that runs a result."""
         made = result.made
         if isinstance(made, Artifact) and made.general is None:
-            return assemble(
-                made, threads=self.threads, snapshots=self._snapshots(result), timings=result.timings, pool=self.pool, otherwise=self._otherwise(made)
-            )
+            return assemble(made, **self._assembly(made, result))
         shared = self if self.pool is not None else replace(self, pool=WeightPool())
         return shared._compiled_when_run(made) if isinstance(made, Signature) else shared._general_model(made, result)
 
@@ -199,7 +197,7 @@ class Compilation:
 
     def _general_model(self, made: Artifact, result: Result) -> DynamicModel:
         """The model with a shape-polymorphic program, or, if the backend makes none, one that is compiled when it is run."""
-        program = self._program(made, result, self._otherwise(made))
+        program = self._program(made, result)
         in_background = program is not None and self.options.specialise == "auto" and not self.watch.needs_passes
         return DynamicModel(
             inputs=made.inputs, outputs=made.described, compile_shapes=self.specialised, program=program, compile_bound=self.bound_program,
@@ -211,19 +209,17 @@ class Compilation:
         """The model for sizes that contradict the names of dimensions; None if the names carry no information."""
         return Otherwise(self.with_distinct_names, DISTINCT) if self.options.same_names else None
 
-    def _otherwise(self, made: Artifact) -> Otherwise | None:
-        return Otherwise(self.with_broadcast_data, BROADCAST) if made.late is not None and self.options.same_data_sizes else None
+    def _assembly(self, made: Artifact, result: Result) -> dict[str, Any]:
+        """The arguments for assembling an artifact."""
+        waits = made.late is not None and self.options.same_data_sizes
+        return {
+            "threads": self.threads, "snapshots": Snapshots(IMPORTED, result.reading.start, self.options.backend).by_level(),
+            "timings": result.timings, "pool": self.pool, "otherwise": Otherwise(self.with_broadcast_data, BROADCAST) if waits else None,
+        }  # fmt: skip
 
-    def _snapshots(self, result: Result) -> Mapping[str, Callable[[], str]]:
-        return Snapshots(IMPORTED, result.reading.start, self.options.backend).by_level()
-
-    def _program(self, made: Artifact, result: Result, otherwise: Otherwise | None = None) -> GeneralProgram | None:
+    def _program(self, made: Artifact, result: Result) -> GeneralProgram | None:
         """The shape-polymorphic program, if there is one and the backend makes such programs."""
-        if made.general is None:
-            return None
-        return assemble_general(
-            made, threads=self.threads, snapshots=self._snapshots(result), timings=result.timings, pool=self.pool, otherwise=otherwise
-        )
+        return None if made.general is None else assemble_general(made, **self._assembly(made, result))
 
     def _result_of_source(self, reading: Reading, store: Cache | None, *, keep_weights: bool) -> Result:
         """The newly compiled result; `keep_weights` says whether it will be stored in `store`."""

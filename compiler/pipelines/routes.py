@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.dialects.support.processes import uninterrupted
@@ -34,18 +34,14 @@ class Route(Protocol):
 _REGISTERED: dict[str, Route] = {}
 
 
-def check_new(name: str, cls: type[Any]) -> None:
-    """Raise InputError if a backend of another class has this name."""
+def add_route(name: str, route: Route) -> None:
+    """Register a route under a name, replacing a previous one. Raises InputError if a backend of another class has this name."""
     if not isinstance(name, str) or not name:
         raise InputError(f"expected the name of a backend, got {shown(name)}")
-    known = type(_REGISTERED[name]) if name in _REGISTERED else None
+    cls, known = type(route), type(_REGISTERED[name]) if name in _REGISTERED else None
     taken = known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__)
     if taken or (name in _BUILT_IN and cls.__module__ != _BUILT_IN[name]):
         raise InputError(f"backend '{name}' is already there")
-
-
-def add_route(name: str, route: Route) -> None:
-    """Register a route under a name, replacing a previous one."""
     _REGISTERED[name] = route
 
 

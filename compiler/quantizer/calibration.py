@@ -36,7 +36,7 @@ def calibrate(
     `file` is overwritten if it holds those of something else. Raises InputError for samples that do not fit or a `file` without histograms,
     ModelError if a value is NaN or infinite, and the errors of `stepwell.compile`.
     """
-    key = _key(model, names, samples)
+    key = key_of(_FORMAT, message_digest(model), samples.digest(), *sorted(names))
     kept = _read_file(Path(file), key) if file is not None else _read_cache(key, cache)
     if kept is not None:
         return kept
@@ -59,11 +59,6 @@ def calibrate(
     elif (store := chosen_cache(cache)) is not None:
         store.put(KIND, key, data)
     return found
-
-
-def _key(model: ModelProto, names: Sequence[str], samples: Samples) -> str:
-    digest = message_digest(model)
-    return key_of(_FORMAT, digest, samples.digest(), *sorted(names))
 
 
 def _read_cache(key: str, cache: bool) -> dict[str, Histogram] | None:

@@ -1,6 +1,6 @@
 """ONNX graphs for the quantiser: types of values, stored arrays, producers and readers of a value; and changes in place."""
 
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 
 from stepwell.dialects.core.dtypes import to_numpy
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.frontends.onnx.source import copy_without, read_source
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
 from stepwell.frontends.onnx.walking import nested_nodes, subgraphs
@@ -62,23 +62,17 @@ def operand(node: NodeProto, place: int) -> str:
     return node.input[place] if len(node.input) > place else ""
 
 
-def input_names(model: ModelProto) -> list[str]:
-    """The names of the inputs of a run, in order: initializers may be declared as inputs, too."""
-    stored = {tensor.name for tensor in model.graph.initializer}
-    return [value.name for value in model.graph.input if value.name not in stored]
-
-
 def input_infos(model: ModelProto) -> list[TensorInfo]:
     """The inputs of a run, in order. Raises UnsupportedError for an input that is not a tensor of known rank."""
-    declared = {value.name: value for value in model.graph.input}
+    stored = {tensor.name for tensor in model.graph.initializer}  # which may be declared as inputs, too
     found = []
-    for name in input_names(model):
-        tensor = onnx_tensor_type(declared[name].type)
-        if tensor is None:
-            raise UnsupportedError(f"input '{name}': the quantiser takes models whose inputs are tensors of a known number of dimensions")
-        dims = declared[name].type.tensor_type.shape.dim
-        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims)
-        found.append(TensorInfo(name, shape, to_numpy(tensor.dtype)))
+    for value in model.graph.input:
+        if value.name not in stored:
+            tensor = onnx_tensor_type(value.type)
+            if tensor is None:
+                raise UnsupportedError(f"input '{value.name}': the quantiser takes models whose inputs are tensors of a known number of dimensions")
+            shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in value.type.tensor_type.shape.dim)
+            found.append(TensorInfo(value.name, shape, to_numpy(tensor.dtype)))
     return found
 
 
@@ -167,12 +161,3 @@ def replace(field: MutableSequence[Any], values: Sequence[Any]) -> None:
     kept = [copy_without(value) for value in values]
     del field[:]
     field.extend(kept)
-
-
-def check_has(model: ModelProto, names: Iterable[str]) -> None:
-    """Raise ModelError unless the main graph has values of all these names."""
-    graph = model.graph
-    known = {name for node in graph.node for name in node.output} | {v.name for v in (*graph.input, *graph.initializer)}
-    missing = [name for name in names if name not in known]
-    if missing:
-        raise ModelError(f"the model has no value '{missing[0]}'" + (f", nor {len(missing) - 1} others that were asked for" if missing[1:] else ""))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import ModelProto, ValueInfoProto, numpy_helper
 
+from stepwell.dialects.support.errors import ModelError
 from stepwell.driver.compilation import compile
 from stepwell.frontends.onnx.source import copy_without
-from stepwell.quantizer.graphs import check_has, input_infos, replace, value_types
+from stepwell.quantizer.graphs import input_infos, replace, value_types
 
 if TYPE_CHECKING:
     from stepwell.border.model import BorderModel
@@ -25,8 +26,10 @@ def with_outputs(model: ModelProto, names: Sequence[str]) -> ModelProto:
     Results of nodes of the main graph can be outputs; inputs, weights and existing outputs are left out. Raises ModelError for a name that the model
     does not have.
     """
-    check_has(model, names)
     made = {name for node in model.graph.node for name in node.output}
+    known = made | {value.name for value in (*model.graph.input, *model.graph.initializer)}
+    if missing := [name for name in names if name not in known]:
+        raise ModelError(f"the model has no value '{missing[0]}'" + (f", nor {len(missing) - 1} others that were asked for" if missing[1:] else ""))
     has = {value.name for value in model.graph.output}
     added = [name for name in dict.fromkeys(names) if name in made and name not in has]
     tapped = copy_without(model)
