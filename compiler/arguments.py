@@ -77,6 +77,7 @@ _CHECKS: dict[str, checks.Check] = {
     "schedule": checks.plan,
     "on_level": checks.function,
     "instrumentation": checks.instrumentation,
+    "lowered": checks.lowered,
     "text": checks.text,
     "name": checks.text,
     "weights": checks.weights,
@@ -86,8 +87,3 @@ _CHECKS: dict[str, checks.Check] = {
     **dict.fromkeys(("level", "to_level"), lambda name, value: find_level(value)),
 }
 """The check for each parameter of public functions. A default of None passes. The fields of `CompileOptions` carry their own checks."""
-
-
-def register_check(name: str, check: checks.Check) -> None:
-    """Register the check for arguments of that name: a function of name and value, which raises InputError."""
-    _CHECKS[name] = check

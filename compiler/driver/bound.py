@@ -216,9 +216,8 @@ class BoundModel(InMemory):
         state = self._state
         if not state.is_begun:  # a new state is kept only if the call succeeds
             state = self._taken(self._empty([array.shape for array in arrays]), state.spare)
-        if self._program is None:
-            return self._run_apart(state, arrays)
-        return self._run_sharing(self._program, state, arrays)
+        whole = {**dict(zip(self._open, arrays, strict=True)), **state.arrays}
+        return self._run_model(state, whole) if self._program is None else self._run_sharing(self._program, state, whole)
 
     def _empty(self, shapes: Sequence[tuple[int, ...]]) -> dict[int, np.ndarray]:
         """The state before the first call, for inputs of these shapes: dimensions whose size follows from no other input have no elements."""
@@ -231,17 +230,16 @@ class BoundModel(InMemory):
             made[taker] = np.zeros([size if isinstance(size, int) else values.get(str(size), 0) for size in info.shape], info.dtype)
         return made
 
-    def _run_apart(self, state: _State, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """A call of the model itself, with the state passed as arrays."""
-        infos = self._model.inputs
-        feed = {infos[i].name: array for i, array in [*zip(self._open, arrays, strict=True), *state.arrays.items()]}
+    def _run_model(self, state: _State, whole: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+        """A call of the model itself, with the state passed as arrays: without a program, or with sizes that it does not support."""
+        feed = {self._model.inputs[i].name: array for i, array in {**whole, **state.valid()}.items()}
         results = list(self._model.run(feed).values())
-        self._state = _State(True, {taker: results[giver] for taker, giver in self._pairs})
+        handed = {taker: results[giver] for taker, giver in self._pairs}
+        self._state = _State(True, handed) if self._program is None else self._taken(handed, state.spare)
         return [results[i] for i in self._given]
 
-    def _run_sharing(self, program: GeneralProgram, state: _State, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run_sharing(self, program: GeneralProgram, state: _State, whole: dict[int, np.ndarray]) -> list[np.ndarray]:
         """A call of the program that writes to caches in place."""
-        whole: dict[int, np.ndarray] = {**dict(zip(self._open, arrays, strict=True)), **state.arrays}
         shapes = {i: array.shape for i, array in whole.items()}
         for cache, length in zip(state.caches, state.lengths, strict=True):
             shapes[cache.taker] = tuple(length if i == cache.axis else n for i, n in enumerate(cache.memory.shape))
@@ -256,7 +254,7 @@ class BoundModel(InMemory):
         spans = {self._growing[cache.taker]: end for cache, end in zip(caches, ends, strict=True)}
         prepared = program.prepared(values)
         if prepared is None:
-            return self._run_outside(state, whole)
+            return self._run_model(state, whole)
         for cache in caches:
             whole[cache.taker] = cache.memory
         lengths = np.array([values[name] for name in program.general.elements[-1] if name is not None], np.int64)
@@ -264,9 +262,11 @@ class BoundModel(InMemory):
         shared = {cache.giver: cache.memory for cache in caches}
         self._results.begin()
         results: list[Any] = [
-            shared[i] if i in shared else None if late(shape) else self._results.empty(cast(tuple[int, ...], shape), info.dtype)
+            shared[i] if i in shared
+            else self._results.empty(cast(tuple[int, ...], shape), info.dtype) if all(isinstance(size, int) for size in shape)
+            else None  # for a size that only the run tells
             for i, (info, shape) in enumerate(zip(program.outputs, prepared.shapes, strict=True))
-        ]
+        ]  # fmt: skip
         prepared.executable.run([*given, lengths], results)
         in_step = all(end == spans[self._growing[cache.taker]] for cache, end in zip(caches, ends, strict=True))
         handed = {taker: results[giver] for taker, giver in self._pairs if taker in state.arrays}
@@ -281,14 +281,6 @@ class BoundModel(InMemory):
         for i, info in enumerate(self._model.inputs):
             values.update({size: n for size, n in zip(info.shape, shapes[i], strict=True) if isinstance(size, str)})
         return {name: values[name] for name in self._symbols}
-
-    def _run_outside(self, state: _State, whole: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-        """A call with sizes that the program does not support: by the model, on copies."""
-        whole = {**whole, **state.valid()}
-        infos = self._model.inputs
-        results = list(self._model.run({infos[i].name: np.ascontiguousarray(array) for i, array in whole.items()}).values())
-        self._state = self._taken({taker: results[giver] for taker, giver in self._pairs}, state.spare)
-        return [results[i] for i in self._given]
 
     def _grown(self, state: _State, ends: Sequence[int]) -> tuple[_Cache, ...]:
         """The caches with memory for `ends` elements along their axes; the content is copied when a cache outgrows its capacity."""
@@ -330,11 +322,6 @@ def _growing(model: Model, program: GeneralProgram, pairs: Sequence[tuple[int, i
 def _room(needed: int) -> int:
     """The capacity for `needed` elements. Memory that is not written to yet takes no physical memory."""
     return max(2 * needed, LEAST)
-
-
-def late(shape: Sequence[int | str | None]) -> bool:
-    """Whether one of these sizes is known only after a run."""
-    return not all(isinstance(size, int) for size in shape)
 
 
 def _bytes(shape: Sequence[int], info: TensorInfo) -> int:

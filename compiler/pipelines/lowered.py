@@ -1,11 +1,8 @@
 """A model at some level between import and code, and the attributes of its module."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from stepwell.arguments import register_check
 from stepwell.border.border import Border
-from stepwell.checks import wrong
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
@@ -105,11 +102,3 @@ def derive_signature(module: ir.Module) -> None:
             f"the module has no {ModuleInfo.inputs.name} and {ModuleInfo.outputs.name}, and its @main returns no tensors to derive them from"
         )
     info.inputs, info.outputs = sides[0], outputs
-
-
-def _check_lowered(name: str, value: Any) -> None:
-    if not isinstance(value, Lowered):
-        raise wrong(name, "a Lowered, as lower and read_ir give it", value)
-
-
-register_check("lowered", _check_lowered)
