@@ -4,10 +4,9 @@ import argparse
 import sys
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
-from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, add_model_options
+from stepwell.cli.compile_options import add_input_options, add_model_options
 from stepwell.cli.display import Progress, print_table, say
 from stepwell.cli.session import Session
-from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import LevelPath
 
 DESCRIPTION = """Find the pass, then the kernel or op, that makes a model's results differ from the definitions of its ops.
@@ -19,11 +18,9 @@ the interpretation. Exit status: 0 nothing is wrong, 1 something is (or the mode
 def add_options(parser: Parser) -> None:
     """The options of `stepwell bisect`."""
     add_model_options(parser)
+    add_input_options(parser)
     add = parser.add_argument
-    add("--input", action="append", default=[], metavar="NAME=DATA", help=INPUT_HELP)
-    add("--inputs", choices=KINDS_OF_DATA, default=KINDS_OF_DATA[0], help=KINDS_HELP)
     add("--seed", type=number(0, 2**31), default=0, metavar="N", help="what the random data of other inputs begin with (default: 0)")
-    add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores the code uses (default: all)")
     add("--tolerance", type=float, metavar="X", help="how far results may be apart, relative to their scale (default: by their type)")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF, EIO, ENOSPC
 from io import TextIOWrapper
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from stepwell.cli.display import say
 from stepwell.dialects.support import installed
@@ -19,6 +19,9 @@ from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.names import printable
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.dialects.target.registry import check_name
+
+if TYPE_CHECKING:
+    from stepwell.passes.framework.instrumentation import PassTimings
 
 OK, FAULT, USAGE = 0, 1, 2
 
@@ -141,9 +144,12 @@ def protect_explain(arguments: Sequence[str]) -> list[str]:
     return out
 
 
-def statistics_text(counts: Mapping[str, int]) -> str:
-    """The counters of passes by name, one line each."""
-    return "".join(f"{count:9} {name}\n" for name, count in sorted(counts.items()))
+def report_passes(options: argparse.Namespace, timings: "PassTimings", counts: Mapping[str, int]) -> None:
+    """Print the times of passes, and their counters by name, to standard error, if the options request it."""
+    if options.time_passes:
+        say(timings.report(), end="", file=sys.stderr)
+    if options.pass_statistics:
+        say("".join(f"{count:9} {name}\n" for name, count in sorted(counts.items())), end="", file=sys.stderr)
 
 
 def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = False) -> int:

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.backends.llvm_cpu.phases import SWITCHES
 from stepwell.cli import common
-from stepwell.cli.common import Parser, UsageError, add_explain_option, check_target, parse_limits, usage_errors
+from stepwell.cli.common import Parser, UsageError, add_explain_option, check_target, number, parse_limits, usage_errors
 from stepwell.cli.printing import add_print_options
 from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.numbers import whole_number
+from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.options import CompileOptions, about, default_of, flags
 from stepwell.pipelines.routes import CPU_PATH, DEFAULT, backend_names, check_backend
 
 if TYPE_CHECKING:
     from stepwell.pipelines.pipeline import Pipeline
 
-INPUT_HELP = """name=FILE.npy|FILE.npz|FILE.pb|FILE.txt|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for
+_INPUT_HELP = """name=FILE.npy|FILE.npz|FILE.pb|FILE.txt|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for
 an .npz file with an array for each. A .txt file has a string on each line. Images must have the input's size; they become channels × height ×
 width (1 channel grey, 3 RGB, 4 RGBA), for floating-point inputs divided by 255. Inputs not given are random:0: a standard normal distribution,
 integers of the whole range of their type (0 to 9 where the model may read them as indices, sizes or counts), strings that the model knows"""
 KINDS_OF_DATA = ("usual", "extreme")
-KINDS_HELP = "what random floats are: usual (the default), or extreme: the ends of the type, subnormal numbers, infinities and NaN among them"
+_KINDS_HELP = "what random floats are: usual (the default), or extreme: the ends of the type, subnormal numbers, infinities and NaN among them"
 
 
 OTHERS = f"other backends than {DEFAULT} have others"
@@ -44,6 +45,14 @@ def add_model_options(parser: Parser) -> None:
     add("--time-passes", action="store_true", help="print the time of each pass to standard error")
     add("--pass-statistics", action="store_true", help="print what our passes counted to standard error")
     add_explain_option(parser)
+
+
+def add_input_options(parser: Parser) -> None:
+    """The options of every command that runs a model."""
+    add = parser.add_argument
+    add("--input", action="append", default=[], metavar="NAME=DATA", help=_INPUT_HELP)
+    add("--inputs", choices=KINDS_OF_DATA, default=KINDS_OF_DATA[0], help=_KINDS_HELP)
+    add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
 
 
 def add_compile_options(parser: Parser) -> None:
@@ -183,11 +192,11 @@ def parse_hints(texts: list[str]) -> dict[str, int] | None:
     hints: dict[str, int] = {}
     for text in texts:
         name, _, size = text.partition("=")
-        if not is_name(name) or not (number := whole_number(size)):
+        if not is_name(name) or not (likely := whole_number(size)):
             raise UsageError(f"--size-hint {text}: expected NAME=SIZE, the name of a free dimension and a whole number from 1, as in batch=8")
         if name in hints:
             raise UsageError(f"--size-hint {text}: a size of '{name}' is given twice")
-        hints[name] = number
+        hints[name] = likely
     return hints or None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.analysis.explain import Explanation
-from stepwell.cli.common import FAULT, OK, parse_limits, report, statistics_text, write_text
+from stepwell.cli.common import FAULT, OK, parse_limits, report, report_passes, write_text
 from stepwell.cli.compile_options import command_flags
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.display import say
@@ -61,7 +61,9 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
             status = FAULT
         if outcome.text is not None:
             outputs.append(outcome.text)
-    _report_run(options, state, timings, explanation)
+    report_passes(options, timings, state.statistics)
+    if options.explain is not None:
+        say(explanation.text(options.explain), end="", file=sys.stderr)
     if outputs and (status == OK or options.output == "-"):
         _write(options, f"{SEPARATOR}\n".join(outputs), weights, weights_file, changed=set(weights) != known)
     return status
@@ -141,12 +143,3 @@ def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights
     if weights and (changed or weights_file is None or beside.resolve() != weights_file.resolve()):
         weights.save(beside)
     write_atomically(output, text)
-
-
-def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimings, explanation: Explanation) -> None:
-    if options.mlir_timing:
-        say(timings.report(), end="", file=sys.stderr)
-    if options.mlir_pass_statistics:
-        say(statistics_text(state.statistics), end="", file=sys.stderr)
-    if options.explain is not None:
-        say(explanation.text(options.explain), end="", file=sys.stderr)

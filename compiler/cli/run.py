@@ -5,9 +5,8 @@ import importlib.util
 from functools import partial
 
 from stepwell.cli.common import OK, Parser, UsageError, number
-from stepwell.cli.compile_options import INPUT_HELP, KINDS_HELP, KINDS_OF_DATA, add_model_options
+from stepwell.cli.compile_options import add_input_options, add_model_options
 from stepwell.cli.session import Session
-from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import LevelPath
 from stepwell.pipelines.routes import CPU_PATH
 
@@ -26,10 +25,8 @@ PICTURES = (".png", ".svg", ".pdf")
 def add_options(parser: Parser) -> None:
     """The options of `stepwell run`."""
     add_model_options(parser)
+    add_input_options(parser)
     add = parser.add_argument
-    add("--input", action="append", default=[], metavar="NAME=DATA", help=INPUT_HELP)
-    add("--inputs", choices=KINDS_OF_DATA, default=KINDS_OF_DATA[0], help=KINDS_HELP)
-    add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
     add("--no-cache", action="store_true", help="compile even if this model or its kernels were compiled before, and keep nothing of it")
     add("--repeat", type=number(1, 10**9), metavar="N", help="run N times more and show the median, least and mean time")
     add(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.backends.llvm_cpu.forks import allow_forks
 from stepwell.cli import common
-from stepwell.cli.common import UsageError, statistics_text
+from stepwell.cli.common import UsageError, report_passes
 from stepwell.cli.compile_options import check_compile_options, command_flags, compile_options, has_plugins, load_plugins, run_flags
 from stepwell.cli.crashes import watch_for_crashes
 from stepwell.cli.display import Progress, say
@@ -50,11 +50,7 @@ class Session:
             load_plugins(self.options)
             self._check_names()
         self.how = compile_options(self.options)
-        self.explanation: Explanation | None = None
-        if self.options.explain is not None:
-            from stepwell.analysis.explain import Explanation  # imported here, because it loads the bindings
-
-            self.explanation = Explanation()
+        self.explanation = _explanation() if self.options.explain is not None else None
 
     def _check(self) -> None:
         """Raise UsageError for options that contradict each other."""
@@ -99,10 +95,7 @@ class Session:
             with Progress(self.path, self.options.start) as self.progress:
                 yield Instruments(*parts)
         finally:
-            if self.options.time_passes:
-                say(timings.report(), end="", file=sys.stderr)
-            if self.options.pass_statistics:
-                say(statistics_text(counts.counts), end="", file=sys.stderr)
+            report_passes(self.options, timings, counts.counts)
 
     def _flags(self) -> "Flags":
         """The options of the commands that are written to dumped files."""
@@ -193,6 +186,12 @@ class Session:
             where = f"{weights_file} lacks" if weights_file is not None else f"there is no {beside}, nor --weights FILE, to hold"
             raise ModelError(f"{file}: {where} {len(missing)} of the weights it uses: {names}")
         return lowered
+
+
+def _explanation() -> "Explanation":
+    from stepwell.analysis.explain import Explanation  # imported here, because it loads the bindings
+
+    return Explanation()
 
 
 def save_ir(lowered: "Lowered", file: Path) -> None:

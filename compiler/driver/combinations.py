@@ -17,7 +17,9 @@ from stepwell.runtime.model import Arrays, CompiledModel
 from stepwell.runtime.weights import Weights, beyond
 from stepwell.signature import Shape, TensorInfo
 
-K, V, M = TypeVar("K"), TypeVar("V"), TypeVar("M")
+K = TypeVar("K")
+V = TypeVar("V")
+M = TypeVar("M")
 Shapes = Mapping[str, Shape]
 Key: TypeAlias = tuple[tuple[Shape, ...], tuple[bytes, ...]]
 """A combination: the shapes of the inputs that code is specialised for, and the bytes of those whose values it is specialised for."""
@@ -158,7 +160,7 @@ class Combinations(Described, Generic[M]):
         """The combination of these shapes of all inputs, and these values of those that need them."""
         return tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued)
 
-    def _named(self, shapes: Sequence[Shape]) -> Shapes:
+    def _named(self, shapes: Sequence[Shape]) -> dict[str, Any]:
         """The shapes of the inputs that code is specialised for, by name."""
         return {self.inputs[i].name: shapes[i] for i in self._keyed}
 

@@ -49,9 +49,9 @@ class DynamicModel(Combinations["CompiledModel | DynamicModel"]):
         """`values` gives, for each input whose values code is specialised for, the reason (by default those of the `program`). Unless `by_shape`,
         shapes of other inputs do not matter.
 
-        Without a `program`, `why_not_general` may give the reason. With one, `compile_bound` makes the program for `bind`. `distinct_names` is the model for
-        sizes that contradict the names of dimensions. `pool` has the weights of all programs; `capacity_bytes` defaults to the size of those of
-        `program`, at least `LEAST_BYTES`, and is unbounded without such a program.
+        Without a `program`, `why_not_general` may give the reason. With one, `compile_bound` makes the program for `bind`. `distinct_names` is the
+        model for sizes that contradict the names of dimensions. `pool` has the weights of all programs; `capacity_bytes` defaults to the size of
+        those of `program`, at least `LEAST_BYTES`, and is unbounded without such a program.
         """
         if values is None:
             values = {} if program is None else program.valued

@@ -149,7 +149,8 @@ class _Switched(GraphEditor):
         nodes: list[NodeProto] = []
         result = self._copied(layer.result, {layer.name, *(node.name for node in layer.behind)}, nodes, {})
         old = layer.float_result
-        new, place, switch = self.names.fresh(f"{old}.floats"), self.store(f"{old}.place", np.array(number, np.int64)), self.names.fresh(f"{old}.switch")
+        new, switch = (self.names.fresh(f"{old}.{what}") for what in ("floats", "switch"))
+        place = self.store(f"{old}.place", np.array(number, np.int64))
         nodes.append(helper.make_node("Gather", [SWITCHES, place], [switch], name=self.names.fresh(switch)))
         nodes.append(helper.make_node("Where", [switch, result, new], [old], name=self.names.fresh(f"{old}.chosen")))
         maker = self.links.makers[old]

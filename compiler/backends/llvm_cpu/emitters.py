@@ -15,7 +15,6 @@ from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.host import host
 from stepwell.runtime.openmp import openmp
 
-
 Emitter: TypeAlias = Callable[[ir.Module, Target, str], bytes]
 """Makes one object of a module in the llvm dialect, with all its functions, the named one among them. Raises CodegenError if that is impossible."""
 
