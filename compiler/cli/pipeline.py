@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
         watcher = Changes()
         with Progress() as progress:
             lower(options.model, pipeline.path.last, options=how, on_level=progress.level, instrumentation=watcher)
-        entries = iter(watcher.entries)
-        measured = {(s, i): next(entries) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
+        texts = ((seconds(elapsed), "yes" if changed else "") for elapsed, changed in watcher.entries)
+        measured = {(s, i): next(texts) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
     from stepwell.backends.registry import find_backend  # imported here, because it loads numpy, which help does not need
 
     backend: Backend = find_backend(how.backend)
@@ -57,26 +57,18 @@ def run(options: argparse.Namespace) -> int:
         rows = []
         for i, step in enumerate(stage.steps):
             cls = known.get(step.name)
-            own = [*_measures(measured.get((s, i)))] if measured else []
             where = "".join(f"{name}(" for name in step.path) + step.name + ")" * len(step.path)
-            values = option_values(cls, step.element.options) if cls is not None else _written(step.element.options)
+            given = step.element.options
+            values = option_values(cls, given) if cls is not None else " ".join(f"{name}={value}" for name, value in given.items())
             switches = ", ".join(cls.switches) if cls is not None else ""
             by = _by(cls.__module__) if cls is not None else "MLIR"
-            rows.append([where, *own, values, summary(cls) if cls is not None else upstream_summary(step.name), switches, by])
+            rows.append([where, *measured.get((s, i), ()), values, summary(cls) if cls is not None else upstream_summary(step.name), switches, by])
             if stage.cut == i + 1:
                 rows.append(["— from here on each function by itself —"] + [""] * (len(rows[-1]) - 1))
         header = ("pass", *(("time", "changes") if measured else ()), "options", "what it does", "switched off by --disable", "from")
         print_table(header, rows, title=f"to {stage.name}", numbers=(1,) if measured else ())
     sys.stdout.flush()
     return OK
-
-
-def _measures(entry: "tuple[float, bool] | None") -> tuple[str, str]:
-    return ("", "") if entry is None else (seconds(entry[0]), "yes" if entry[1] else "")
-
-
-def _written(values: dict[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _by(module: str) -> str:

@@ -4,7 +4,7 @@ import importlib.util
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,8 @@ def plot(timed: Timed, path: Path, title: str) -> None:
     for ticks in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
         ticks("{x:g}")
     axis.set_xticks(list(places), ["\n".join(map(str, point.values())) for point in timed.points])
-    axis.set_xlabel(_names(list(timed.points[0])))
+    names = list(timed.points[0])
+    axis.set_xlabel(", ".join(names) + (" (from top to bottom)" if len(names) > 1 else ""))
     axis.set_ylabel("median, ms")
     axis.set_title(title, loc="left")
     axis.grid(axis="y", which="both", color="#dddddd")
@@ -170,7 +171,3 @@ def plot(timed: Timed, path: Path, title: str) -> None:
     axis.legend(frameon=False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names) + (" (from top to bottom)" if len(names) > 1 else "")

@@ -103,12 +103,9 @@ class _Sharing:
             for other in others:
                 self._join(first, other)
         for result, parts in self.plan.concats:
-            if result in self.own:
-                for part in parts:
-                    self._join_if_fine(result, part)
-            else:
-                for part in parts[1:]:
-                    self._join_if_fine(parts[0], part)
+            first, *others = (result, *parts) if result in self.own else parts
+            for other in others:
+                self._join_if_fine(first, other)
         return {name: self.joined[self._root(name)] for name in self.own}
 
     def _root(self, name: str) -> str:

@@ -84,21 +84,15 @@ def blocks_of(matrix: np.ndarray, bits: int, block: int, *, zero_points: bool) -
     parts = padded.reshape(-1, block, columns)
     low, high = np.minimum(parts.min(axis=1), 0), np.maximum(parts.max(axis=1), 0)
     most, middle = (1 << bits) - 1, 1 << (bits - 1)
-    best: tuple[np.ndarray, np.ndarray] | None = None
-    least = np.full(low.shape, np.inf)
+    scales, zeros, least = np.ones(low.shape, np.float32), np.zeros(low.shape), np.full(low.shape, np.inf)
     for part in np.linspace(1.0, NARROWEST, STEPS) if bits < 8 else (1.0,):
         size = (high - low) * part if zero_points else np.maximum(-low, high) * part
-        scales = (size / (most if zero_points else middle - 1)).astype(np.float32)
-        scales = np.where(scales > np.finfo(np.float32).smallest_normal, scales, np.float32(1))
-        zeros = np.clip(np.rint(-low * part / scales), 0, most) if zero_points else np.full(low.shape, middle)
-        error = np.square(_rounded(parts, scales, zeros, most) - parts).sum(axis=1)
-        if best is None:
-            best = scales, zeros
+        steps = (size / (most if zero_points else middle - 1)).astype(np.float32)
+        steps = np.where(steps > np.finfo(np.float32).smallest_normal, steps, np.float32(1))
+        centres = np.clip(np.rint(-low * part / steps), 0, most) if zero_points else np.full(low.shape, middle)
+        error = np.square(_rounded(parts, steps, centres, most) - parts).sum(axis=1)
         better = error < least
-        best = np.where(better, scales, best[0]), np.where(better, zeros, best[1])
-        least = np.where(better, error, least)
-    assert best is not None
-    scales, zeros = best
+        scales, zeros, least = np.where(better, steps, scales), np.where(better, centres, zeros), np.where(better, error, least)
     numbers = np.clip(np.rint(parts / scales[:, None]) + zeros[:, None], 0, most).astype(np.uint8)
     return Blocks(numbers, scales.astype(np.float32), zeros.astype(np.uint8), rows)
 

@@ -8,6 +8,7 @@ import numpy as np
 from stepwell.dialects.support.buffers import address
 from stepwell.dialects.support.digests import digest_of
 from stepwell.dialects.support.processes import Lock
+from stepwell.dialects.support.properties import cached_property
 from stepwell.runtime.buffers import can_give_back, give_back
 
 SHARED_BYTES = 1 << 12
@@ -35,15 +36,12 @@ class _Block:
     def __init__(self, arena: _Arena, offset: int, size: int) -> None:
         self.arena, self.content = arena, arena.memory[offset : offset + size]
         self.users: weakref.WeakSet[Weights] = weakref.WeakSet()
-        self._digest: bytes | None = None
         weakref.finalize(self, arena.drop, offset, offset + size).atexit = False
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """The digest of the content."""
-        if self._digest is None:
-            self._digest = digest_of(self.content.data)
-        return self._digest
+        return digest_of(self.content.data)
 
 
 class Weights:

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
@@ -41,12 +42,9 @@ def watch(requests: int) -> None:
 
 def in_lasting_thread(start: Callable[[], T]) -> T:
     """The result of `start`, which starts a process, called in a lasting thread: Linux takes the starting thread for the parent."""
-    global _starter
     if threading.current_thread() is threading.main_thread():
         return start()
-    if _starter is None:  # if two threads arrive at once, each creates one; both last
-        _starter = _Starter()
-    return _starter.started(start)
+    return _starter().started(start)
 
 
 class _Starter:
@@ -74,13 +72,10 @@ class _Starter:
                 answers.put((None, error))
 
 
-_starter: _Starter | None = None
+@cache
+def _starter() -> _Starter:
+    """The thread. If two threads arrive at once, each may create one; both last."""
+    return _Starter()
 
 
-def _forget() -> None:
-    """Reset in a forked child, which does not have the thread."""
-    global _starter
-    _starter = None
-
-
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_starter.cache_clear)  # a forked child does not have the thread
