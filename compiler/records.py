@@ -49,11 +49,20 @@ class _Codec:
     schema: str
     kind: str
     """Its kind in JSON: a value of `_KINDS`."""
+    name: str
+    """Its name in errors."""
     accepts: Callable[[Any], bool]
-    """Whether a value, which is of this type or of another member of a union, is of this type."""
-    write: Callable[[Any], Any]
+    """Whether a value is of this type."""
+    encode: Callable[[Any], Any]
+    """Converts a value of this type to JSON."""
     read: Callable[[Any], Any]
     """Reads a JSON value of that kind. Raises RecordError."""
+
+    def write(self, value: Any) -> Any:
+        """A value as JSON. Raises TypeError for one that is not of this type."""
+        if not self.accepts(value):
+            raise TypeError(f"expected {self.name}, got {value!r}")
+        return self.encode(value)
 
 
 def write(record: "DataclassInstance") -> bytes:
@@ -125,7 +134,7 @@ def _of_fields(kind: type) -> _Codec:
         return kind(**{name: _read(codec, given[name], name) for name, codec in codecs.items()})
 
     text = f"{kind.__name__}({', '.join(f'{name}: {codec.schema}' for name, codec in codecs.items())})"
-    return _Codec(text, "object", lambda value: type(value) is kind, _checked(kind.__name__, lambda value: type(value) is kind, write), read)
+    return _Codec(text, "object", kind.__name__, lambda value: type(value) is kind, write, read)
 
 
 def _of_members(members: Sequence[_Codec]) -> _Codec:
@@ -135,10 +144,7 @@ def _of_members(members: Sequence[_Codec]) -> _Codec:
         raise TypeError(f"members of the union {text} look alike in JSON")
 
     def write(value: Any) -> Any:
-        for member in members:
-            if member.accepts(value):
-                return member.write(value)
-        raise TypeError(f"expected {text}, got {value!r}")
+        return next(member for member in members if member.accepts(value)).write(value)
 
     def read(value: Any) -> Any:
         member = by_kind.get(_KINDS[type(value)])
@@ -146,7 +152,7 @@ def _of_members(members: Sequence[_Codec]) -> _Codec:
             raise RecordError(f"expected {text}, got {shown(value)}")
         return member.read(value)
 
-    return _Codec(text, "union", lambda value: any(member.accepts(value) for member in members), write, read)
+    return _Codec(text, "union", text, lambda value: any(member.accepts(value) for member in members), write, read)
 
 
 def _of_places(entries: Sequence[_Codec]) -> _Codec:
@@ -158,20 +164,21 @@ def _of_places(entries: Sequence[_Codec]) -> _Codec:
             raise RecordError(f"expected {len(entries)} entries, got {len(values)}")
         return tuple(_read(entry, value, place) for place, (entry, value) in enumerate(zip(entries, values, strict=True)))
 
-    return _Codec(f"({', '.join(entry.schema for entry in entries)})", "list", lambda value: isinstance(value, tuple), write, read)
+    return _Codec(f"({', '.join(entry.schema for entry in entries)})", "list", "a sequence", _is_sequence, write, read)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def _of_entries(entry: _Codec, made: type) -> _Codec:
-    def accepts(value: Any) -> bool:
-        return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-
     def write(values: Any) -> Any:
         return [entry.write(value) for value in values]
 
     def read(values: list[Any]) -> Any:
         return made(_read(entry, value, place) for place, value in enumerate(values))
 
-    return _Codec(f"[{entry.schema}]", "list", accepts, _checked("a sequence", accepts, write), read)
+    return _Codec(f"[{entry.schema}]", "list", "a sequence", _is_sequence, write, read)
 
 
 def _of_names(entry: _Codec) -> _Codec:
@@ -184,18 +191,7 @@ def _of_names(entry: _Codec) -> _Codec:
     def read(values: dict[str, Any]) -> Any:
         return {name: _read(entry, value, name) for name, value in values.items()}
 
-    return _Codec(f"{{{entry.schema}}}", "object", accepts, _checked("a mapping from texts", accepts, write), read)
-
-
-def _checked(what: str, accepts: Callable[[Any], bool], write: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`write`, restricted to the values that `accepts` allows."""
-
-    def checked(value: Any) -> Any:
-        if not accepts(value):
-            raise TypeError(f"expected {what}, got {value!r}")
-        return write(value)
-
-    return checked
+    return _Codec(f"{{{entry.schema}}}", "object", "a mapping from texts", accepts, write, read)
 
 
 def _scalar(kind: type, name: str, json_kind: type, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> _Codec:
@@ -204,7 +200,7 @@ def _scalar(kind: type, name: str, json_kind: type, write: Callable[[Any], Any],
     def accepts(value: Any) -> bool:
         return type(value) is kind if plain else isinstance(value, kind)
 
-    return _Codec(name, _KINDS[json_kind], accepts, _checked(name, accepts, write), read)
+    return _Codec(name, _KINDS[json_kind], name, accepts, write, read)
 
 
 def _dtype_name(dtype: np.dtype) -> str:

@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from stepwell.analysis.estimates import ONE, Statistic, ratio_of_rounds
-from stepwell.analysis.kernel_launches import KernelLaunch
 from stepwell.analysis.replay import Replay
 
 __all__ = ["SAME", "Timing", "alone", "in_place", "take_turns"]
@@ -77,10 +77,7 @@ def in_place(replay: Replay, kernel: str) -> Turn:
     def turn() -> list[tuple[float, ...]]:
         samples, _ = replay.times(RUNS + 1)
         rounds = list(zip(*samples, strict=True))[1:]  # the first warms up
-        return [(_sum(replay.launches, times, kernel), sum(times)) for times in rounds]
+        is_own = [launch.kernel == kernel for launch in replay.launches]
+        return [(sum(compress(times, is_own)), sum(times)) for times in rounds]
 
     return turn
-
-
-def _sum(launches: Sequence[KernelLaunch], times: Sequence[float], kernel: str) -> float:
-    return sum(seconds for launch, seconds in zip(launches, times, strict=True) if launch.kernel == kernel)

@@ -1,8 +1,9 @@
 """Diagnostics of stepwell-opt: collected with their position in the file, printed, or compared with `expected-error` comments."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, line_of
@@ -83,21 +84,17 @@ def mismatches(expected: Sequence[Expected], got: Sequence[Diagnostic], *, only_
     return problems
 
 
-@dataclass
-class Collector:
-    """Collects the diagnostics that a context emits while it is attached; use as a context manager."""
+@contextmanager
+def collected(context: ir.Context) -> Iterator[list[Diagnostic]]:
+    """A list that gets the diagnostics that a context emits in the block."""
+    found: list[Diagnostic] = []
 
-    context: ir.Context
-    found: list[Diagnostic] = field(default_factory=list)
-
-    def __enter__(self) -> "Collector":
-        self._handler = self.context.attach_diagnostic_handler(self._collect)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._handler.detach()
-        del self._handler  # it refers to this object and would keep it and the context alive
-
-    def _collect(self, record: Any) -> bool:
-        self.found.extend(from_native(record))
+    def collect(record: Any) -> bool:
+        found.extend(from_native(record))
         return True
+
+    handler = context.attach_diagnostic_handler(collect)
+    try:
+        yield found
+    finally:
+        handler.detach()

@@ -71,11 +71,9 @@ def _folded(cell: str, size: int) -> list[str]:
 
 def columns(text: str) -> int:
     """The number of columns that printable text takes in a terminal."""
-    return len(text) if text.isascii() else sum(_columns(c) for c in text)
-
-
-def _columns(character: str) -> int:
-    return 0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def quantity(amount: float, unit: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stepwell.analysis.explain import Explanation
 from stepwell.cli.common import FAULT, OK, parse_limits, report, report_passes, write_text
 from stepwell.cli.compile_options import command_flags
-from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
+from stepwell.cli.diagnostics import collected, expectations, from_error, mismatches
 from stepwell.cli.display import say
 from stepwell.cli.files import read_text, read_weights
 from stepwell.cli.printing import PREFIX, printer
@@ -89,11 +89,11 @@ class _Outcome:
 def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline: str, runner: PassRunner) -> _Outcome:
     context = make_context()
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
-    with Collector(context) as collector:
+    with collected(context) as found:
         try:
             module = parse_module("\n" * (first_line - 1) + text, context)  # so that line numbers are those of the file
         except IRError as error:
-            return _Outcome(None, [*collector.found, *error.diagnostics])
+            return _Outcome(None, [*found, *error.diagnostics])
         try:
             runner.state.target = resolve_ir_target(module, options.target, options.file) or runner.state.target
             runner.run(module, pipeline)
@@ -101,8 +101,8 @@ def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline
             raise
         except StepwellError as error:
             explanation = from_error(error) if options.verify_diagnostics is not None else []
-            return _Outcome(None, collector.found + explanation, error)
-        return _Outcome(_print_options(options).text(module), collector.found)
+            return _Outcome(None, found + explanation, error)
+        return _Outcome(_print_options(options).text(module), found)
 
 
 def _print_options(options: argparse.Namespace) -> PrintOptions:

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Write a network of floats as one of 8-bit integers, in ONNX's Q/DQ format, with ranges of activations from runs on samples;
 or, with --weights, with its matrices alone in 4 or 8 bits, which needs no samples (docs/quantizer.md)."""
-CALIBRATED = ("data", "percentile", "histograms", "batch", "batches", "report", "labels", "budget")
 FLAGS = ("symmetric_activations", "reduce_range", "quantize_results", "fuse_additions", "equalize", "correct_bias")
-OF_WEIGHTS = ("block", "form")
+CALIBRATED = (
+    "data", "percentile", "histograms", "batch", "batches", "report", "labels", "budget", "method", "per_channel", "op_types", *FLAGS,
+)  # fmt: skip
+OF_WEIGHTS = ("block", "form", "zero_points")
 BITS = {"int4": 4, "int8": 8}
 
 
 def add_options(parser: Parser) -> None:
     """The options of `stepwell quantize`."""
+    switch: dict[str, Any] = {"action": "store_true", "default": None}  # which says whether it was given
     add = parser.add_argument
     add("model", metavar="MODEL", help="an ONNX file")
     add("-o", "--output", metavar="OUT.onnx", required=True, help="the file to write")
@@ -42,12 +45,12 @@ def add_options(parser: Parser) -> None:
     add("--method", choices=METHODS, help=f"how ranges follow from what was seen (default: {QuantizeOptions().method})")
     add("--percentile", type=float, metavar="P", help=f"what --method percentile keeps, in percent (default: {QuantizeOptions().percentile})")
     add("--per-channel", action=argparse.BooleanOptionalAction, help="a scale for each channel of weights (default), or one for all")
-    add("--symmetric", dest="symmetric_activations", action="store_true", help="activations as int8 around 0, not as uint8 with a zero point")
-    add("--reduce-range", action="store_true", help="weights in 7 bits, for engines whose sums of two products saturate in 16 bits")
-    add("--quantize-results", action="store_true", help="quantise the result of every product: ONNX Runtime's integer kernels need that")
-    add("--fuse-additions", action="store_true", help="leave in float what a product hands to an addition alone")
-    add("--equalize", action="store_true", help="equalise the ranges of weights across layers first")
-    add("--correct-bias", action="store_true", help="take the mean error of each layer off by its bias")
+    add("--symmetric", dest="symmetric_activations", **switch, help="activations as int8 around 0, not as uint8 with a zero point")
+    add("--reduce-range", **switch, help="weights in 7 bits, for engines whose sums of two products saturate in 16 bits")
+    add("--quantize-results", **switch, help="quantise the result of every product: ONNX Runtime's integer kernels need that")
+    add("--fuse-additions", **switch, help="leave in float what a product hands to an addition alone")
+    add("--equalize", **switch, help="equalise the ranges of weights across layers first")
+    add("--correct-bias", **switch, help="take the mean error of each layer off by its bias")
     add("--op-types", metavar="OP,…", help=f"quantise these operators only, of {', '.join(sorted(OP_TYPES))}")
     add("--histograms", metavar="FILE.npz", help="keep what was seen in FILE, not in the cache, and read it from there if nothing has changed")
     add("--report", metavar="FILE.html", help="show what each layer loses, what hurts most first, and write a page with a picture of each to FILE")
@@ -60,7 +63,7 @@ def add_options(parser: Parser) -> None:
     add = alone.add_argument
     add("--weights", choices=BITS, help="store the matrices of MatMul and Gemm in so many bits; activations stay in floats")
     add("--block", type=int, metavar="N", help="rows of a column that share a scale: 16, 32, 64 or 128 (default: 32)")
-    add("--zero-points", action="store_true", help="a zero point for each block, too")
+    add("--zero-points", **switch, help="a zero point for each block, too")
     add("--form", metavar="OP", help="write MatMulNBits, of com.microsoft (default), or DequantizeLinear with blocks, of opset 21")
     add_common_options(parser)
 
@@ -80,11 +83,6 @@ def _check(options: argparse.Namespace) -> None:
     """Raise UsageError for options that exclude each other."""
     others, side = (CALIBRATED, "--weights") if options.weights is not None else (OF_WEIGHTS, "--data")
     given = [name for name in others if getattr(options, name) is not None]
-    if options.weights is None:
-        given += ["zero_points"] if options.zero_points else []
-    else:
-        given += [name for name in ("method", "per_channel", "op_types") if getattr(options, name) is not None]
-        given += [name for name in FLAGS if getattr(options, name)]
     if given:
         option = "symmetric" if given[0] == "symmetric_activations" else given[0]
         raise UsageError(f"--{option.replace('_', '-')} does not go with {side}")
@@ -154,10 +152,9 @@ def _report(quality: "Quality", made: "Quantized", options: argparse.Namespace, 
 
 def quantize_options(options: argparse.Namespace) -> QuantizeOptions:
     """The QuantizeOptions of the command line. Raises InputError."""
-    given = {name: getattr(options, name) for name in ("method", "percentile", "per_channel") if getattr(options, name) is not None}
+    given = {name: getattr(options, name) for name in ("method", "percentile", "per_channel", *FLAGS) if getattr(options, name) is not None}
     types = OP_TYPES if options.op_types is None else frozenset(name for name in options.op_types.split(",") if name)
-    flags = {name: getattr(options, name) for name in FLAGS}
-    return QuantizeOptions(**given, **flags, op_types=types, keep_float=frozenset(options.keep_float))
+    return QuantizeOptions(**given, op_types=types, keep_float=frozenset(options.keep_float))
 
 
 def _say(made: "Quantized", output: str) -> None:
@@ -180,8 +177,6 @@ def _quantize_weights(options: argparse.Namespace) -> None:
 
     given = {name: getattr(options, name) for name in OF_WEIGHTS if getattr(options, name) is not None}
     with Progress(doing="quantise weights"):
-        made = quantize_weights(
-            options.model, bits=BITS[options.weights], zero_points=options.zero_points, keep_float=options.keep_float, **given
-        )  # fmt: skip
+        made = quantize_weights(options.model, bits=BITS[options.weights], keep_float=options.keep_float, **given)
         save(made, options.output)
     say(f"{options.output}: weights {_stored(loaded(options.model))} -> {_stored(made)}")

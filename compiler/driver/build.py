@@ -21,7 +21,7 @@ from stepwell.dialects.support.digests import key_of
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.artifact import assemble
 from stepwell.driver.lowering import code_level, descend, reached, read_ir
-from stepwell.driver.snapshots import Snapshots
+from stepwell.driver.snapshots import texts_by_level
 from stepwell.driver.watch import OnLevel
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
@@ -64,11 +64,11 @@ def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, o
     def read_again() -> Lowered:
         return read_ir(snapshots[last](), last, lowered.weights, options=below)
 
-    again = Snapshots(last, read_again, lowered.options.backend) if last in snapshots else None
+    again = texts_by_level(last, read_again, lowered.options.backend) if last in snapshots else {}
     artifact = make_artifact(lowered, store, on_level, start_packing(lowered, None))
     if store is not None and artifact.object_keys:
         store.trim()
-    return assemble(artifact, threads=threads, snapshots={**(again.by_level() if again else {}), **snapshots}, timings=lowered.timings)
+    return assemble(artifact, threads=threads, snapshots={**again, **snapshots}, timings=lowered.timings)
 
 
 def start_packing(lowered: Lowered, store: Cache | None) -> Packing:

@@ -33,7 +33,7 @@ from stepwell.driver.dynamic import DynamicModel, Made
 from stepwell.driver.origin import Origin
 from stepwell.driver.otherwise import Otherwise
 from stepwell.driver.reading import Reading
-from stepwell.driver.snapshots import Snapshots
+from stepwell.driver.snapshots import texts_by_level
 from stepwell.driver.watch import OnLevel, Watch
 from stepwell.frontends.base import ImportedModel, NeedsError
 from stepwell.options import CompileFields, CompileOptions, Source
@@ -213,7 +213,7 @@ class Compilation:
         """The arguments for assembling an artifact."""
         waits = made.late is not None and self.options.same_data_sizes
         return {
-            "threads": self.threads, "snapshots": Snapshots(IMPORTED, result.reading.start, self.options.backend).by_level(),
+            "threads": self.threads, "snapshots": texts_by_level(IMPORTED, result.reading.start, self.options.backend),
             "timings": result.timings, "pool": self.pool, "otherwise": Otherwise(self.with_broadcast_data, BROADCAST) if waits else None,
         }  # fmt: skip
 

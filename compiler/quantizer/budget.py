@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stepwell.dialects.support.errors import InputError
 
@@ -22,21 +22,6 @@ class Kept:
     """Each measured network, in order: the number of layers in floats, and the loss."""
 
 
-@dataclass
-class _Search:
-    loss: Loss
-    budget: float
-    lost: dict[frozenset[str], float] = field(default_factory=dict)
-    """The loss of each measured network, in order."""
-
-    def fits(self, kept: Sequence[str]) -> bool:
-        """Whether the network with these layers in floats meets the budget."""
-        names = frozenset(kept)
-        if names not in self.lost:
-            self.lost[names] = self.loss(names)
-        return self.lost[names] <= self.budget
-
-
 def check_budget(budget: float) -> None:
     """Raise InputError unless a budget is a number that is not negative."""
     if not budget >= 0:
@@ -53,20 +38,27 @@ def within_budget(loss: Loss, order: Callable[[], Sequence[str]], budget: float)
     layers in floats, or for a budget that is not a number.
     """
     check_budget(budget)
-    search = _Search(loss, budget)
-    layers = [] if search.fits([]) else order()
+    measured: dict[frozenset[str], float] = {}
+
+    def fits(kept: Sequence[str]) -> bool:
+        names = frozenset(kept)
+        if names not in measured:
+            measured[names] = loss(names)
+        return measured[names] <= budget
+
+    layers = [] if fits([]) else order()
     short, enough = -1, 0  # a length that does not suffice, and the next to try
-    while not search.fits(layers[:enough]):
+    while not fits(layers[:enough]):
         if enough == len(layers):
-            lost = search.lost[frozenset(layers)]
+            lost = measured[frozenset(layers)]
             raise InputError(f"budget: even with all {len(layers)} layers in floats the network loses {lost:.3g}, more than {budget:.3g}")
         short, enough = enough, min(max(1, 2 * enough), len(layers))
     between = range(short + 1, enough)
-    enough = short + 1 + bisect_left(between, True, key=lambda length: search.fits(layers[:length]))
+    enough = short + 1 + bisect_left(between, True, key=lambda length: fits(layers[:length]))
     kept = list(layers[:enough])
     for name in reversed(layers[:enough]):
         fewer = [other for other in kept if other != name]
-        if search.fits(fewer):
+        if fits(fewer):
             kept = fewer
-    names = min((names for names, lost in search.lost.items() if lost <= budget), key=len)
-    return Kept(tuple(name for name in layers if name in names), search.lost[names], tuple((len(names), lost) for names, lost in search.lost.items()))
+    least = min((names for names, lost in measured.items() if lost <= budget), key=len)
+    return Kept(tuple(name for name in layers if name in least), measured[least], tuple((len(names), lost) for names, lost in measured.items()))

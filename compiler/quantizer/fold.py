@@ -1,6 +1,6 @@
 """Folds batch norms, and factors and terms for each channel, into the weights of the preceding convolutions and products."""
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from onnx import ModelProto, NodeProto
@@ -43,12 +43,8 @@ def fold_scales(model: ModelProto) -> None:
     folder.fold_all()
 
 
-@dataclass
-class _Affine:
-    """`x * factor + term`, in f64: one number for each channel, or one for all."""
-
-    factor: np.ndarray
-    term: np.ndarray
+_Affine: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Factor and term of `x * factor + term`, in f64: one number for each channel, or one for all."""
 
 
 class _Folder(GraphEditor):
@@ -89,9 +85,9 @@ class _Folder(GraphEditor):
         channels = weights.shape[axis] * groups
         affine = self._affine(after, node.output[0], channels, node.op_type)
         bias = self._bias(node, channels)
-        if affine is None or bias is None or (node.op_type == "MatMul" and affine.term.any()):
+        if affine is None or bias is None or (node.op_type == "MatMul" and affine[1].any()):
             return False
-        factor = np.broadcast_to(affine.factor, channels)
+        factor, term = np.broadcast_to(affine[0], channels), affine[1]
         if groups == 1:
             along = factor.reshape([-1 if i == axis else 1 for i in range(weights.ndim)])
         else:  # inputs of each group, then channels of one group
@@ -99,7 +95,7 @@ class _Folder(GraphEditor):
             along = np.broadcast_to(within, (groups, weights.shape[0] // groups, within.shape[2])).reshape(weights.shape[0], -1)
             along = along.reshape(*along.shape, *(1,) * (weights.ndim - 2))
         self._put(node, 1, (weights * along).astype(np.float32))
-        shifted = (bias * factor + affine.term).astype(np.float32)
+        shifted = (bias * factor + term).astype(np.float32)
         if node.op_type != "MatMul" and (len(node.input) > 2 or shifted.any()):
             self._put(node, 2, shifted)
         node.output[0] = after.output[0]
@@ -141,11 +137,9 @@ class _Folder(GraphEditor):
         values = array.reshape(-1).astype(np.float64)
         if node.op_type == "Div" and not values.all():
             return None
-        one, zero = np.ones(1), np.zeros(1)
-        return {
-            "Add": lambda: _Affine(one, values), "Sub": lambda: _Affine(one, -values),
-            "Mul": lambda: _Affine(values, zero), "Div": lambda: _Affine(1 / values, zero),
-        }[node.op_type]()  # fmt: skip
+        if node.op_type in ("Add", "Sub"):
+            return np.ones(1), values if node.op_type == "Add" else -values
+        return values if node.op_type == "Mul" else 1 / values, np.zeros(1)
 
     def _batch_norm(self, node: NodeProto) -> _Affine | None:
         if attribute(node, "training_mode", 0) or any(self.links.readers.get(name) or name in self.links.outputs for name in node.output[1:] if name):
@@ -155,4 +149,4 @@ class _Folder(GraphEditor):
             return None
         scale, shift, mean, variance = (np.asarray(array, np.float64) for array in arrays)
         factor = scale / np.sqrt(variance + float(attribute(node, "epsilon", 1e-5)))
-        return _Affine(factor, shift - mean * factor)
+        return factor, shift - mean * factor

@@ -15,7 +15,7 @@ from stepwell.dialects.target.families import family_of
 from stepwell.dialects.target.host import host
 from stepwell.runtime import elf, support
 from stepwell.runtime.image import Image, runs
-from stepwell.runtime.openmp import OpenMP, address_in, openmp
+from stepwell.runtime.openmp import address_in, openmp
 
 _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1"), "darwin": ("libSystem.dylib",)}
 
@@ -141,8 +141,8 @@ def _resolve(files: Mapping[str, elf.Object], exports: Sequence[str]) -> tuple[d
 
 def _address(symbol: str) -> int | None:
     if symbol.startswith(("__kmpc_", "omp_")):
-        runtime: OpenMP | None = openmp()
-        return None if runtime is None else runtime.symbol(symbol)
+        runtime = openmp()
+        return None if runtime is None else address_in(runtime.library, symbol)
     for library in _libraries():
         address = address_in(library, symbol)
         if address is not None:

@@ -73,10 +73,6 @@ class OpenMP:
                 f"Unset it, or use Stepwell before that library.", stacklevel=4,
             )  # fmt: skip
 
-    def symbol(self, name: str) -> int | None:
-        """The address of one of the library's functions, or None."""
-        return address_in(self.library, name)
-
 
 def address_in(library: ctypes.CDLL, name: str) -> int | None:
     """The address of the function `name` in a loaded library, or None."""

@@ -169,7 +169,8 @@ class _Object:
             if address in labels:
                 lines.append(f".L{address:x}:")
             if node != current:
-                lines.append(f"  {self.machine.comment} {self._node(node)}")
+                name = "no node" if node is None else f"node {node}: {printable(self.nodes[node])}"
+                lines.append(f"  {self.machine.comment} {name}")
                 current = node
             goal = self._goal(mnemonic, operands)
             if goal in labels:
@@ -180,9 +181,6 @@ class _Object:
                 note = f"  {self.machine.comment} -> {printable(targets[offsets[relocated]])}"
             lines.append(f"    {mnemonic:<12} {operands}".rstrip() + note)
         return lines
-
-    def _node(self, node: int | None) -> str:
-        return "no node" if node is None else f"node {node}: {printable(self.nodes[node])}"
 
     def _goal(self, mnemonic: str, operands: str) -> int | None:
         """The target address of a jump or call, if it is in the instruction itself."""
