@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,20 +47,18 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     state = PassState(weights=weights, target=_target(options, pipeline), choices=Choices(plan), budget=budget)
     status, outputs = OK, []
     for piece, first_line in pieces(text) if options.split_input_file else [(text, 1)]:
-        outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(replace(state, choices=Choices(plan)), instruments))
+        output, problems, error = _run_piece(options, piece, first_line, pipeline, PassRunner(replace(state, choices=Choices(plan)), instruments))
         if options.verify_diagnostics is not None:
-            problems = mismatches(expectations(piece, first_line), outcome.diagnostics, only_expected=options.verify_diagnostics == "only-expected")
-        else:
-            problems = outcome.diagnostics
-            if outcome.error is not None:
-                outcome.error.args = (str(outcome.error.args[0]).replace(f'"{PARSED_NAME}":', f'"{options.file}":'),)
-                report("stepwell-opt", outcome.error, show_traceback=options.traceback)
+            problems = mismatches(expectations(piece, first_line), problems, only_expected=options.verify_diagnostics == "only-expected")
+        elif error is not None:
+            error.args = (str(error.args[0]).replace(f'"{PARSED_NAME}":', f'"{options.file}":'),)
+            report("stepwell-opt", error, show_traceback=options.traceback)
         for diagnostic in problems:
             say(diagnostic.show(options.file), file=sys.stderr)
-        if (outcome.error is not None and options.verify_diagnostics is None) or any(d.kind == "error" for d in problems):
+        if (error is not None and options.verify_diagnostics is None) or any(d.kind == "error" for d in problems):
             status = FAULT
-        if outcome.text is not None:
-            outputs.append(outcome.text)
+        if output is not None:
+            outputs.append(output)
     report_passes(options, timings, state.statistics)
     if options.explain is not None:
         say(explanation.text(options.explain), end="", file=sys.stderr)
@@ -77,23 +75,17 @@ def pieces(text: str) -> Iterator[tuple[str, int]]:
         line += piece.count("\n") + 1
 
 
-@dataclass
-class _Outcome:
-    """The result of one piece: its text, or else the error; diagnostics in order of arrival."""
-
-    text: str | None
-    diagnostics: list[Diagnostic]
-    error: StepwellError | None = None
-
-
-def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline: str, runner: PassRunner) -> _Outcome:
+def _run_piece(
+    options: argparse.Namespace, text: str, first_line: int, pipeline: str, runner: PassRunner
+) -> tuple[str | None, list[Diagnostic], StepwellError | None]:
+    """The text that one piece becomes, or None; diagnostics in order of arrival; the error of a pass."""
     context = make_context()
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
     with collected(context) as found:
         try:
             module = parse_module("\n" * (first_line - 1) + text, context)  # so that line numbers are those of the file
         except IRError as error:
-            return _Outcome(None, [*found, *error.diagnostics])
+            return None, [*found, *error.diagnostics], None
         try:
             runner.state.target = resolve_ir_target(module, options.target, options.file) or runner.state.target
             runner.run(module, pipeline)
@@ -101,8 +93,8 @@ def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline
             raise
         except StepwellError as error:
             explanation = from_error(error) if options.verify_diagnostics is not None else []
-            return _Outcome(None, found + explanation, error)
-        return _Outcome(_print_options(options).text(module), found)
+            return None, found + explanation, error
+        return _print_options(options).text(module), found, None
 
 
 def _print_options(options: argparse.Namespace) -> PrintOptions:

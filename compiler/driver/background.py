@@ -192,11 +192,8 @@ class Background:
 _background = Background()
 atexit.register(_background.close)
 os.register_at_fork(after_in_child=_background.forget)
-
-
-def submit(job: Job) -> None:
-    """Do a job in the background."""
-    _background.submit(job)
+submit = _background.submit
+"""Queues a job, to be done in the background."""
 
 
 def request_for(

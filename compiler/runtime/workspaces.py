@@ -26,8 +26,9 @@ RESERVED = 1 << 20
 
 
 @dataclass(eq=False)
-class _Free:
+class _Workspace:
     memory: np.ndarray
+    """Its array; missing while it is in use."""
     calls: int
     """Consecutive calls that needed less than half of it."""
     used: float
@@ -40,25 +41,13 @@ class _Free:
         self.memory = self.room[: min(_rounded(size), self.room.nbytes)]
 
 
-class _Out:
-    """The record of a workspace in use; it is in use as long as its array exists."""
-
-    def __init__(self, free: _Free) -> None:
-        self.memory = weakref.ref(free.memory)
-        self._calls, self._used, self._room = free.calls, free.used, free.room
-
-    def free(self, memory: np.ndarray) -> _Free:
-        """The record of the workspace after it becomes free."""
-        return _Free(memory, self._calls, self._used, self._room)
-
-
 class Workspaces:
     """Free workspaces, one for each concurrent call at least. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._free: list[_Free] = []
-        self._out: dict[int, _Out] = {}
-        """The workspaces in use, by the ids of their arrays."""
+        self._free: list[_Workspace] = []
+        self._out: dict[int, tuple[weakref.ref[np.ndarray], _Workspace]] = {}
+        """The workspaces in use, by the ids of their arrays. One is in use as long as its array exists."""
         self._lock = Lock()
 
     def sized(self, size: int) -> "SizedWorkspaces":
@@ -80,9 +69,7 @@ class Workspaces:
         """The smallest free workspace of at least `size` bytes, or a new one. Raises MemoryError."""
         with self._lock:
             if len(self._free) == 1 and self._free[0].memory.nbytes >= size:  # the common case
-                only = self._free.pop()
-                self._out[id(only.memory)] = _Out(only)
-                return only.memory
+                return self._lent(self._free.pop())
             fitting = [free for free in self._free if free.memory.nbytes >= size]
             found = min(fitting, key=lambda free: free.memory.nbytes, default=None)
             if found is None:
@@ -92,22 +79,28 @@ class Workspaces:
                 self._free.remove(found)
         if found is None:
             room = _reserved(_rounded(size))
-            found = _Free(room[: _rounded(size)], 0, 0.0, room)
+            found = _Workspace(room[: _rounded(size)], 0, 0.0, room)
         elif found.memory.nbytes < size:
             found.grow(size)
         with self._lock:
             # An exception from a signal handler may keep a call from returning its workspace.
-            for number in [number for number, out in self._out.items() if out.memory() is None]:
+            for number in [number for number, (memory, _) in self._out.items() if memory() is None]:
                 del self._out[number]
-            self._out[id(found.memory)] = _Out(found)
-        return found.memory
+            return self._lent(found)
+
+    def _lent(self, free: _Workspace) -> np.ndarray:
+        memory = free.memory
+        del free.memory
+        self._out[id(memory)] = weakref.ref(memory), free
+        return memory
 
     def give_back(self, memory: np.ndarray, size: int) -> None:
         """Return a workspace after a call that needed `size` bytes of it."""
         now = time.monotonic()
         with self._lock:
-            out = self._out.pop(id(memory), None)
-            own = _Free(memory, 0, now, memory) if out is None else out.free(memory)
+            lent = self._out.pop(id(memory), None)
+            own = _Workspace(memory, 0, now, memory) if lent is None else lent[1]
+            own.memory = memory
             self._free.append(own)
             if len(self._free) == 1 and 2 * size >= memory.nbytes:
                 own.calls, own.used = 0, now

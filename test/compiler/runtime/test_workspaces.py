@@ -125,7 +125,7 @@ def test_one_that_is_never_given_back_is_let_go() -> None:
     """As what the handler of a signal raises may leave it."""
     pool = Workspaces()
     gone = pool.sized(RESERVED).pop()
-    memory = weakref.ref(pool._out[id(gone)]._room)
+    memory = weakref.ref(pool._out[id(gone)][1].room)
     del gone
     used(pool, 100)
     assert memory() is None
