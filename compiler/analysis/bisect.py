@@ -78,14 +78,12 @@ def bisect(
     descend(lowered, lowered.path.interpretable[-1], instrumentation=points if instrumentation is None else Instruments(points, instrumentation))
     search = _Search(lowered, points, inputs, expected, tolerance)
     found = search.passes()
-    return search.culprit(*found) if found is not None else _in_code(lowered, inputs, threads, tolerance)
-
-
-def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: float | None) -> Culprit | None:
-    found = bisect_code(lowered, inputs, threads=threads, tolerance=tolerance)
-    if found is None:
+    if found is not None:
+        return search.culprit(*found)
+    fault = bisect_code(lowered, inputs, threads=threads, tolerance=tolerance)
+    if fault is None:
         return None
-    return Culprit([Place(found.stage, found.step)], f"kernel {found.launch.kernel}", found.launch.nodes, found.outputs, found.note)
+    return Culprit([Place(fault.stage, fault.step)], f"kernel {fault.launch.kernel}", fault.launch.nodes, fault.outputs, fault.note)
 
 
 def plugin_definitions(function: ir.Operation) -> str:

@@ -1,7 +1,7 @@
 """Compare a model's outputs with those of ONNX Runtime, of the ops' references, or of the references in f64."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import onnx
 from stepwell.dialects.core.types import dtype_info, from_numpy, is_float
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.names import printable
-from stepwell.signature import is_string, tensors_of, type_name
+from stepwell.signature import is_string, type_name
 
 Arrays = Mapping[str, np.ndarray]
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto
@@ -58,26 +58,11 @@ class OutputCheck:
         return f"{self.name}: {errors} (tolerance {self.tolerance:.3g}): {'ok' if self.ok else 'WRONG'}"
 
 
-def check(
-    model: Source, outputs: Arrays, inputs: Arrays, against: str | Callable[[Arrays], Arrays] = "onnxruntime", tolerance: float | None = None
-) -> list[OutputCheck]:
-    """Compare `outputs`, which `model` computed for `inputs`, with `against`: "onnxruntime", or a function from inputs to outputs by name.
-
-    `tolerance` replaces the one for the dtype of floating-point outputs. Raises InputError if the other side cannot run the model.
-    """
-    if callable(against):
-        expected = against(inputs)
-    elif against == "onnxruntime":
-        expected = tensors_of(run_onnxruntime(model, inputs))
-    else:
-        raise InputError(f"expected a check against 'onnxruntime' or 'reference', got '{against}'")
-    return compare(outputs, expected, tolerance)
-
-
 def compare(outputs: Arrays, expected: Arrays, tolerance: float | None = None, *, f64: bool = False) -> list[OutputCheck]:
     """One record for each array in `expected`, in its order.
 
-    With `f64`, floats in `expected` are f64, whatever type the output has; the tolerance is that of the output's type.
+    `tolerance` replaces the one for the dtype of floating-point outputs. With `f64`, floats in `expected` are f64, whatever type the output has; the
+    tolerance is that of the output's type.
     """
     return [_compare(name, outputs.get(name), array, tolerance, f64) for name, array in expected.items()]
 

@@ -1,11 +1,10 @@
 """The references for `stepwell run --check`: ONNX Runtime, the reference semantics of ops, also in f64, other levels, saved outputs."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from stepwell.analysis.archives import Archive
-from stepwell.analysis.compare import Arrays, OutputCheck, check, compare, run_onnxruntime
+from stepwell.analysis.compare import Arrays, OutputCheck, compare, run_onnxruntime
 from stepwell.analysis.data_files import as_type
 from stepwell.cli.common import FAULT, OK
 from stepwell.cli.display import Progress, print_table, say
@@ -25,13 +24,17 @@ def check_outputs(against: tuple[str, str | None], session: Session, inputs: Arr
         return _check_levels(session, inputs, outputs)
     with Progress(doing=f"check against {kind}"):
         if kind == "f64":
-            results = _against_f64(session, inputs, outputs)
+            from stepwell.analysis.interpretation import compare_with_f64
+
+            results = compare_with_f64(session.start({name: array.shape for name, array in inputs.items()}), inputs, outputs)
         elif source is None:
-            results = compare(outputs, _interpret_ir(session, inputs))
+            from stepwell.analysis.interpretation import interpret
+
+            results = compare(outputs, interpret(session.read(), inputs))
         elif kind == "file":
             kind, results = source, compare(outputs, _saved(source, outputs))
         elif kind == "reference":
-            results = check(source, outputs, inputs, _reference(source))
+            results = compare(outputs, _evaluated(source, inputs))
         else:
             results = compare(outputs, tensors_of(run_onnxruntime(source, inputs)))
     if kind == "f64":
@@ -83,27 +86,11 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
     return FAULT if wrong else OK
 
 
-def _against_f64(session: Session, inputs: Arrays, outputs: Arrays) -> list[OutputCheck]:
-    from stepwell.analysis.interpretation import compare_with_f64
+def _evaluated(source: str, inputs: Arrays) -> Arrays:
+    """The outputs of a model by the reference semantics of its graph ops."""
+    from stepwell.dialects.core.mlir import make_context
+    from stepwell.dialects.interpreter.evaluate import evaluate
+    from stepwell.frontends.loading import load_for
 
-    return compare_with_f64(session.start({name: array.shape for name, array in inputs.items()}), inputs, outputs)
-
-
-def _reference(source: str) -> Callable[[Arrays], Arrays]:
-    """A function that runs a model by the reference semantics of its graph ops."""
-
-    def evaluated(inputs: Arrays) -> Arrays:
-        from stepwell.dialects.core.mlir import make_context
-        from stepwell.dialects.interpreter.evaluate import evaluate
-        from stepwell.frontends.loading import load_for
-
-        imported, taken = load_for(source, make_context(), inputs)
-        return evaluate(imported.module, imported.weights, taken)
-
-    return evaluated
-
-
-def _interpret_ir(session: Session, inputs: Arrays) -> Arrays:
-    from stepwell.analysis.interpretation import interpret
-
-    return interpret(session.read(), inputs)
+    imported, taken = load_for(source, make_context(), inputs)
+    return evaluate(imported.module, imported.weights, taken)

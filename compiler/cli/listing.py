@@ -22,7 +22,7 @@ def passes_text() -> str:
     for level in level_names():
         for cls in sorted((c for c in ours if c.level == level), key=lambda c: c.name):
             lines += ["", f"  --{cls.name}  ({level}; on {cls.anchor})", *_wrapped(summary(cls), "      ")]
-            lines += [f"      {option}" for option in option_lines(cls)]
+            lines += [f"      {name}=<{_type_name(option.type)}>  (default: {_default(option)})" for name, option in cls.options().items()]
     context = make_context()
     lines += ["", "Passes and pipelines of upstream, with the operation they run on and the defaults of their options:", ""]
     for name, anchor in upstream_passes().items():
@@ -30,11 +30,6 @@ def passes_text() -> str:
         lines.append(f"  --{name}  (on {anchor})")
         lines += [*_wrapped(upstream_summary(name), "      "), *_wrapped(options, "      ")]
     return "\n".join([*lines, ""])
-
-
-def option_lines(cls: type[Pass]) -> list[str]:
-    """One line for each option of a pass: `max-bytes=<int>  (default: 64)`."""
-    return [f"{name}=<{_type_name(option.type)}>  (default: {_default(option)})" for name, option in cls.options().items()]
 
 
 def option_values(cls: type[Pass], given: Mapping[str, str]) -> str:

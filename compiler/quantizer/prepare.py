@@ -81,17 +81,11 @@ def prepared(source: Source, *, opset: int = OPSET) -> ModelProto:
     return model
 
 
-def opset_of(model: ModelProto) -> int:
-    """The version of ONNX's own operators. Raises ModelError if the model does not state it."""
-    version = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), None)
-    if version is None:
-        raise ModelError("the model does not import ONNX's own operators")
-    return int(version)
-
-
 def converted(model: ModelProto, opset: int) -> ModelProto:
-    """The model with opset `opset` or later. Raises UnsupportedError if ONNX cannot convert it."""
-    before = opset_of(model)
+    """The model with opset `opset` or later. Raises UnsupportedError if ONNX cannot convert it, ModelError if it does not state its own."""
+    before = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), None)
+    if before is None:
+        raise ModelError("the model does not import ONNX's own operators")
     if before >= opset:
         return model
     try:

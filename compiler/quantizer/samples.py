@@ -101,7 +101,10 @@ class Samples:
         if isinstance(data, (str, os.PathLike)):
             path = Path(data)
             if path.is_dir():
-                found = _of_folder(path, infos, labels)
+                files = sorted(file for file in path.iterdir() if file.suffix.lower() in set(DATA_FILES) - {TEXT})
+                if not files:
+                    raise InputError(f"{path}: there are no files {', '.join(DATA_FILES)} in it")
+                found = Samples(infos, [partial(_read, file, infos, labels) for file in files])
             elif path.suffix.lower() == ".npz" and path.is_file():
                 found = _of_arrays(str(path), Archive(path), infos, labels, batch, limit)
             else:
@@ -175,13 +178,6 @@ def _samples_of_a_run(source: str, shape: tuple[int, ...], info: TensorInfo, bat
 
 def _relabelled(load: Callable[[], Batch], labels: np.ndarray) -> Batch:
     return replace(load(), labels=labels)
-
-
-def _of_folder(folder: Path, infos: Sequence[TensorInfo], labels: str | None) -> Samples:
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in set(DATA_FILES) - {TEXT})
-    if not files:
-        raise InputError(f"{folder}: there are no files {', '.join(DATA_FILES)} in it")
-    return Samples(infos, [partial(_read, path, infos, labels) for path in files])
 
 
 def _read(path: Path, infos: Sequence[TensorInfo], labels: str | None) -> Batch:
