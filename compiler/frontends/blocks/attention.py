@@ -79,12 +79,6 @@ def ungrouped(b: ModelBuilder, x: Value, groups: int) -> Value:
     return b.with_shape(x, (batch, heads * group, *rest))
 
 
-def capped(b: ModelBuilder, x: Value, softcap: float) -> Value:
-    """`x` compressed smoothly to the range from `-softcap` to `softcap`."""
-    limit = b.scalar(softcap, like=x)
-    return b.mul(b.tanh(b.div(x, limit)), limit)
-
-
 def bias_of(b: ModelBuilder, place: Place, mask: Value | None, causal: bool, left: int, right: int, dtype: str) -> Value | None:
     """The term to add to the scores (batch, heads, queries, keys), to which it broadcasts: -inf for masked keys; None for no term."""
     if mask is not None:
@@ -146,16 +140,6 @@ def per_batch(b: ModelBuilder, lengths: Value) -> Value:
     if type_of(lengths).rank != 1:
         raise ModelError(f"nonpad_kv_seqlen must have rank 1, got {type_of(lengths)}")
     return with_new_axes(b, lengths, [1, 2, 3])
-
-
-def mask_of_groups(b: ModelBuilder, mask: Value, groups: int, heads: int | Size) -> Value:
-    """A mask that broadcasts to (batch, heads, …), reshaped to broadcast to (batch, heads of keys, groups, …)."""
-    shape = dims_of(mask)
-    if len(shape) < 3:
-        return mask
-    if shape[-3] == 1:
-        return with_new_axes(b, mask, [len(shape) - 2])
-    return b.with_shape(mask, (*shape[:-3], heads // groups, groups, *shape[-2:]))
 
 
 def rows_without_keys(b: ModelBuilder, bias: Value, possible: bool) -> Value | None:

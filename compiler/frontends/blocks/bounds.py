@@ -11,8 +11,6 @@ from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of, normalized_axis
 
 FAR = np.iinfo(np.int32).max  # larger bounds, and their negatives, are beyond any dimension
-
-
 LONG = 1 << 24  # bounds from here on are taken to be beyond a dynamic dimension, unless it turns out to be that long
 
 

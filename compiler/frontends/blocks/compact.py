@@ -1,12 +1,13 @@
 """Conversions from and to integers of fewer than 8 bits and exponents by themselves, which are only stored: the numbers are computed bit by bit."""
 
+from typing import Literal, TypeAlias
+
 from stepwell.dialects.core.dtypes import is_small_float
 from stepwell.dialects.core.types import dtype_info, is_compact, is_float, type_of
-from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.frontends.builder import ModelBuilder, Value
 
 SINGLE_NAN = 0x7FC00000
-ROUND_MODES = ("up", "down", "nearest")
+RoundMode: TypeAlias = Literal["up", "down", "nearest"]
 
 
 # --- to numbers
@@ -47,7 +48,7 @@ def power_of_two(b: ModelBuilder, code: Value) -> Value:
 # --- from numbers
 
 
-def compacted(b: ModelBuilder, x: Value, dtype: str, *, saturate: bool = True, round_mode: str = "up") -> Value:
+def compacted(b: ModelBuilder, x: Value, dtype: str, *, saturate: bool = True, round_mode: RoundMode = "up") -> Value:
     """Numbers as elements of a compact type: floats rounded to even (bare exponents as `round_mode` says), integers truncated.
 
     With `saturate`, floats beyond the largest number become that number, instead of infinity or NaN. Integers wrap.
@@ -80,10 +81,8 @@ def single_once(b: ModelBuilder, x: Value) -> Value:
     return single(b, b.select(exact, bits, b.bitwise_or(toward, b.scalar(1, like=bits))))
 
 
-def exponent_code(b: ModelBuilder, bits: Value, saturate: bool, round_mode: str) -> Value:
+def exponent_code(b: ModelBuilder, bits: Value, saturate: bool, round_mode: RoundMode) -> Value:
     """The exponent, in ui32, of an f32 given by its bits, which is taken as positive; 255 if it is not finite."""
-    if round_mode not in ROUND_MODES:
-        raise UnsupportedError(f"round_mode={round_mode!r} is not supported; supported: {', '.join(map(repr, ROUND_MODES))}")
     exponent = b.bitwise_and(b.shift_right(bits, b.scalar(23, like=bits)), b.scalar(0xFF, like=bits))
     if round_mode == "down":
         return exponent

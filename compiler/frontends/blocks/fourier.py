@@ -11,8 +11,6 @@ from stepwell.frontends.blocks.slicing import counting, size_scalar, slice_axis
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of, normalized_axis
 
 MAX_TABLE = 1 << 24  # elements of a table
-
-
 FOLDED = 64  # the shortest transform for which adding first, to save half of the multiplications, pays
 
 

@@ -53,8 +53,8 @@ def attend(
         group = (batch, shared, heads // shared)
         q = b.with_shape(q, (*group, queries, size))
         k, v = with_new_axes(b, k, [2]), with_new_axes(b, v, [2])
-        masks = [grouped(b, m, shared, heads // shared) for m in masks]
-        sinks = None if sinks is None else grouped(b, sinks, shared, heads // shared)
+        masks = [mask_of_groups(b, m, heads // shared, heads) for m in masks]
+        sinks = None if sinks is None else mask_of_groups(b, sinks, heads // shared, heads)
     turned = b.transposed(k, (*range(type_of(k).rank - 2), type_of(k).rank - 1, type_of(k).rank - 2))
     mask = masks[0] if masks else None
     for one in masks[1:]:
@@ -77,8 +77,7 @@ def weights_of(b: ModelBuilder, scores: Value, scale: float, softcap: float, mas
     """The softmax of capped and masked scores, with a column for the sink that is dropped at the end."""
     scores = b.mul(scores, b.scalar(scale, like=scores))
     if softcap:
-        cap = b.scalar(softcap, like=scores)
-        scores = b.mul(b.tanh(b.div(scores, cap)), cap)
+        scores = capped(b, scores, softcap)
     if mask is not None:
         scores = b.add(scores, mask)
     last, shape = type_of(scores).rank - 1, dims_of(scores)
@@ -97,10 +96,20 @@ def by_scores(b: ModelBuilder, mask: Value, scores: Sequence[int | Size]) -> Val
     return b.with_shape(mask, padded)
 
 
-def grouped(b: ModelBuilder, mask: Value, shared: int, group: int) -> Value:
-    """A mask over heads, reshaped to shared heads and the members of each group."""
-    batch, heads, queries, keys = dims_of(mask)
-    return b.with_shape(mask, (batch, 1, 1, queries, keys) if heads == 1 else (batch, shared, group, queries, keys))
+def mask_of_groups(b: ModelBuilder, mask: Value, groups: int, heads: int | Size) -> Value:
+    """A mask that broadcasts to (batch, heads, …), reshaped to broadcast to (batch, heads of keys, groups, …)."""
+    shape = dims_of(mask)
+    if len(shape) < 3:
+        return mask
+    if shape[-3] == 1:
+        return with_new_axes(b, mask, [len(shape) - 2])
+    return b.with_shape(mask, (*shape[:-3], heads // groups, groups, *shape[-2:]))
+
+
+def capped(b: ModelBuilder, x: Value, softcap: float) -> Value:
+    """`x` compressed smoothly to the range from `-softcap` to `softcap`."""
+    limit = b.scalar(softcap, like=x)
+    return b.mul(b.tanh(b.div(x, limit)), limit)
 
 
 def check_heads(heads: int, *sizes: int | Size) -> None:
@@ -131,3 +140,34 @@ def unpacked(b: ModelBuilder, x: Value, heads: int, count: int) -> list[Value]:
     if not same_sizes((have, parts), (heads, count)):
         raise ModelError(f"a packed input must be (batch, sequence, {heads}, {count}, size), got {type_of(x)}")
     return [b.with_shape(part, (batch, sequence, heads * size)) for part in split_axis(b, x, 3, [1] * count)]
+
+
+def rotated(b: ModelBuilder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
+    """The rotary embedding (Su et al., "RoFormer", 2021) of heads, the last dimension of `x`, by angles that broadcast to it, one for each pair.
+
+    The first `2 * pairs` elements of each head are rotated: element i with i + pairs, or neighbours if `interleaved`. The others stay.
+    """
+    shape, last = dims_of(x), type_of(x).rank - 1
+    size, pairs = shape[last], dims_of(cos)[-1]
+    if type_of(sin).dtype != type_of(cos).dtype or not same_sizes(dims_of(sin), dims_of(cos)) or not holds(2 * pairs, "<=", size):
+        raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size_text(size)} elements")
+    halves = last + 1 if interleaved else last  # the dimension of the two elements of a pair
+    split = (*shape[:-1], pairs, 2) if interleaved else (*shape[:-1], 2, pairs)
+    both = b.with_shape(slice_axis(b, x, last, 0, 2 * pairs), split)
+    c, s = (with_new_axes(b, table, [halves]) for table in (cos, sin))
+    sign = b.literal(np.array([-1, 1]).reshape((2,) if interleaved else (2, 1)).astype(to_numpy(type_of(x).dtype)))
+    crossed = b.mul(slice_axis(b, both, halves, 1, 2, -1), s)
+    # One pass over all elements: the second product is negated for the first of each pair, which is exact.
+    out = b.with_shape(b.add(b.mul(both, c), b.mul(crossed, sign)), (*shape[:-1], 2 * pairs))
+    return out if 2 * pairs == size else b.concat([out, slice_axis(b, x, last, 2 * pairs, size - 2 * pairs)], axis=last)
+
+
+def rotated_heads(b: ModelBuilder, x: Value, cos: Value, sin: Value, heads: int, interleaved: bool) -> Value:
+    """`x` rotated by angles (batch or 1, sequence, pairs): (batch, heads, sequence, size), or (batch, sequence, heads * size) if `heads` is not 0."""
+    shape = dims_of(x)
+    if not heads:
+        return rotated(b, x, with_new_axes(b, cos, [1]), with_new_axes(b, sin, [1]), interleaved)
+    hidden = shape[2]
+    check_heads(heads, hidden)
+    by_head = b.with_shape(x, (*shape[:2], heads, hidden // heads))
+    return b.with_shape(rotated(b, by_head, with_new_axes(b, cos, [2]), with_new_axes(b, sin, [2]), interleaved), shape)

@@ -64,14 +64,10 @@ class _Writer:
     def split(self, node: Split, yes: int, no: int) -> tuple[int, int]:
         """The nodes of a split whose children are known: the first one, and the largest number of comparisons to a child."""
         t, feature, missing = node.threshold, node.feature, node.nan_is_true
-        if node.mode == "BRANCH_LEQ":
-            return self.add(feature, t, yes, no, missing), 1
-        if node.mode == "BRANCH_LT":
-            return self.add(feature, self.below(t), yes, no, missing), 1
-        if node.mode == "BRANCH_GTE":  # not x < t
-            return self.add(feature, self.below(t), no, yes, not missing), 1
-        if node.mode == "BRANCH_GT":  # not x <= t
-            return self.add(feature, t, no, yes, not missing), 1
+        if node.mode in ("BRANCH_LEQ", "BRANCH_LT"):
+            return self.add(feature, t if node.mode == "BRANCH_LEQ" else self.below(t), yes, no, missing), 1
+        if node.mode in ("BRANCH_GT", "BRANCH_GTE"):  # not x <= t, not x < t
+            return self.add(feature, t if node.mode == "BRANCH_GT" else self.below(t), no, yes, not missing), 1
         if node.mode == "BRANCH_MEMBER":
             return self.member(feature, node.members, yes, no, missing)
         equal, other = (yes, no) if node.mode == "BRANCH_EQ" else (no, yes)

@@ -12,8 +12,6 @@ from stepwell.frontends.blocks.tree_tables import Split, tables
 from stepwell.frontends.builder import ModelBuilder, Value
 
 REDUCTIONS = {"AVERAGE": "add", "SUM": "add", "MIN": "min", "MAX": "max"}
-
-
 UFUNCS = {"add": np.add, "min": np.minimum, "max": np.maximum}
 
 

@@ -1,11 +1,13 @@
-"""Sliding windows over images, and padding that follows from sizes."""
+"""Sliding windows over images: default attributes, and padding that follows from sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.dialects.core.sizes import Size, is_static, maximum, static_sizes
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import windows
+from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.builder import ModelBuilder, Value, dims_of
 
 
@@ -52,6 +54,41 @@ class FreeWindow(Window):
         return FreeWindow(own(self.kernel, 1), own(self.strides, 1), self.pads, own(self.dilations, 1), own(self.around, 0))
 
 
+def window(
+    x: Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str = "NOTSET"
+) -> Window:
+    """A window with the usual defaults filled in and `auto_pad` resolved: a FreeWindow if its padding is dynamic.
+
+    Raises ModelError if the attributes do not fit `x`.
+    """
+    rank = type_of(x).rank
+    spatial = rank - 2
+    if spatial < 1:
+        raise ModelError(f"its input must have a batch, a channel and at least one spatial dimension, got {type_of(x)}")
+    ones = (1,) * spatial
+    lengths = {"kernel_shape": (kernel, spatial), "strides": (strides, spatial), "dilations": (dilations, spatial), "pads": (pads, 2 * spatial)}
+    for name, (values, length) in lengths.items():
+        if len(values) != length and (values or name == "kernel_shape"):
+            raise ModelError(f"{name} must have {length} entries for an input of rank {rank}, got {list(values)}")
+    if min(*strides, *dilations, *kernel, 1) < 1:
+        raise ModelError(f"kernel_shape {list(kernel)}, strides {list(strides)} and dilations {list(dilations)} must be 1 or more")
+    out = Window(tuple(kernel), tuple(strides) or ones, tuple(pads) or (0,) * 2 * spatial, tuple(dilations) or ones)
+    if auto_pad in ("NOTSET", ""):
+        return out
+    out = replace(out, pads=(0,) * 2 * spatial)
+    if auto_pad == "VALID":
+        return out
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ModelError(f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got {auto_pad!r}")
+    sizes = dims_of(x)[2:]
+    totals = [same_padding(size, span, stride) for size, span, stride in zip(sizes, out.spans, out.strides, strict=True)]
+    around = halved(totals, more_at_end=auto_pad == "SAME_UPPER")
+    if is_static(around):
+        return replace(out, pads=tuple(static_sizes(around)))
+    ends = [end_padding(*one) for one in zip(sizes, around[:spatial], around[spatial:], out.spans, out.strides, strict=True)]
+    return FreeWindow(out.kernel, out.strides, out.pads, out.dilations, (*around[:spatial], *ends))
+
+
 def same_padding(size: int | Size, span: int, stride: int) -> int | Size:
     """The total padding of a dimension, so that there are as many windows as full or partial strides."""
     if span == 1:
@@ -60,7 +97,7 @@ def same_padding(size: int | Size, span: int, stride: int) -> int | Size:
     return covered - size if span >= stride else maximum(covered - size, 0)
 
 
-def _end(size: int | Size, low: int | Size, high: int | Size, span: int, stride: int) -> int | Size:
+def end_padding(size: int | Size, low: int | Size, high: int | Size, span: int, stride: int) -> int | Size:
     """The padding at the end of a dimension, in a form whose symbols cancel out when windows are counted.
 
     Windows with gaps may not reach the end of the dimension. Then padding is added to make the total a whole number of strides, in which no further

@@ -1,7 +1,6 @@
 """Separates the nodes with strings and maps at the border of a model, which run in Python, from the rest, which is compiled."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +16,9 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.frontends.onnx.attributes import attribute_value
 from stepwell.frontends.onnx.border_spelling import spell_strings_as_numbers
-from stepwell.frontends.onnx.functions import domain_of
+from stepwell.frontends.onnx.functions import operator_key
 from stepwell.frontends.onnx.problems import Problems, node_problem
-from stepwell.frontends.onnx.source import Source
+from stepwell.frontends.onnx.source import Source, refill
 from stepwell.frontends.onnx.structure import structured
 from stepwell.frontends.onnx.tensors import DTYPES, SUPPORTED_DTYPES, dim_names, dtype_name, string_array
 from stepwell.frontends.onnx.validation import FunctionKey, function_key
@@ -51,8 +50,7 @@ def split_border(source: Source, opsets: Mapping[str, int]) -> Border | None:
 
 def operator_of(node: NodeProto, opsets: Mapping[str, int], functions: Iterable[FunctionKey]) -> Operator | None:
     """The Python implementation of a node; None if it cannot run there."""
-    domain = domain_of(node.domain)
-    return None if function_key(node) in functions else find_operator(domain, node.op_type, opsets.get(domain, 0))
+    return None if function_key(node) in functions else find_operator(*operator_key(node, opsets))
 
 
 def border_attributes(node: NodeProto) -> dict[str, Any]:
@@ -208,20 +206,16 @@ class _Parting:
                 self._note(node, error)
 
     def _note(self, node: NodeProto, error: StepwellError) -> None:
-        domain = domain_of(node.domain)
-        text = node_problem(node.op_type, domain, node.name, self.opsets.get(domain, 0), str(error.args[0]))
+        text = node_problem(node, self.opsets, str(error.args[0]))
         self.problems.add(node.name, text, malformed=isinstance(error, ModelError))
         self._lost.update(node.output)
 
     def _place(self, node: NodeProto, *, early: bool) -> None:
         """Let a node run in Python, before or after. Raises ModelError or UnsupportedError."""
-        domain = domain_of(node.domain)
-        names = tuple(node.input)
-        made = BorderNode(
-            node.op_type, domain, self.opsets.get(domain, 0), node.name, names, tuple(node.output), border_attributes(node)
-        )  # fmt: skip
-        for name in filter(None, names):
-            self._know(name)
+        (domain, name, opset), names = operator_key(node, self.opsets), tuple(node.input)
+        made = BorderNode(name, domain, opset, node.name, names, tuple(node.output), border_attributes(node))
+        for value in filter(None, names):
+            self._know(value)
         kinds = made.infer(self._kinds)
         self._kinds.update(kinds)
         self._foreign.update(name for name, kind in kinds.items() if kind.is_foreign)
@@ -265,13 +259,11 @@ class _Parting:
             del weights[name]
         tensors = [tensor for tensor in graph.initializer if tensor.name in weights and tensor.name not in self._texts]
         infos = [value for value in graph.value_info if value.name in made]
-        entries: list[tuple[str, Sequence[Any]]] = [
-            ("node", self.compiled), ("input", [*inputs, *declared]), ("output", returned), ("initializer", tensors), ("value_info", infos),
-        ]  # fmt: skip
-        copies = {name: [deepcopy(entry) for entry in listed] for name, listed in entries}
-        for name, listed in copies.items():
-            graph.ClearField(name)
-            getattr(graph, name).extend(listed)
+        refill(graph, "node", self.compiled)
+        refill(graph, "input", [*inputs, *declared])
+        refill(graph, "output", returned)
+        refill(graph, "initializer", tensors)
+        refill(graph, "value_info", infos)
         return border
 
 

@@ -1,12 +1,12 @@
 """Replaces string attributes of nodes by numbers and an adjacent LabelEncoder, so that everything but the encoder is compiled."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 from onnx import ModelProto, NodeProto, helper
 
 from stepwell.frontends.onnx.functions import domain_of
+from stepwell.frontends.onnx.source import copy_without, refill
 from stepwell.frontends.onnx.validation import FunctionKey, function_key, unique_name
 
 ML = "ai.onnx.ml"
@@ -40,9 +40,7 @@ def spell_strings_as_numbers(model: ModelProto, opsets: Mapping[str, int], funct
             nodes += _labelled(node, CLASSIFIERS[key[1]], versions[ML], taken, values)
         else:
             nodes.append(node)
-    copies = [deepcopy(node) for node in nodes]
-    model.graph.ClearField("node")
-    model.graph.node.extend(copies)
+    refill(model.graph, "node", nodes)
     return versions
 
 
@@ -79,9 +77,6 @@ def _label_encoder(
 
 
 def _without(node: NodeProto, *attributes: str) -> NodeProto:
-    out = NodeProto()
-    out.CopyFrom(node)
-    kept = [deepcopy(a) for a in node.attribute if a.name not in attributes]
-    out.ClearField("attribute")
-    out.attribute.extend(kept)
+    out: NodeProto = copy_without(node)
+    refill(out, "attribute", [a for a in node.attribute if a.name not in attributes])
     return out

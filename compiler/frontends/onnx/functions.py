@@ -1,6 +1,6 @@
 """ONNX's own definitions of operators as functions of simpler ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -69,3 +69,9 @@ def schema_of(domain: str, name: str, opset: int) -> Any:
 def domain_of(domain: str) -> str:
     """The domain as rules and schemas spell it: ONNX's own has two spellings."""
     return "" if domain == "ai.onnx" else domain
+
+
+def operator_key(node: NodeProto, opsets: Mapping[str, int]) -> tuple[str, str, int]:
+    """The operator of a node: its domain, its name, and the opset version of the domain, 0 if the model imports none."""
+    domain = domain_of(node.domain)
+    return domain, node.op_type, opsets.get(domain, 0)

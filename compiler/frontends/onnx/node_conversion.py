@@ -24,14 +24,12 @@ from stepwell.dialects.support.origins import line_of, plugin_line
 from stepwell.frontends.blocks.rounding import narrow_type, widened
 from stepwell.frontends.builder import NotConstantError
 from stepwell.frontends.onnx.attributes import attribute_value, resolved
-from stepwell.frontends.onnx.branches import BranchesDifferError, with_following_nodes
+from stepwell.frontends.onnx.branches import BranchesDifferError, guarded, with_following_nodes, with_own_sizes
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, NotResolvedError
-from stepwell.frontends.onnx.deferral import CollectedNeeds
 from stepwell.frontends.onnx.frames import Binding, Frame, Unavailable, graph_types
-from stepwell.frontends.onnx.functions import domain_of, schema_function
-from stepwell.frontends.onnx.guards import guarded, with_own_sizes
+from stepwell.frontends.onnx.functions import domain_of, operator_key, schema_function
 from stepwell.frontends.onnx.inference import contradiction
-from stepwell.frontends.onnx.problems import Problems, node_problem
+from stepwell.frontends.onnx.problems import CollectedNeeds, Problems, node_problem
 from stepwell.frontends.onnx.registry import find_rule, missing_rule
 from stepwell.frontends.onnx.rounding import narrowed
 from stepwell.frontends.onnx.sequences import AnyValue
@@ -87,7 +85,7 @@ class NodeConversion:
                     try:
                         frame.values[name] = self.initializer(name)
                     except LimitError as error:
-                        raise LimitError(_problem(node, frame, str(error.args[0])), details=[node.name]) from None
+                        raise LimitError(node_problem(node, frame.opsets, str(error.args[0])), details=[node.name]) from None
                     except StepwellError as error:
                         self._report(node, frame, error)
                         frame.values[name] = Unavailable()
@@ -181,15 +179,15 @@ class NodeConversion:
         except LimitError as error:
             if error.details:  # raised for a node inside this one, which the message names
                 raise
-            raise LimitError(_problem(node, frame, str(error.args[0])), details=[node.name]) from None
+            raise LimitError(node_problem(node, frame.opsets, str(error.args[0])), details=[node.name]) from None
         except StepwellError as error:
             line = plugin_line(error) if type(error) is StepwellError else ""  # of no particular kind, such as an op that the builder does not know
             if not line or line in str(error):
                 raise
-            raise StepwellError(f"{_problem(node, frame, str(error.args[0]))}{line}") from error
+            raise StepwellError(f"{node_problem(node, frame.opsets, str(error.args[0]))}{line}") from error
         except Exception as error:  # a bug in a rule may raise anything
             said = f"{type(error).__name__}: {error}{plugin_line(error)}"
-            raise StepwellError(f"internal error while importing {_problem(node, frame, said)}") from error
+            raise StepwellError(f"internal error while importing {node_problem(node, frame.opsets, said)}") from error
         self._bind_outputs(node, frame, values, is_tainted=tainted)
 
     def _bind_outputs(self, node: NodeProto, frame: Frame, values: tuple[Binding, ...] | None, *, is_tainted: bool) -> None:
@@ -201,14 +199,14 @@ class NodeConversion:
                 frame.values[name] = self._placeholder(name, frame.inferred(name))
             elif i < len(values) and (value := values[i]) is not None:
                 if isinstance(value, Unavailable) and value.problem and not value.about:  # a rule's, which does not know its node
-                    value = Unavailable(node.name, _problem(node, frame, value.problem))
+                    value = Unavailable(node.name, node_problem(node, frame.opsets, value.problem))
                 frame.values[name] = value
             else:
                 given = next((n for n, value in enumerate(values) if value is None), len(values))
                 if given == 0 and (line := self._rules_line(node, frame)):
-                    raise StepwellError(_problem(node, frame, f"its importer rule must give a value for each output, it gave none{line}"))
+                    raise StepwellError(node_problem(node, frame.opsets, f"its importer rule must give a value for each output, it gave none{line}"))
                 reason = f"output number {i} is used, which is not supported; supported: the first {given}"
-                frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))
+                frame.values[name] = Unavailable(node.name, node_problem(node, frame.opsets, reason))
             if is_tainted or values is None:
                 frame.tainted.add(name)
 
@@ -221,21 +219,20 @@ class NodeConversion:
         local = self.functions.get(function_key(node))
         if local is not None:
             return self._call(local, node, inputs, frame, None)
-        domain = domain_of(node.domain)
-        opset = frame.opsets.get(domain)
-        if opset is None:
+        domain, name, opset = operator_key(node, frame.opsets)
+        if domain not in frame.opsets:
             raise ModelError(f"the model imports no opset of the domain '{node.domain}'")
-        rule = find_rule(domain, node.op_type, opset)
+        rule = find_rule(domain, name, opset)
         available = [v for v in inputs if not isinstance(v, Unavailable)]
         if rule is None:
             if len(available) != len(inputs):
-                raise UnsupportedError(missing_rule(domain, node.op_type))
+                raise UnsupportedError(missing_rule(domain, name))
             narrow = narrow_type(available)
             given = available if narrow is None else widened(self.builder, available)
             types = [type_of(v) if isinstance(v, ir.Value) else None for v in given]
             definition = schema_function(node, domain, opset, types)
             if definition is None:
-                raise UnsupportedError(missing_rule(domain, node.op_type))
+                raise UnsupportedError(missing_rule(domain, name))
             made = self._call(definition, node, given, frame, (node.name, index))
             return made if narrow is None else narrowed(self.builder, made, narrow, [frame.inferred(name) for name in node.output])
         if len(available) != len(inputs):
@@ -254,8 +251,7 @@ class NodeConversion:
     @staticmethod
     def _rules_line(node: NodeProto, frame: Frame) -> str:
         """The line that defines the rule of a node, if that is a plugin's."""
-        domain = domain_of(node.domain)
-        rule = find_rule(domain, node.op_type, frame.opsets.get(domain, 0))
+        rule = find_rule(*operator_key(node, frame.opsets))
         return "" if rule is None else line_of(rule.function)
 
     @staticmethod
@@ -394,7 +390,7 @@ class NodeConversion:
         the classes of a LinearClassifier by its intercepts, which may be omitted.
         """
         given = {a.name for a in node.attribute}
-        counts_too_many = node.op_type in ("MaxPool", "AveragePool", "LpPool") and frame.opsets.get(domain_of(node.domain), 0) < 22
+        counts_too_many = node.op_type in ("MaxPool", "AveragePool", "LpPool") and operator_key(node, frame.opsets)[2] < 22
         for name, value in zip(node.output, values, strict=False):
             inferred = frame.inferred(name)
             if inferred is None or not isinstance(value, ir.Value):
@@ -436,10 +432,10 @@ class NodeConversion:
             self._check_infer(frame.lookup(name) for user in nested_nodes([node]) for name in user.input if name and frame.has(name))
         origins = self._solution(error, node, frame)
         if origins is not None:
-            refusal = self.needs.add(origins, _problem(node, frame, reason))
+            refusal = self.needs.add(origins, node_problem(node, frame.opsets, reason))
             reason, origins = (reason, origins) if refusal is None else (f"{reason}; {refusal}", None)
         provisional = origins is not None or frame.depends_on_problems(node)
-        self.problems.add(node.name, _problem(node, frame, reason), malformed=malformed, provisional=provisional)
+        self.problems.add(node.name, node_problem(node, frame.opsets, reason), malformed=malformed, provisional=provisional)
 
     def _solution(self, error: StepwellError, node: NodeProto, frame: Frame) -> Origins | None:
         """The inputs that must be known for the node to be imported; None if that does not solve its problem."""
@@ -462,8 +458,3 @@ class NodeConversion:
         given = [frame.lookup(name) for name in node.input[: _DECIDED_BY[node.op_type]] if name]
         parts = [self.builder.origins.origins_of(value) if isinstance(value, ir.Value) else None for value in given]
         return None if None in parts else reduce(or_, (part for part in parts if part is not None), Origins())
-
-
-def _problem(node: NodeProto, frame: Frame, reason: str) -> str:
-    domain = domain_of(node.domain)
-    return node_problem(node.op_type, domain, node.name, frame.opsets.get(domain, 0), reason)

@@ -1,18 +1,27 @@
-"""Collects the problems of a model during the import, and reports all at once."""
+"""Collects the problems of a model during the import, and the inputs that must be known to solve them, and reports all at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from onnx import NodeProto
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.names import printable
+from stepwell.frontends.base import Needs
+from stepwell.frontends.onnx.functions import operator_key
 
 SHOWN = 40  # the largest number of problems in one message
 NOTICES_SHOWN = 3  # of one kind
 
 
-def node_problem(op: str, domain: str, name: str, opset: int, reason: str) -> str:
+def node_problem(node: NodeProto, opsets: Mapping[str, int], reason: str) -> str:
     """One line about a node that cannot be imported; `reason` should name the supported cases."""
-    return f'{f"{domain}." if domain else ""}{op} "{name}" (opset {opset}): {printable(reason)}'
+    domain, op, opset = operator_key(node, opsets)
+    return f'{f"{domain}." if domain else ""}{op} "{node.name}" (opset {opset}): {printable(reason)}'
 
 
 @dataclass
@@ -41,6 +50,27 @@ class Problems:
         error = error or _error(UnsupportedError, "parts of the model are not supported", list(self.unsupported.values()))
         if error is not None:
             raise error
+
+
+@dataclass
+class CollectedNeeds(Needs):
+    """Collects the inputs whose values or sizes are needed before all nodes of a model can be imported."""
+
+    names: Mapping[ir.Value, str] = field(default_factory=dict)
+    """The names of the inputs, by the arguments of @main."""
+
+    def add(self, origins: Origins, problem: str) -> str | None:
+        """Record that knowing the inputs in `origins` solves a problem. Returns the reason that forbids it, or None."""
+        for argument in origins.arguments:
+            tensor = type_of(argument)
+            if tensor.is_static and tensor.elements > KNOWN_ELEMENTS:
+                many = f"input '{self.names[argument]}' of {tensor.elements} elements"
+                return f"it is computed from {many}, and code is made for the values of {KNOWN_ELEMENTS} at most"
+        for argument in origins.arguments:
+            self.values.setdefault(self.names[argument], problem)
+        if origins.sizes:
+            self.sizes = self.sizes or problem
+        return None
 
 
 @dataclass

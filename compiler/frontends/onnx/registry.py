@@ -1,10 +1,10 @@
 """The importer's rules: one function for each ONNX operator and since-version, whose Python signature is the operator's schema."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -41,7 +41,9 @@ class Rule:
     since: int
     function: Callable[..., Any]
     ignored: Mapping[str, Any] = field(default_factory=dict)
-    """The attributes that have no effect on the result, and their defaults."""
+    """The attributes that the function does not take, and their defaults: they have no effect on the result, or must have these values."""
+    fixed: Collection[str] = ()
+    """The attributes among `ignored` that must have these values."""
 
     # The properties from the function's signature, read when the rule is first applied: most are never applied in one process.
 
@@ -83,6 +85,12 @@ class Rule:
         return {name: float(np.float32(given)) if type(given) is float else given for name, given in {**own, **self.ignored}.items()}
 
     @cached_property
+    def choices(self) -> Mapping[str, tuple[Any, ...]]:
+        """The supported values of the attributes that are annotated with a Literal, and of the `fixed` ones."""
+        literals = {p.name: get_args(p.annotation) for p in self._parameters if get_origin(p.annotation) is Literal}
+        return {**literals, **{name: (self.attributes[name],) for name in self.fixed}}
+
+    @cached_property
     def kinds(self) -> tuple[tuple[type, ...], ...]:
         """The possible kinds of each input, and last of those in the variadic part."""
         return tuple(_kinds_of(p.annotation) for p in self._parameters if p.kind is not p.KEYWORD_ONLY)
@@ -109,6 +117,9 @@ class Rule:
         if unknown:
             known = ", ".join(self.attributes) or "none"
             raise UnsupportedError(f"attribute {unknown[0]}={shortened(attributes[unknown[0]])} is not supported; supported attributes: {known}")
+        for name, choices in self.choices.items():
+            if name in attributes and attributes[name] not in choices:
+                raise UnsupportedError(f"{name}={shortened(attributes[name])} is not supported; supported: {', '.join(map(repr, choices))}")
         missing = [name for name, default in self.attributes.items() if default is inspect.Parameter.empty and name not in attributes]
         if missing:
             raise UnsupportedError(f"without the attribute {missing[0]} it is not supported")
@@ -132,24 +143,26 @@ class Rule:
 
 
 _rules: dict[tuple[str, str], list[Rule]] = {}
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def onnx_rule(
-    name: str, *, since: int, domain: str = "", replace: bool = False, ignored: Mapping[str, Any] = MappingProxyType({})
+    name: str, *, since: int, domain: str = "", replace: bool = False, ignored: Mapping[str, Any] = _NONE, fixed: Mapping[str, Any] = _NONE
 ) -> Callable[[Function], Function]:
     """Register the decorated function as the rule for operator `name` from opset version `since` of `domain` on.
 
     The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values` for any number;
     `SequenceValue` and `Nothing` if one may be a sequence, or an empty optional) and its attributes by keyword (a default for an optional one), and
     returns the node's outputs: one value or a tuple, which may omit unsupported outputs at the end, and have an Unavailable with the reason for
-    others. It raises UnsupportedError or ModelError about its node. A `Group` stands for several inputs or attributes.
+    others. It raises UnsupportedError or ModelError about its node. A `Group` stands for several inputs or attributes; other values of an attribute
+    than those of its Literal are reported as unsupported.
 
-    `ignored` are further attributes, with their defaults, that have no effect on the result. `replace` allows replacing an existing rule. Raises
-    StepwellError if there is one and `replace` is not set.
+    `ignored` are further attributes, with their defaults, that have no effect on the result, `fixed` those that must have their defaults. `replace`
+    allows replacing an existing rule. Raises StepwellError if there is one and `replace` is not set.
     """
 
     def register(function: Function) -> Function:
-        rule = Rule(name, domain_of(domain), since, function, ignored)
+        rule = Rule(name, domain_of(domain), since, function, {**ignored, **fixed}, fixed)
         rules = _rules.setdefault((rule.domain, name), [])
         same = [r for r in rules if r.since == since]
         if same and not replace:

@@ -1,15 +1,15 @@
 """Accepts, with a warning, deviations from the standard whose meaning is clear."""
 
 import re
-from collections.abc import Callable, Iterable
-from copy import deepcopy
+from collections.abc import Callable, Iterable, Iterator
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, defs
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorShapeProto, defs
 
 from stepwell.frontends.onnx.functions import domain_of
 from stepwell.frontends.onnx.order import sorted_nodes
 from stepwell.frontends.onnx.problems import Notices
 from stepwell.frontends.onnx.registry import newest_rule
+from stepwell.frontends.onnx.source import refill
 from stepwell.frontends.onnx.validation import function_key
 from stepwell.frontends.onnx.walking import inner_graphs, nested_nodes
 
@@ -58,32 +58,30 @@ def _drop_unused_functions(model: ModelProto) -> None:
                 used.add(key)
                 waiting.append(functions[key].node)
     if len(used) < len(functions):
-        kept = [function for key, function in functions.items() if key in used]
-        del model.functions[:]
-        model.functions.extend(kept)
+        refill(model, "functions", [function for key, function in functions.items() if key in used])
 
 
 def free_names(model: ModelProto, chosen: Callable[[str], bool]) -> None:
     """Remove the `chosen` names of dynamic dimensions, wherever a type is declared: each then has its own size."""
-    for graph in _graphs(model):
-        for value in (*graph.input, *graph.output, *graph.value_info):
-            if value.type.WhichOneof("value") != "tensor_type":
-                continue
-            for dim in value.type.tensor_type.shape.dim:
-                if dim.dim_param and chosen(dim.dim_param):
-                    dim.ClearField("dim_param")
+    for _, _, dim in _dimensions(model):
+        if dim.dim_param and chosen(dim.dim_param):
+            dim.ClearField("dim_param")
 
 
 def _free_negative_sizes(model: ModelProto, notices: Notices) -> None:
     """Take a negative size for a dynamic one, wherever a type is declared."""
+    for name, axis, dim in _dimensions(model):
+        if dim.dim_value < 0:
+            notices.add("negative size", f"dimension {axis} of '{name}' is declared as {dim.dim_value}, which is taken for a free size")
+            dim.ClearField("dim_value")
+
+
+def _dimensions(model: ModelProto) -> Iterator[tuple[str, int, TensorShapeProto.Dimension]]:
+    """The dimensions of each tensor whose type is declared: the tensor's name, the axis, and the dimension."""
     for graph in _graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
-            if value.type.WhichOneof("value") != "tensor_type":
-                continue
-            for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-                if dim.dim_value < 0:
-                    notices.add("negative size", f"dimension {axis} of '{value.name}' is declared as {dim.dim_value}, which is taken for a free size")
-                    dim.ClearField("dim_value")
+            if value.type.WhichOneof("value") == "tensor_type":
+                yield from ((value.name, axis, dim) for axis, dim in enumerate(value.type.tensor_type.shape.dim))
 
 
 def _date(model: ModelProto, notices: Notices) -> None:
@@ -116,6 +114,4 @@ def _sort(what: str, body: GraphProto | FunctionProto, notices: Notices) -> None
     node, name = early
     shown = f'{node.op_type} "{node.name}" comes before the node that makes its input \'{name}\''
     notices.add("order of nodes", f"the nodes of {what} are not in topological order ({shown}): they are sorted")
-    nodes = [deepcopy(body.node[i]) for i in order]
-    del body.node[:]
-    body.node.extend(nodes)
+    refill(body, "node", [body.node[i] for i in order])

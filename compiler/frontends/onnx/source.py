@@ -121,13 +121,9 @@ def _drop_unread(model: ModelProto, unread: set[str], read: set[str]) -> None:
             declared = {value.name for value in graph.input}
             kept = [t for t in graph.initializer if t.name in read or t.name in declared]
             if len(kept) < len(graph.initializer):
-                kept = [copy_without(t) for t in kept]
-                del graph.initializer[:]
-                graph.initializer.extend(kept)
+                refill(graph, "initializer", kept)
     if any(value.name in unread for value in model.graph.input):
-        inputs = [copy_without(value) for value in model.graph.input if value.name not in unread]
-        del model.graph.input[:]
-        model.graph.input.extend(inputs)
+        refill(model.graph, "input", [value for value in model.graph.input if value.name not in unread])
 
 
 def _add(source: Source, tensor: TensorProto, load: Callable[[], np.ndarray]) -> bool:
@@ -180,3 +176,10 @@ def copy_without(message: Any, *skipped: str) -> Any:
             else:
                 getattr(out, descriptor.name).CopyFrom(value)
     return out
+
+
+def refill(message: Any, field: str, entries: Iterable[Any]) -> None:
+    """Replace the entries of a repeated field by copies of these, which may be among them."""
+    copies = [copy_without(entry) for entry in entries]
+    message.ClearField(field)
+    getattr(message, field).extend(copies)

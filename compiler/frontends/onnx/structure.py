@@ -7,6 +7,7 @@ from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto, helper
 
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.support.errors import InputError, UnsupportedError
+from stepwell.frontends.onnx.source import refill
 from stepwell.frontends.onnx.tensors import DTYPES
 from stepwell.frontends.onnx.validation import unique_name
 from stepwell.signature import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, part_name
@@ -66,11 +67,8 @@ def fix_structure(model: ModelProto, shapes: Mapping[str, Shape]) -> tuple[dict[
         if name in found or name not in {value.name for value in model.graph.input if structured(value.name, value.type)}:
             found[name] = _plain(name, shape)
     if nodes:
-        body = list(model.graph.node)
-        for field, entries in (("input", inputs), ("node", [*nodes, *body])):
-            copies = [_copy(entry) for entry in entries]
-            model.graph.ClearField(field)
-            getattr(model.graph, field).extend(copies)
+        refill(model.graph, "input", inputs)
+        refill(model.graph, "node", [*nodes, *model.graph.node])
     return found, open_ones
 
 
@@ -118,9 +116,3 @@ def _made_of(value: ValueInfoProto, info: TensorInfo, names: list[str], *, is_th
     if OPTIONAL in info.form:
         made.append(node("Optional", [held if SEQUENCE in info.form else names[0]], value.name))
     return made
-
-
-def _copy(message: Any) -> Any:
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy

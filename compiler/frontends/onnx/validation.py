@@ -10,7 +10,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, defs
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.dialects.support.names import printable
-from stepwell.frontends.onnx.functions import domain_of, has_schema_function, schema_of
+from stepwell.frontends.onnx.functions import domain_of, has_schema_function, operator_key, schema_of
 from stepwell.frontends.onnx.problems import Notices, Problems, node_problem
 from stepwell.frontends.onnx.registry import find_rule, missing_rule
 from stepwell.frontends.onnx.walking import every_node, nested_nodes
@@ -86,8 +86,6 @@ def unify_domains(model: ModelProto) -> None:
 
 RUNTIMES_OWN = ("LayerNormalization", "SimplifiedLayerNormalization")
 """Operators that ONNX Runtime's optimiser writes as ONNX's, in opsets in which ONNX has none of that name."""
-
-
 WITHDRAWN = "ai.onnx.withdrawn"
 """The domain of operators in versions that ONNX has withdrawn, which exporters wrote all the same: ONNX's checker refuses them in its own domain."""
 WITHDRAWN_OPERATORS = ("GroupNormalization",)
@@ -119,8 +117,7 @@ def spell_out_defaults(model: ModelProto) -> None:
     """Add default attributes, in place, to nodes that ONNX's strict inference rejects without them: functions, and STFT."""
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     for node in nested_nodes(model.graph.node):
-        domain = domain_of(node.domain)
-        schema = schema_of(domain, node.op_type, versions.get(domain, 0))
+        schema = schema_of(*operator_key(node, versions))
         if schema is not None and (schema.has_function or node.op_type == "STFT"):
             given = {a.name for a in node.attribute}
             node.attribute.extend(a.default_value for a in schema.attributes.values() if a.default_value.name and a.name not in given)
@@ -174,14 +171,13 @@ def check_known_ops(model: ModelProto, functions: Mapping[FunctionKey, FunctionP
     bodies += [(f.node, opset_versions(f.opset_import) or opsets) for f in functions.values()]
     for nodes, versions in bodies:
         for node in nested_nodes(nodes):
-            domain = domain_of(node.domain)
-            opset = versions.get(domain, 0)
-            if function_key(node) in functions or find_rule(domain, node.op_type, opset) or has_schema_function(domain, node.op_type, opset):
+            domain, name, opset = key = operator_key(node, versions)
+            if function_key(node) in functions or find_rule(*key) or has_schema_function(*key):
                 continue
-            known = schema_of(domain, node.op_type, opset) is not None
+            known = schema_of(*key) is not None
             stumbles = stumbles or not known
-            reason = missing_rule(domain, node.op_type) if known else unknown_reason(node, domain, opset)
-            problems.add(node.name or node.op_type, node_problem(node.op_type, domain, node.name, opset, reason))
+            reason = missing_rule(domain, name) if known else unknown_reason(node, domain, opset)
+            problems.add(node.name or name, node_problem(node, versions, reason))
     if stumbles:
         problems.raise_any()
 

@@ -1,14 +1,15 @@
 """Rules for activation functions, most of them decomposed into arithmetic."""
 
 import math
+from typing import Literal
 
 from stepwell.dialects.core.types import is_float, type_of
-from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.elementwise import truth
+from stepwell.frontends.onnx.rules.normalizations import IS_TEST
 
 
 @onnx_rule("LeakyRelu", since=6)
@@ -97,22 +98,17 @@ def shrink(b: ImportBuilder, x: Value, *, bias: float = 0.0, lambd: float = 0.5)
 
 @onnx_rule("Gelu", since=20)
 @rounded_once
-def gelu(b: ImportBuilder, x: Value, *, approximate: str = "none") -> Value:
+def gelu(b: ImportBuilder, x: Value, *, approximate: Literal["none", "tanh"] = "none") -> Value:
     """`x (1 + erf(x / sqrt 2)) / 2`, or the approximation by a tanh."""
     if approximate == "none":
         inner = b.erf(b.mul(x, b.scalar(math.sqrt(0.5), like=x)))
-    elif approximate == "tanh":  # Hendrycks and Gimpel, "Gaussian error linear units", 2016
+    else:  # Hendrycks and Gimpel, "Gaussian error linear units", 2016
         cube = b.mul(b.mul(x, x), b.mul(x, b.scalar(0.044715, like=x)))
         inner = b.tanh(b.mul(b.add(x, cube), b.scalar(math.sqrt(2 / math.pi), like=x)))
-    else:
-        raise UnsupportedError(f"approximate={approximate!r} is not supported; supported: 'none', 'tanh'")
     return b.mul(b.mul(x, b.scalar(0.5, like=x)), b.add(inner, b.scalar(1, like=x)))
 
 
-RATIO = {"ratio": 0.5}  # counts in training only
-
-
-@onnx_rule("Dropout", since=7, ignored=RATIO)
+@onnx_rule("Dropout", since=6, ignored={"ratio": 0.5, **IS_TEST})  # the ratio counts in training only
 def dropout(b: ImportBuilder, x: Value) -> tuple[Value, ...]:
     if b.node.output_count < 2:
         return (x,)

@@ -1,22 +1,18 @@
 """Rules for attention: two products with a mask and a softmax in between, in f32 or wider, which `fuse-attention` turns into one kernel."""
 
-
-
 from stepwell.dialects.core.types import compute_dtype, is_float, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.attention import (
     Place,
     bias_of,
-    capped,
     grouped,
     groups_of,
     in_heads,
-    mask_of_groups,
     rows_without_keys,
     scaled,
     ungrouped,
 )
-from stepwell.frontends.blocks.heads import merge_heads
+from stepwell.frontends.blocks.heads import capped, mask_of_groups, merge_heads
 from stepwell.frontends.blocks.slicing import sizes_of
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder

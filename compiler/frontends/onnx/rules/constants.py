@@ -74,12 +74,7 @@ def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | Non
 
 
 @onnx_rule("Shape", since=1)
-def shape_of(b: ImportBuilder, x: Value) -> Value:
-    return partial_shape(b, x)
-
-
-@onnx_rule("Shape", since=15)
-def partial_shape(b: ImportBuilder, x: Value, *, start: int = 0, end: int | None = None) -> Value:
+def shape_of(b: ImportBuilder, x: Value, *, start: int = 0, end: int | None = None) -> Value:
     return sizes_of(b, x, range(type_of(x).rank)[start:end])
 
 
@@ -89,12 +84,7 @@ def size(b: ImportBuilder, x: Value) -> Value:
 
 
 @onnx_rule("Range", since=11)
-def range_(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> Value:
-    return range_stashed(b, start, limit, delta)
-
-
-@onnx_rule("Range", since=27)
-def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
+def range_(b: ImportBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
     if stash_type != TensorProto.FLOAT and compute_dtype(type_of(start).dtype) != type_of(start).dtype:
         raise UnsupportedError(f"stash_type={stash_type} is not supported for {type_of(start).dtype}; supported: 1 (float)")
     bounds = [b.with_shape(v, ()) for v in (start, limit, delta)]

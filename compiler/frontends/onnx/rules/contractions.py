@@ -1,6 +1,5 @@
 """Rules for matrix products: MatMul, Gemm and Einsum."""
 
-
 import numpy as np
 
 from stepwell.dialects.core.sizes import holds
@@ -56,7 +55,10 @@ def reaches(small: TensorType, large: TensorType) -> bool:
     return all(s == 1 or holds(s, "==", size) for s, size in zip(small.shape, large.shape[large.rank - small.rank :], strict=True))
 
 
-@onnx_rule("Gemm", since=7)
+BROADCAST = {"broadcast": 0}  # opset 6 allowed other shapes only with it; shapes that do not broadcast are refused anyway
+
+
+@onnx_rule("Gemm", since=1, ignored=BROADCAST)
 @rounded_once
 def gemm(
     b: ImportBuilder, lhs: Value, rhs: Value, bias: Value | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0

@@ -10,13 +10,12 @@ from stepwell.dialects.core.sizes import Size, holds, is_static, same_sizes, siz
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.slicing import counting
-from stepwell.frontends.blocks.windows import Window, halved, image_of
+from stepwell.frontends.blocks.windows import Window, halved, image_of, window
 from stepwell.frontends.builder import Value, dims_of, static_dims
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.contractions import centred
-from stepwell.frontends.onnx.rules.windows import window
 
 
 @dataclass(frozen=True)

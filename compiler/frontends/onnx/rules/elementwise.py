@@ -1,13 +1,13 @@
 """Rules for element-wise arithmetic, comparison, logic and conversion: uniform families in tables, the rest one function each."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, dtype_info, is_compact, is_float, is_integer, to_numpy, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.compact import compacted, number
+from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.blocks.compact import RoundMode, compacted, number
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
@@ -120,9 +120,7 @@ def mod(b: ImportBuilder, lhs: Value, rhs: Value, *, fmod: int = 0) -> Value:
 
 
 @onnx_rule("BitShift", since=11)
-def bit_shift(b: ImportBuilder, x: Value, amount: Value, *, direction: str) -> Value:
-    if direction not in ("LEFT", "RIGHT"):
-        raise UnsupportedError(f"direction={direction!r} is not supported; supported: 'LEFT', 'RIGHT'")
+def bit_shift(b: ImportBuilder, x: Value, amount: Value, *, direction: Literal["LEFT", "RIGHT"]) -> Value:
     dtype = type_of(x).dtype
     shift = b.shift_left if direction == "LEFT" else b.shift_right
     if dtype not in SIGNED:
@@ -146,12 +144,7 @@ def where(b: ImportBuilder, condition: Value, x: Value, y: Value) -> Value:
     return b.select(condition, x, y)
 
 
-@onnx_rule("Cast", since=6)
-def cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
-    return wrapping(b, x, our_dtype(to))
-
-
-def wrapping(b: ImportBuilder, x: Value, dtype: str, saturate: bool = True, round_mode: str = "up") -> Value:
+def wrapping(b: ImportBuilder, x: Value, dtype: str, saturate: bool = True, round_mode: RoundMode = "up") -> Value:
     """`x` as elements of type `dtype`. Integers wrap if out of range; for floats, ONNX leaves that undefined, and ONNX Runtime wraps them.
 
     `saturate` and `round_mode` concern only 8-bit floats.
@@ -164,13 +157,13 @@ def wrapping(b: ImportBuilder, x: Value, dtype: str, saturate: bool = True, roun
     return x if type_of(x).dtype == dtype else b.cast(x, to=dtype, saturate=not (is_float(type_of(x).dtype) and is_integer(dtype)))
 
 
-@onnx_rule("Cast", since=19)
-def cast_saturating(b: ImportBuilder, x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+@onnx_rule("Cast", since=6)
+def cast(b: ImportBuilder, x: Value, *, to: int, saturate: int = 1, round_mode: RoundMode = "up") -> Value:
     return wrapping(b, x, our_dtype(to), bool(saturate), round_mode)
 
 
 @onnx_rule("CastLike", since=15)
-def cast_like(b: ImportBuilder, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
+def cast_like(b: ImportBuilder, x: Value, target: Value, *, saturate: int = 1, round_mode: RoundMode = "up") -> Value:
     return wrapping(b, x, type_of(target).dtype, bool(saturate), round_mode)
 
 

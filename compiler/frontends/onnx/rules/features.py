@@ -1,7 +1,7 @@
 """Rules for preparing features: scaling, imputing, encoding, selecting and joining columns."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from stepwell.frontends.blocks.slicing import slice_axis, with_new_axes
 from stepwell.frontends.builder import Value, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
-from stepwell.frontends.onnx.rules.reductions import reduce_sum, sum_of_absolutes
+from stepwell.frontends.onnx.rules.reductions import euclidean_norm, sum_of_absolutes
 from stepwell.frontends.onnx.rules.scores import ML
 
 LEAST_NORM = 1e-30  # the smallest divisor of a row, so that a row of zeros stays zero
@@ -39,7 +39,7 @@ def scaler(b: ImportBuilder, x: Value, *, offset: Sequence[float] = (), scale: S
 
 
 @onnx_rule("Normalizer", since=1, domain=ML)
-def normalizer(b: ImportBuilder, x: Value, *, norm: str = "MAX") -> Value:
+def normalizer(b: ImportBuilder, x: Value, *, norm: Literal["MAX", "L1", "L2"] = "MAX") -> Value:
     """Each row divided by its norm. MAX is the largest magnitude, as in ONNX's reference and in scikit-learn before 1.0."""
     rank = type_of(x).rank
     if rank not in (1, 2):
@@ -49,10 +49,8 @@ def normalizer(b: ImportBuilder, x: Value, *, norm: str = "MAX") -> Value:
         size = b.reduce_max(b.abs(wide), axes=axes, keepdims=True)
     elif norm == "L1":
         size = sum_of_absolutes(b, wide, axes, True)
-    elif norm == "L2":
-        size = b.sqrt(reduce_sum(b, b.mul(wide, wide), axes, True))
     else:
-        raise UnsupportedError(f"norm={norm!r} is not supported; supported: 'MAX', 'L1', 'L2'")
+        size = euclidean_norm(b, wide, axes, True)
     return b.convert(b.div(wide, b.maximum(size, b.scalar(LEAST_NORM, like=size))), "f32")
 
 

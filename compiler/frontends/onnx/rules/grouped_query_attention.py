@@ -1,23 +1,25 @@
 """The rule for com.microsoft's GroupQueryAttention, which keeps keys and values in its own cache."""
 
+from typing import Literal
+
 import numpy as np
 
 from stepwell.dialects.core.sizes import Size, maximum, same_sizes, sizes_text
 from stepwell.dialects.core.types import compute_dtype, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.heads import attend, check_heads, merge_heads, split_heads
+from stepwell.frontends.blocks.heads import attend, check_heads, merge_heads, rotated, split_heads
 from stepwell.frontends.blocks.kv_cache import allowed_keys, cached
-from stepwell.frontends.blocks.rotary_embedding import rotated
 from stepwell.frontends.blocks.slicing import counting, size_scalar, split_axis, with_new_axes
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.microsoft_attention import refuse
 from stepwell.frontends.onnx.rules.microsoft_normalizations import normalised_rows
 
+QUANTIZED_CACHE = {"k_quant_type": "NONE", "v_quant_type": "NONE", "kv_cache_bit_width": 0}
 
-@onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT)
+
+@onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT, fixed={**QUANTIZED_CACHE, "qk_output": 0, "sliding_window_cache": 0})
 def group_query_attention(
     b: ImportBuilder,
     query: Value,
@@ -37,38 +39,30 @@ def group_query_attention(
     q_norm_weight: Value | None = None,
     k_norm_weight: Value | None = None,
     *,
-    causal: int = 1,
+    causal: Literal[0, 1] = 1,
     do_rotary: int = 0,
     k_norm_epsilon: float | None = None,
-    k_quant_type: str = "NONE",
-    kv_cache_bit_width: int = 0,
     kv_num_heads: int,
     local_window_size: int = -1,
     num_heads: int,
     q_norm_epsilon: float | None = None,
     qk_norm_epsilon: float = 1e-6,
-    qk_output: int = 0,
     rotary_interleaved: int = 0,
     scale: float = 0.0,
-    sliding_window_cache: int = 0,
-    smooth_softmax: int = -1,
+    smooth_softmax: Literal[-1, 0, 1] = -1,
     softcap: float = 0.0,
-    v_quant_type: str = "NONE",
 ) -> tuple[Value, Value, Value]:
     """Attention to the keys and values of a cache, to which the new ones are added first; query heads share those of keys.
 
     `seqlens_k` is, for each sequence, the number of past and new tokens, minus one. Without a past, all tokens are new, and shorter sequences are
     padded at the end: the results for their padding are meaningless, so its length does not matter.
     """
-    refuse(k_scale=k_scale, v_scale=v_scale, kv_cache_bit_width=kv_cache_bit_width, qk_output=qk_output, sliding_window_cache=sliding_window_cache)
-    if (k_quant_type, v_quant_type) != ("NONE", "NONE"):
-        raise UnsupportedError(f"k_quant_type={k_quant_type!r} and v_quant_type={v_quant_type!r} are not supported; supported: 'NONE'")
+    if k_scale is not None or v_scale is not None:
+        raise UnsupportedError("the inputs k_scale and v_scale are not supported; supported: to leave them out")
     if (past_key is None) != (past_value is None) or (key is None) != (value is None) or (cos_cache is None) != (sin_cache is None):
         raise ModelError("key and value, past_key and past_value, cos_cache and sin_cache must be given together")
     if seqlens_k is None or total_sequence_length is None:
         raise ModelError("seqlens_k and total_sequence_length must be given")
-    if causal not in (0, 1) or smooth_softmax not in (-1, 0, 1):
-        raise ModelError(f"causal must be 0 or 1 and smooth_softmax -1, 0 or 1, got {causal} and {smooth_softmax}")
     q, k, v = new_heads(b, query, key, value, num_heads, kv_num_heads)
     if (q_norm_weight is None) != (k_norm_weight is None):
         raise ModelError("q_norm_weight and k_norm_weight must be given together")

@@ -1,14 +1,16 @@
-"""Rules that select or place elements: slices, gathers, scatters, one-hot, compression."""
+"""Rules that select or place elements: slices, gathers, scatters, one-hot, compression, and those that select by value."""
 
 from collections.abc import Sequence
+from typing import Literal, cast as typed
 
 import numpy as np
 
 from stepwell.dialects.core.sizes import Dim, holds, maximum
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.graph import UniqueOp
+from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.bounds import static_slice
-from stepwell.frontends.blocks.scatter import written_rows
+from stepwell.frontends.blocks.kv_cache import written_rows
 from stepwell.frontends.blocks.slicing import counting, with_new_axes
 from stepwell.frontends.builder import NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
@@ -144,11 +146,43 @@ def compress(b: ImportBuilder, x: Value, condition: Value, *, axis: int | None =
 
 @onnx_rule("TensorScatter", since=24)
 def tensor_scatter(
-    b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2, mode: str = "linear"
-) -> Value:
+    b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2,
+    mode: Literal["linear", "circular"] = "linear",
+) -> Value:  # fmt: skip
     axis = normalized_axis(axis, type_of(cache).rank)
-    if mode not in ("linear", "circular"):
-        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'linear', 'circular'")
     if axis == 0:
         raise ModelError("axis must not be the batch dimension 0")
     return written_rows(b, cache, update, write_indices, axis, circular=mode == "circular")
+
+
+@onnx_rule("Unique", since=11)
+def unique(b: ImportBuilder, x: Value, *, axis: int | None = None, sorted: int = 1) -> tuple[Value, ...]:
+    if axis is None:
+        x, axis = b.reshape(x, shape=(-1,)), 0
+    axis = normalized_axis(axis, type_of(x).rank)
+    if type_of(x).shape[axis] == 1:  # a single slice is distinct
+        return x, *(b.literal(np.array([number])) for number in (0, 0, 1))
+    types = typed(tuple[TensorType, ...], UniqueOp.infer(type_of(x), axis=axis, sorted=bool(sorted)))
+    count = types[1].shape[0]
+    if count is None and b.constant_value(x) is None:
+        count = b.symbols.fresh(f"{b.node.output_names[0]}_{axis}")
+        types = tuple(kind.with_shape([count if size is None else size for size in kind.shape]) for kind in types)
+        return typed(tuple[Value, ...], b.unique(x, axis=axis, sorted=bool(sorted), result_types=list(types)))
+    return typed(tuple[Value, ...], b.unique(x, axis=axis, sorted=bool(sorted)))
+
+
+@onnx_rule("NonMaxSuppression", since=10)
+def non_max_suppression(
+    b: ImportBuilder,
+    boxes: Value,
+    scores: Value,
+    max_output_boxes_per_class: Value | None = None,
+    iou_threshold: Value | None = None,
+    score_threshold: Value | None = None,
+    *,
+    center_point_box: Literal[0, 1] = 0,
+) -> Value:
+    most = b.literal(np.array(0, np.int64)) if max_output_boxes_per_class is None else b.with_shape(max_output_boxes_per_class, ())
+    overlap = b.scalar(0, like=boxes) if iou_threshold is None else b.with_shape(iou_threshold, ())
+    least = b.scalar(-np.inf, like=boxes) if score_threshold is None else b.with_shape(score_threshold, ())
+    return b.non_max_suppression(boxes, scores, most, overlap, least, centred=bool(center_point_box))

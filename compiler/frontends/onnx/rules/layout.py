@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from stepwell.dialects.core.sizes import Dim, Size, divides, has_elements, holds, is_static, maximum, static_sizes
 from stepwell.dialects.core.types import TensorType, is_float, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.slicing import (
     broadcast_to,
     counting,
@@ -28,12 +29,7 @@ from stepwell.frontends.onnx.rules.shape_operands import inferred_reshape
 
 
 @onnx_rule("Reshape", since=5)
-def reshape(b: ImportBuilder, x: Value, shape: Value) -> Value:
-    return reshape_allowing_zero(b, x, shape)
-
-
-@onnx_rule("Reshape", since=14)
-def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero: int = 0) -> Value:
+def reshape(b: ImportBuilder, x: Value, shape: Value, *, allowzero: int = 0) -> Value:
     wanted = b.known_sizes(shape, "the shape")
     if wanted is None:
         types = inferred_reshape(b, type_of(x), type_of(shape).shape, reshaped_sizes(b, x, shape, allowzero))
@@ -178,15 +174,10 @@ def parts_that_fit(sizes: Sequence[int | Size], x: Value, axis: int) -> Sequence
 
 
 @onnx_rule("Split", since=13)
-def split_by_input(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0) -> list[Value]:
-    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.bound_sizes(split, "the sizes of the parts"))
-
-
-@onnx_rule("Split", since=18)
-def split(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0, num_outputs: int = 0) -> list[Value]:
+def split_by_input(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0, num_outputs: int = 0) -> list[Value]:
     if num_outputs and num_outputs != b.node.output_count:
         raise ModelError(f"num_outputs is {num_outputs}, the node has {b.node.output_count} outputs")
-    return split_by_input(b, x, split, axis=axis)
+    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.bound_sizes(split, "the sizes of the parts"))
 
 
 @onnx_rule("Tile", since=6)
@@ -201,18 +192,19 @@ def tile(b: ImportBuilder, x: Value, repeats: Value) -> Value:
     return b.with_shape(repeated, [count * own for count, own in zip(counts, have, strict=True)])
 
 
+PadMode: TypeAlias = Literal["constant", "edge", "reflect", "wrap"]
+
+
 @onnx_rule("Pad", since=2)
-def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Value:
+def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: PadMode = "constant", value: float = 0.0) -> Value:
     return padded(b, x, [max(p, 0) for p in pads], [max(-p, 0) for p in pads], mode=mode, value=value)
 
 
-def padded(b: ImportBuilder, x: Value, pads: Sequence[int | Size], crops: Sequence[int | Size], *, mode: str, value: float = 0.0) -> Value:
+def padded(b: ImportBuilder, x: Value, pads: Sequence[int | Size], crops: Sequence[int | Size], *, mode: PadMode, value: float = 0.0) -> Value:
     """`x` without the `crops`, and padded with `pads`: nonnegative numbers, first those before each dimension, then those after it."""
     rank = type_of(x).rank
     if len(pads) != 2 * rank:
         raise ModelError(f"pads must have {2 * rank} entries for a tensor of rank {rank}, got {list(pads)}")
-    if mode not in ("constant", "edge", "reflect", "wrap"):
-        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'constant', 'edge', 'reflect', 'wrap'")
     for axis, (low, high) in enumerate(zip(crops[:rank], crops[rank:], strict=True)):
         left = dims_of(x)[axis] - low - high
         if not holds(left, ">=", 0):
@@ -239,7 +231,7 @@ def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | 
     return b.concat([filled(low), x, filled(high)], axis=axis)
 
 
-def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int | Size, mode: str) -> Value:
+def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int | Size, mode: PadMode) -> Value:
     """The source index of each element of a padded dimension, if some of the sizes are known only at run time."""
     has_elements(size, low + high)  # there is something to copy
     index = counting(b, size + low + high)
@@ -256,13 +248,8 @@ def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int
 
 
 @onnx_rule("Pad", since=11)
-def pad(b: ImportBuilder, x: Value, pads: Value, constant_value: Value | None = None, *, mode: str = "constant") -> Value:
-    return pad_axes(b, x, pads, constant_value, mode=mode)
-
-
-@onnx_rule("Pad", since=18)
-def pad_axes(
-    b: ImportBuilder, x: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None, *, mode: str = "constant"
+def pad(
+    b: ImportBuilder, x: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None, *, mode: PadMode = "constant"
 ) -> Value:
     rank = type_of(x).rank
     amounts, crops = pads_and_crops(b, pads)
@@ -292,30 +279,26 @@ def pads_and_crops(b: ImportBuilder, pads: Value) -> tuple[Sequence[int | Size],
 
 
 @onnx_rule("DepthToSpace", since=1)
-def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: Literal["DCR", "CRD"] = "DCR") -> Value:
     n, c, h, w = image_dims(x)
     if blocksize < 1 or not divides(blocksize * blocksize, c):
         raise ModelError(f"the {c} channels of {type_of(x)} are not a multiple of blocksize {blocksize} squared")
     depth = c // (blocksize * blocksize)
     if mode == "DCR":
         blocks = b.transposed(b.with_shape(x, (n, blocksize, blocksize, depth, h, w)), (0, 3, 4, 1, 5, 2))
-    elif mode == "CRD":
-        blocks = b.transposed(b.with_shape(x, (n, depth, blocksize, blocksize, h, w)), (0, 1, 4, 2, 5, 3))
     else:
-        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'DCR', 'CRD'")
+        blocks = b.transposed(b.with_shape(x, (n, depth, blocksize, blocksize, h, w)), (0, 1, 4, 2, 5, 3))
     return b.with_shape(blocks, (n, depth, h * blocksize, w * blocksize))
 
 
 @onnx_rule("SpaceToDepth", since=1)
-def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: Literal["DCR", "CRD"] = "DCR") -> Value:
     n, c, h, w = image_dims(x)
     if blocksize < 1 or not divides(blocksize, h) or not divides(blocksize, w):
         raise ModelError(f"the spatial dimensions of {type_of(x)} are not multiples of blocksize {blocksize}")
-    orders = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
-    if mode not in orders:
-        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'DCR', 'CRD'")
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     blocks = b.with_shape(x, (n, c, h // blocksize, blocksize, w // blocksize, blocksize))
-    return b.with_shape(b.transposed(blocks, orders[mode]), (n, c * blocksize * blocksize, h // blocksize, w // blocksize))
+    return b.with_shape(b.transposed(blocks, order), (n, c * blocksize * blocksize, h // blocksize, w // blocksize))
 
 
 def image_dims(x: Value) -> tuple[int | Size, int | Size, int | Size, int | Size]:

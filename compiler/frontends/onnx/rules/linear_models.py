@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -12,12 +13,11 @@ from stepwell.frontends.blocks.slicing import with_new_axes
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.reductions import reduce_sum
-from stepwell.frontends.onnx.rules.scores import ML, Labels, labels_of, transformed
+from stepwell.frontends.onnx.rules.scores import ML, Labels, Transform, labels_of, transformed
 
 LEAST_PROBABILITY = 1e-7  # of an estimate, as in LIBSVM
-KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
 def in_floats(b: ImportBuilder, x: Value) -> Value:
@@ -51,7 +51,7 @@ def linear_regressor(
     *,
     coefficients: Sequence[float] = (),
     intercepts: Sequence[float] = (),
-    post_transform: str = "NONE",
+    post_transform: Transform = "NONE",
     targets: int = 1,
 ) -> Value:
     return b.convert(transformed(b, linear(b, in_floats(b, x), coefficients, intercepts, targets), post_transform), "f32")
@@ -66,7 +66,7 @@ def linear_classifier(
     classlabels_strings: Sequence[str] = (),
     coefficients: Sequence[float],
     intercepts: Sequence[float] = (),
-    post_transform: str = "NONE",
+    post_transform: Transform = "NONE",
 ) -> tuple[Value | Unavailable, Value]:
     """Scores of the classes and the class with the largest one; one row of coefficients for two classes gives `[-s, s]`."""
     labels = labels_of(classlabels_ints, classlabels_strings)
@@ -86,41 +86,33 @@ def linear_classifier(
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """The function that compares a sample with a support vector."""
+class Kernel(Group):
+    """The function that compares a sample with a support vector, and the support vectors."""
 
-    kind: str
-    gamma: float
-    offset: float
-    degree: float
+    kernel_params: Sequence[float] = ()
+    kernel_type: Literal["LINEAR", "POLY", "RBF", "SIGMOID"] = "LINEAR"
+    support_vectors: Sequence[float] = ()
 
-    @staticmethod
-    def from_attributes(kind: str, parameters: Sequence[float]) -> "Kernel":
-        """Raises UnsupportedError for an unknown kind, ModelError for a wrong number of parameters."""
-        if kind not in KERNELS:
-            raise UnsupportedError(f"kernel_type={kind!r} is not supported; supported: {', '.join(KERNELS)}")
-        if len(parameters) not in (0, 3):
-            raise ModelError(f"kernel_params must be gamma, coef0 and degree, got {len(parameters)} numbers")
-        return Kernel(kind, *(parameters or (0.0, 0.0, 0.0)))
+    def __post_init__(self) -> None:
+        if len(self.kernel_params) not in (0, 3):
+            raise ModelError(f"kernel_params must be gamma, coef0 and degree, got {len(self.kernel_params)} numbers")
 
-    def values(self, b: ImportBuilder, x: Value, vectors: np.ndarray) -> Value:
-        """The kernel of each sample (samples, features) with each vector (vectors, features): (samples, vectors)."""
-        if self.kind == "RBF":  # from differences, since expanded squares would cancel
+    def values(self, b: ImportBuilder, x: Value, count: int) -> Value:
+        """The kernel of each sample (samples, features) with each of `count` vectors: (samples, vectors)."""
+        features, (gamma, offset, degree) = feature_count(x), self.kernel_params or (0.0, 0.0, 0.0)
+        if len(self.support_vectors) != count * features:
+            needed = f"its {count} support vectors of {features} features need {count * features} numbers"
+            raise ModelError(f"{needed}, got {len(self.support_vectors)}")
+        vectors = np.array(self.support_vectors, np.float64).reshape(count, features)
+        if self.kernel_type == "RBF":  # from differences, since expanded squares would cancel
             differences = b.sub(with_new_axes(b, x, [1]), constant(b, vectors[np.newaxis], x))
             square = reduce_sum(b, b.mul(differences, differences), (2,), False)
-            return b.exp(b.mul(square, b.scalar(-self.gamma, like=x)))
+            return b.exp(b.mul(square, b.scalar(-gamma, like=x)))
         product = b.matmul(x, constant(b, vectors.T, x))
-        if self.kind == "LINEAR":
+        if self.kernel_type == "LINEAR":
             return product
-        inner = b.add(b.mul(product, b.scalar(self.gamma, like=x)), b.scalar(self.offset, like=x))
-        return b.tanh(inner) if self.kind == "SIGMOID" else b.pow(inner, b.scalar(int(self.degree), like=x))
-
-
-def support(vectors: Sequence[float], count: int, features: int) -> np.ndarray:
-    """The support vectors, (count, features). Raises ModelError for a wrong number of numbers."""
-    if len(vectors) != count * features:
-        raise ModelError(f"its {count} support vectors of {features} features need {count * features} numbers, got {len(vectors)}")
-    return np.array(vectors, np.float64).reshape(count, features)
+        inner = b.add(b.mul(product, b.scalar(gamma, like=x)), b.scalar(offset, like=x))
+        return b.tanh(inner) if self.kernel_type == "SIGMOID" else b.pow(inner, b.scalar(int(degree), like=x))
 
 
 @onnx_rule("SVMRegressor", since=1, domain=ML)
@@ -129,20 +121,14 @@ def svm_regressor(
     x: Value,
     *,
     coefficients: Sequence[float] = (),
-    kernel_params: Sequence[float] = (),
-    kernel_type: str = "LINEAR",
+    kernel: Kernel,
     n_supports: int = 0,
     one_class: int = 0,
-    post_transform: str = "NONE",
+    post_transform: Transform = "NONE",
     rho: Sequence[float] = (),
-    support_vectors: Sequence[float] = (),
 ) -> Value:
     rows = in_floats(b, x)
-    if n_supports > 0:
-        kernels = Kernel.from_attributes(kernel_type, kernel_params).values(b, rows, support(support_vectors, n_supports, feature_count(rows)))
-    else:  # coefficients of a linear model
-        Kernel.from_attributes(kernel_type, kernel_params)
-        kernels = rows
+    kernels = kernel.values(b, rows, n_supports) if n_supports > 0 else rows  # rows are for coefficients of a linear model
     out = linear(b, kernels, coefficients, [rho[0]] if rho else [], 1)
     if one_class:
         out = b.select(b.greater(out, b.scalar(0, like=out)), b.scalar(1, like=out), b.scalar(-1, like=out))
@@ -157,24 +143,21 @@ def svm_classifier(
     classlabels_ints: Sequence[int] = (),
     classlabels_strings: Sequence[str] = (),
     coefficients: Sequence[float] = (),
-    kernel_params: Sequence[float] = (),
-    kernel_type: str = "LINEAR",
-    post_transform: str = "NONE",
+    kernel: Kernel,
+    post_transform: Transform = "NONE",
     prob_a: Sequence[float] = (),
     prob_b: Sequence[float] = (),
     rho: Sequence[float] = (),
-    support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> tuple[Value | Unavailable, Value]:
     """One decision for each pair of classes, whose votes give the label, as in LIBSVM (Chang and Lin, 2011); else one linear score per class."""
     labels = labels_of(classlabels_ints, classlabels_strings)
-    rows, kernel = in_floats(b, x), Kernel.from_attributes(kernel_type, kernel_params)
+    rows = in_floats(b, x)
     if not sum(vectors_per_class):
         return linear_machine(b, rows, labels, coefficients, rho, post_transform)
     if len(vectors_per_class) != labels.count or labels.count < 2:
         raise ModelError(f"it has {labels.count} classes, and vectors_per_class {len(vectors_per_class)} entries; they must be as many, two or more")
-    count = sum(vectors_per_class)
-    kernels = kernel.values(b, rows, support(support_vectors, count, feature_count(rows)))
+    kernels = kernel.values(b, rows, sum(vectors_per_class))
     pairs = [(i, j) for i in range(labels.count) for j in range(i + 1, labels.count)]
     if len(rho) != len(pairs):
         raise ModelError(f"it needs one rho for each of {len(pairs)} pairs of classes, got {len(rho)}")
@@ -194,7 +177,7 @@ def svm_classifier(
 
 
 def linear_machine(
-    b: ImportBuilder, rows: Value, labels: Labels, coefficients: Sequence[float], rho: Sequence[float], transform: str
+    b: ImportBuilder, rows: Value, labels: Labels, coefficients: Sequence[float], rho: Sequence[float], transform: Transform
 ) -> tuple[Value | Unavailable, Value]:
     """The model without support vectors: a row of coefficients for each class."""
     if labels.count < 2 or (labels.count == 2 and min(coefficients, default=0) >= 0):  # other runtimes label these differently

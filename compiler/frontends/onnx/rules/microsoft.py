@@ -8,15 +8,15 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.slicing import flattened, reshaped_like
 from stepwell.frontends.builder import Value, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import find_rule, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.activations import gelu, hard_sigmoid
+from stepwell.frontends.onnx.rules.activations import gelu
 from stepwell.frontends.onnx.rules.contractions import gemm, matmul
 from stepwell.frontends.onnx.rules.convolutions import ConvolutionAttributes, conv
 
 MICROSOFT = "com.microsoft"
-# The possible values of `activation`: names, and the largest number of parameters.
-ACTIVATIONS = {"Relu": 0, "Sigmoid": 0, "Tanh": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}
+# The possible values of `activation`: operators of opset 6, and their attributes that the parameters set.
+ACTIVATIONS = {"Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",), "Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta")}
 
 
 def activated(b: ImportBuilder, x: Value, activation: str, parameters: Sequence[float]) -> Value:
@@ -28,19 +28,11 @@ def activated(b: ImportBuilder, x: Value, activation: str, parameters: Sequence[
         return x
     if activation not in ACTIVATIONS:
         raise UnsupportedError(f"activation={activation!r} is not supported; supported: {', '.join(ACTIVATIONS)}")
-    if len(parameters) not in (0, ACTIVATIONS[activation]):
-        raise ModelError(f"activation {activation} takes {ACTIVATIONS[activation]} parameters, got {len(parameters)}")
-    if activation == "Relu":
-        return b.relu(x)
-    if activation == "Sigmoid":
-        return b.sigmoid(x)
-    if activation == "Tanh":
-        return b.tanh(x)
-    if activation == "LeakyRelu":
-        return b.leaky_relu(x, alpha=parameters[0] if parameters else 0.01)
-    if activation == "Clip":
-        return b.clamp(x, min=parameters[0], max=parameters[1]) if parameters else x
-    return hard_sigmoid(b, x, alpha=parameters[0], beta=parameters[1]) if parameters else hard_sigmoid(b, x)
+    names, rule = ACTIVATIONS[activation], find_rule("", activation, 6)
+    if len(parameters) not in (0, len(names)):
+        raise ModelError(f"activation {activation} takes {len(names)} parameters, got {len(parameters)}")
+    assert rule is not None
+    return rule.function(b, x, **dict(zip(names, parameters, strict=False)))
 
 
 @onnx_rule("FusedMatMul", since=1, domain=MICROSOFT)
@@ -71,7 +63,7 @@ def turned(b: ImportBuilder, x: Value, rows: int, batch: int) -> Value:
     return b.transposed(x, [*order[:-2], order[-1], order[-2]] if rows else order)
 
 
-@onnx_rule("FusedGemm", since=1, domain=MICROSOFT)
+@onnx_rule("FusedGemm", since=1, domain=MICROSOFT, fixed={"activation_gamma": None})
 @rounded_once
 def fused_gemm(
     b: ImportBuilder,
@@ -82,17 +74,14 @@ def fused_gemm(
     activation: str = "",
     activation_alpha: float | None = None,
     activation_beta: float | None = None,
-    activation_gamma: float | None = None,
     alpha: float = 1.0,
     beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
 ) -> Value:
-    if activation_gamma is not None:
-        raise UnsupportedError(f"activation_gamma={activation_gamma} is not supported; supported: activations of two parameters at most")
     given = [p for p in (activation_alpha, activation_beta) if p is not None]
     product = gemm(b, lhs, rhs, bias, alpha=alpha, beta=beta, transA=transA, transB=transB)
-    return activated(b, product, activation, given[: ACTIVATIONS.get(activation, 0)])
+    return activated(b, product, activation, given[: len(ACTIVATIONS.get(activation, ()))])
 
 
 @onnx_rule("FusedConv", since=1, domain=MICROSOFT)

@@ -16,6 +16,9 @@ from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
 
+FIXED = {"do_rotary": 0, "past_present_share_buffer": 0}
+"""Attributes of Attention and QAttention of which only these values are supported."""
+
 
 @dataclass(frozen=True)
 class Masks:
@@ -55,14 +58,6 @@ class Masks:
         return b.greater(b.with_shape(mask, (batch, 1, *flags[0][1:]) if len(shape) == 3 else (batch, 1, 1, keys)), b.scalar(0, like=mask))
 
 
-def refuse(**given: object) -> None:
-    """Raise UnsupportedError for the first of the inputs or attributes that is present (neither None nor 0)."""
-    for name, value in given.items():
-        if value is not None and not (isinstance(value, int) and value == 0):
-            shown = f"{name}={value}" if isinstance(value, int) else f"the input {name}"
-            raise UnsupportedError(f"{shown} is not supported; supported: to leave it out")
-
-
 def with_bias(b: ImportBuilder, parts: Sequence[Value], bias: Value | None) -> list[Value]:
     """Query, key and value (batch, sequence, hidden) with their parts of one bias added."""
     if bias is None:
@@ -78,7 +73,7 @@ def queries_keys_values(b: ImportBuilder, x: Value, weights: Value, bias: Value 
     return with_bias(b, split_axis(b, b.matmul(x, weights), 2, sizes), bias)
 
 
-@onnx_rule("Attention", since=1, domain=MICROSOFT)
+@onnx_rule("Attention", since=1, domain=MICROSOFT, fixed={**FIXED, "rotary_embedding_dim": 0})
 def attention(
     b: ImportBuilder,
     x: Value,
@@ -87,21 +82,13 @@ def attention(
     mask_index: Value | None = None,
     past: Value | None = None,
     attention_bias: Value | None = None,
-    past_sequence_length: Value | None = None,
     *,
-    do_rotary: int = 0,
     mask_filter_value: float = -10000.0,
     num_heads: int,
-    past_present_share_buffer: int = 0,
     qkv_hidden_sizes: Sequence[int] = (),
-    rotary_embedding_dim: int = 0,
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> tuple[Value, ...]:
-    refuse(
-        past_sequence_length=past_sequence_length, do_rotary=do_rotary, rotary_embedding_dim=rotary_embedding_dim,
-        past_present_share_buffer=past_present_share_buffer,
-    )  # fmt: skip
     sizes = divided(x, weights, num_heads, qkv_hidden_sizes)
     projected = rounded_once(queries_keys_values)(b, x, weights, bias, sizes)
     mask = Masks(mask_index, bool(unidirectional), mask_filter_value)
@@ -152,8 +139,6 @@ def multi_head_attention(
     attention_bias: Value | None = None,
     past_key: Value | None = None,
     past_value: Value | None = None,
-    past_sequence_length: Value | None = None,
-    cache_indirection: Value | None = None,
     *,
     mask_filter_value: float = -10000.0,
     num_heads: int,
@@ -161,7 +146,6 @@ def multi_head_attention(
     unidirectional: int = 0,
 ) -> tuple[Value, ...]:
     """Queries, keys and values are separate, packed in one or two tensors, or (keys and values) already by head from another node."""
-    refuse(past_sequence_length=past_sequence_length, cache_indirection=cache_indirection)
     if (past_key is None) != (past_value is None):
         raise ModelError("past_key and past_value must be given together")
     q, k, v = parts_by_head(b, query, key, value, bias, num_heads)

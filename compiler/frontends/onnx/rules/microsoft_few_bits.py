@@ -1,5 +1,7 @@
 """Rules for com.microsoft's products with low-bit weights."""
 
+from typing import Literal
+
 import numpy as np
 
 from stepwell.dialects.core.types import is_float, type_of
@@ -12,10 +14,10 @@ from stepwell.frontends.onnx.rules.contractions import matmul
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
 from stepwell.frontends.onnx.rules.quantization import dequantized
 
-BITS = (2, 4, 8)
+ACCURACY = {"accuracy_level": 0}  # says how much precision of `x` may be given up: none is
 
 
-@onnx_rule("MatMulNBits", since=1, domain=MICROSOFT)
+@onnx_rule("MatMulNBits", since=1, domain=MICROSOFT, fixed={"weight_prepacked": 0}, ignored=ACCURACY)
 def matmul_n_bits(
     b: ImportBuilder,
     x: Value,
@@ -27,20 +29,10 @@ def matmul_n_bits(
     *,
     K: int,
     N: int,
-    accuracy_level: int = 0,
-    bits: int = 4,
+    bits: Literal[2, 4, 8] = 4,
     block_size: int,
-    weight_prepacked: int = 0,
 ) -> Value:
-    """`x w^T + bias`, where the weights (N, K) are `(number - zero point) * scale` with a scale and a zero point for each block along K.
-
-    Any `accuracy_level` is met: it says how much precision of `x` may be given up, and none is.
-    """
-    if bits not in BITS or weight_prepacked or accuracy_level not in range(5):
-        raise UnsupportedError(
-            f"bits={bits}, weight_prepacked={weight_prepacked}, accuracy_level={accuracy_level} is not supported; supported: bits of "
-            f"{', '.join(map(str, BITS))}, weights that are not prepacked, and levels from 0 to 4"
-        )
+    """`x w^T + bias`, where the weights (N, K) are `(number - zero point) * scale` with a scale and a zero point for each block along K."""
     if g_idx is not None:
         raise UnsupportedError("the input g_idx is not supported; supported: to leave it out")
     if block_size < 16 or block_size & (block_size - 1) or min(K, N) < 1:

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stepwell.dialects.core.types import compute_dtype, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.slicing import slice_axis
-from stepwell.frontends.builder import Value, normalized_axis
+from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.contractions import reaches
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT, row_vector
-from stepwell.frontends.onnx.rules.normalizations import layer_normalization, moments
+from stepwell.frontends.onnx.rules.normalizations import divided_by_root_mean_square, layer_normalization, moments
 from stepwell.frontends.onnx.rules.reductions import reduce_mean, reduce_sum
 from stepwell.frontends.onnx.tensors import our_dtype
 
@@ -64,85 +64,58 @@ def skip_simplified_layer_normalization(
 def simplified_layer_normalization(
     b: ImportBuilder, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[Value, Value]:
-    axes = tuple(range(normalized_axis(axis, type_of(x).rank), type_of(x).rank))
-    wide = b.convert(x, our_dtype(stash_type) if type_of(x).dtype != "f64" else "f64")
-    square = reduce_mean(b, b.mul(wide, wide), axes, True)
-    inverse = b.rsqrt(b.add(square, b.scalar(epsilon, like=square)))
-    y = b.mul(b.mul(wide, inverse), b.convert(scale, type_of(wide).dtype))
-    return b.convert(y, type_of(scale).dtype), inverse
+    return divided_by_root_mean_square(b, x, scale, axis, epsilon, our_dtype(stash_type) if type_of(x).dtype != "f64" else "f64")
 
 
 onnx_rule("LayerNormalization", since=1, domain=MICROSOFT)(layer_normalization)
 
 
-@onnx_rule("EmbedLayerNormalization", since=1, domain=MICROSOFT)
-def embed_layer_normalization(
-    b: ImportBuilder,
-    input_ids: Value,
-    segment_ids: Value | None = None,
-    word_embedding: Value | None = None,
-    position_embedding: Value | None = None,
-    segment_embedding: Value | None = None,
-    gamma: Value | None = None,
-    beta: Value | None = None,
-    mask: Value | None = None,
-    position_ids: Value | None = None,
-    *,
-    epsilon: float = 1e-12,
-    mask_index_type: int = 0,
-) -> tuple[Value, ...]:
-    """The sum of the embeddings of words, positions and segments, normalised; the number of tokens that the mask keeps; the sum itself."""
-    if word_embedding is None or position_embedding is None or gamma is None or beta is None:
-        raise ModelError("word_embedding, position_embedding, gamma and beta must all be given")
-    dtype = type_of(word_embedding).dtype
-
-    def table(rows: Value) -> Table:
-        return Table(rows, lambda found: b.convert(found, compute_dtype(dtype)))
-
-    segments = None if segment_embedding is None else table(segment_embedding)
-    tables = table(word_embedding), table(position_embedding), segments
-    total, kept = embedded(b, input_ids, segment_ids, *tables, mask, position_ids, mask_index_type)
-    return normalised_rows(b, total, gamma, beta, epsilon, dtype)[0], kept, b.convert(total, dtype)
-
-
 @dataclass(frozen=True)
-class Table:
-    """A table of embeddings, one in each row."""
+class Embeddings(Group):
+    """Tokens, the tables of their embeddings, one in each row, and the normalisation of the sums."""
 
-    rows: Value
-    read: Callable[[Value], Value]
-    """Maps rows to the terms of the sum."""
+    input_ids: Value
+    segment_ids: Value | None = None
+    words: Value | None = None
+    positions: Value | None = None
+    segments: Value | None = None
+    gamma: Value | None = None
+    beta: Value | None = None
+    mask: Value | None = None
+
+    @property
+    def required(self) -> tuple[Value, Value, Value, Value]:
+        """The tables of words and positions, gamma and beta."""
+        words, positions, gamma, beta = self.words, self.positions, self.gamma, self.beta
+        if words is None or positions is None or gamma is None or beta is None:
+            raise ModelError("the embeddings of words and positions, gamma and beta must all be given")
+        return words, positions, gamma, beta
+
+    def summed(self, b: ImportBuilder, read: Callable[[str, Value], Value], position_ids: Value | None = None) -> tuple[Value, Value]:
+        """The sums of the embeddings of words, positions and segments; the number of tokens of each sequence that the mask keeps.
+
+        `read` maps rows of the table with that name to the terms of the sum.
+        """
+        ids, (words, positions, _, _) = self.input_ids, self.required
+        if type_of(ids).rank != 2:
+            raise ModelError(f"input_ids must be (batch, sequence), got {type_of(ids)}")
+        if (self.segment_ids is None) != (self.segments is None):
+            raise ModelError("segment_ids and segment_embedding must be given together")
+        total = read("words", b.gather(words, ids, axis=0))
+        of_tokens = slice_axis(b, positions, 0, 0, dims_of(ids)[1]) if position_ids is None else b.gather(positions, position_ids, axis=0)
+        total = b.add(total, read("positions", of_tokens))
+        if self.segment_ids is not None:
+            total = b.add(total, read("segments", b.gather(self.segments, self.segment_ids, axis=0)))
+        kept = b.less(ids, ids) if self.mask is None else b.equal(self.mask, b.scalar(1, like=self.mask))  # none without a mask
+        return total, reduce_sum(b, b.convert(kept, "i32"), (1,), False)
 
 
-def embedded(
-    b: ImportBuilder,
-    input_ids: Value,
-    segment_ids: Value | None,
-    words: Table,
-    positions: Table,
-    segments: Table | None,
-    mask: Value | None,
-    position_ids: Value | None,
-    mask_index_type: int,
-) -> tuple[Value, Value]:
-    """The sums of the embeddings of words, positions and segments; the number of tokens of each sequence that the mask keeps."""
-    kind = type_of(input_ids)
-    if kind.rank != 2:
-        raise ModelError(f"input_ids must be (batch, sequence), got {kind}")
-    if (segment_ids is None) != (segments is None):
-        raise ModelError("segment_ids and segment_embedding must be given together")
-    if mask_index_type not in (0, 1):
-        raise UnsupportedError(f"mask_index_type={mask_index_type} is not supported; supported: 0, 1")
-    total = words.read(b.gather(words.rows, input_ids, axis=0))
-    if position_ids is not None:
-        places = b.gather(positions.rows, position_ids, axis=0)
-    else:
-        length = kind.shape[1]
-        if length is None:
-            raise UnsupportedError("a sequence of unknown length without position_ids is not supported; supported: a static length")
-        places = slice_axis(b, positions.rows, 0, 0, length)
-    total = b.add(total, positions.read(places))
-    if segment_ids is not None and segments is not None:
-        total = b.add(total, segments.read(b.gather(segments.rows, segment_ids, axis=0)))
-    kept = b.less(input_ids, input_ids) if mask is None else b.equal(mask, b.scalar(1, like=mask))  # none without a mask
-    return total, reduce_sum(b, b.convert(kept, "i32"), (1,), False)
+@onnx_rule("EmbedLayerNormalization", since=1, domain=MICROSOFT, ignored={"mask_index_type": 0})  # tells ONNX Runtime about types
+def embed_layer_normalization(
+    b: ImportBuilder, embeddings: Embeddings, position_ids: Value | None = None, *, epsilon: float = 1e-12
+) -> tuple[Value, Value, Value]:
+    """The sum of the embeddings of words, positions and segments, normalised; the number of tokens that the mask keeps; the sum itself."""
+    words, _, gamma, beta = embeddings.required
+    dtype = type_of(words).dtype
+    total, kept = embeddings.summed(b, lambda _, rows: b.convert(rows, compute_dtype(dtype)), position_ids)
+    return normalised_rows(b, total, gamma, beta, epsilon, dtype)[0], kept, b.convert(total, dtype)

@@ -1,5 +1,6 @@
 """Rules for whole layers of ONNX Runtime's domain com.microsoft with quantised weights: LSTM, attention, and embeddings."""
 
+from dataclasses import dataclass
 
 from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.sizes import same_sizes
@@ -9,10 +10,10 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.blocks.slicing import split_axis
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.microsoft_attention import Masks, attended, divided, refuse, with_bias
-from stepwell.frontends.onnx.rules.microsoft_normalizations import Table, embedded, normalised_rows
+from stepwell.frontends.onnx.rules.microsoft_attention import FIXED, Masks, attended, divided, with_bias
+from stepwell.frontends.onnx.rules.microsoft_normalizations import Embeddings, normalised_rows
 from stepwell.frontends.onnx.rules.microsoft_quantization import dynamic_quantize_matmul, matmul_integer_to_float, number, real
 from stepwell.frontends.onnx.rules.quantization import is_zero
 from stepwell.frontends.onnx.rules.recurrence import ImportedLayer, RecurrentAttributes
@@ -106,7 +107,7 @@ class QuantizedLayer(ImportedLayer):
         return b.with_shape(weights, (*shape, 1)), sums
 
 
-@onnx_rule("QAttention", since=1, domain=MICROSOFT)
+@onnx_rule("QAttention", since=1, domain=MICROSOFT, fixed=FIXED)
 def qattention(
     b: ImportBuilder,
     x: Value,
@@ -119,15 +120,12 @@ def qattention(
     weights_zero_point: Value | None = None,
     past: Value | None = None,
     *,
-    do_rotary: int = 0,
     mask_filter_value: float = -10000.0,
     num_heads: int,
-    past_present_share_buffer: int = 0,
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> tuple[Value, ...]:
     """Only the product that computes queries, keys and values uses integers."""
-    refuse(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     sizes = divided(x, weights, num_heads)
     zero_point = None if x_zero_point is None else number(b, x_zero_point, "the zero point of the input")
     product = matmul_integer_to_float(b, x, weights, x_scale, weights_scale, zero_point, weights_zero_point)
@@ -135,39 +133,26 @@ def qattention(
     return attended(b, projected, num_heads, Masks(mask_index, bool(unidirectional), mask_filter_value), past, None, scale)
 
 
+@dataclass(frozen=True)
+class Parameters(Group):
+    """The scales, or the zero points, of quantised embeddings and of their normalisation."""
+
+    words: Value | None = None
+    positions: Value | None = None
+    segments: Value | None = None
+    gamma: Value | None = None
+    beta: Value | None = None
+
+
 @onnx_rule("QEmbedLayerNormalization", since=1, domain=MICROSOFT)
 def qembed_layer_normalization(
-    b: ImportBuilder,
-    input_ids: Value,
-    segment_ids: Value | None = None,
-    words: Value | None = None,
-    positions: Value | None = None,
-    segments: Value | None = None,
-    gamma: Value | None = None,
-    beta: Value | None = None,
-    mask: Value | None = None,
-    words_scale: Value | None = None,
-    positions_scale: Value | None = None,
-    segments_scale: Value | None = None,
-    gamma_scale: Value | None = None,
-    beta_scale: Value | None = None,
-    words_zero_point: Value | None = None,
-    positions_zero_point: Value | None = None,
-    segments_zero_point: Value | None = None,
-    gamma_zero_point: Value | None = None,
-    beta_zero_point: Value | None = None,
-    *,
-    epsilon: float = 1e-12,
-) -> tuple[Value, ...]:
+    b: ImportBuilder, embeddings: Embeddings, scales: Parameters, zero_points: Parameters, *, epsilon: float = 1e-12
+) -> tuple[Value, Value]:
     """Rows are converted to floats after the lookup."""
-    if words is None or positions is None or gamma is None or beta is None:
-        raise ModelError("the embeddings of words and positions, gamma and beta must all be given")
 
-    def table(rows: Value, scale: Value | None, zero_point: Value | None) -> Table:
-        return Table(rows, lambda found: real(b, found, scale, zero_point))
+    def read(name: str, stored: Value) -> Value:
+        return real(b, stored, getattr(scales, name), getattr(zero_points, name))
 
-    of_segments = None if segments is None else table(segments, segments_scale, segments_zero_point)
-    tables = table(words, words_scale, words_zero_point), table(positions, positions_scale, positions_zero_point), of_segments
-    total, kept = embedded(b, input_ids, segment_ids, *tables, mask, None, 0)
-    factors = real(b, gamma, gamma_scale, gamma_zero_point), real(b, beta, beta_scale, beta_zero_point)
-    return normalised_rows(b, total, *factors, epsilon, "f32")[0], kept
+    _, _, gamma, beta = embeddings.required
+    total, kept = embeddings.summed(b, read)
+    return normalised_rows(b, total, read("gamma", gamma), read("beta", beta), epsilon, "f32")[0], kept

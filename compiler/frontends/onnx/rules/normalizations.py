@@ -2,22 +2,24 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from stepwell.dialects.core.sizes import divides, holds
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.builder import Value, dims_of, normalized_axes, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
-from stepwell.frontends.onnx.rules.reductions import reduce_mean, reduce_sum, sum_of_absolutes
+from stepwell.frontends.onnx.rules.reductions import euclidean_norm, reduce_mean, sum_of_absolutes
 from stepwell.frontends.onnx.tensors import our_dtype
 from stepwell.frontends.onnx.validation import WITHDRAWN
 
 MOMENTUM = {"momentum": 0.9}  # counts in training only
+IS_TEST = {"is_test": 0}  # opset 6 had no other mark of inference, and exporters left it at its default
 
 
-@onnx_rule("BatchNormalization", since=7, ignored=MOMENTUM)
+@onnx_rule("BatchNormalization", since=6, ignored={**MOMENTUM, **IS_TEST})
 @rounded_once
 def batch_normalization_spatial(
     b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, spatial: int = 1
@@ -114,11 +116,17 @@ def layer_normalization(
 
 @onnx_rule("RMSNormalization", since=23)
 def rms_normalization(b: ImportBuilder, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Value:
+    return divided_by_root_mean_square(b, x, scale, axis, epsilon, our_dtype(stash_type))[0]
+
+
+def divided_by_root_mean_square(b: ImportBuilder, x: Value, scale: Value, axis: int, epsilon: float, stash: str) -> tuple[Value, Value]:
+    """`x` divided by the root mean square along the dimensions from `axis` on, times a scale; also the inverse of the root. Computed as `stash`."""
     axes = tuple(range(normalized_axis(axis, type_of(x).rank), type_of(x).rank))
-    wide = b.convert(x, our_dtype(stash_type))
+    wide = b.convert(x, stash)
     square = reduce_mean(b, b.mul(wide, wide), axes, True)
-    y = b.mul(wide, b.rsqrt(b.add(square, b.scalar(epsilon, like=square))))
-    return b.convert(b.mul(y, b.convert(scale, type_of(wide).dtype)), type_of(scale).dtype)
+    inverse = b.rsqrt(b.add(square, b.scalar(epsilon, like=square)))
+    y = b.mul(b.mul(wide, inverse), b.convert(scale, stash))
+    return b.convert(y, type_of(scale).dtype), inverse
 
 
 @onnx_rule("GroupNormalization", since=21)
@@ -154,14 +162,9 @@ def mean_variance_normalization(b: ImportBuilder, x: Value, *, axes: Sequence[in
 
 @onnx_rule("LpNormalization", since=1)
 @rounded_once
-def lp_normalization(b: ImportBuilder, x: Value, *, axis: int = -1, p: int = 2) -> Value:
+def lp_normalization(b: ImportBuilder, x: Value, *, axis: int = -1, p: Literal[1, 2] = 2) -> Value:
     axes = (normalized_axis(axis, type_of(x).rank),)
-    if p == 1:
-        norm = sum_of_absolutes(b, x, axes, True)
-    elif p == 2:
-        norm = b.sqrt(reduce_sum(b, b.mul(x, x), axes, True))
-    else:
-        raise UnsupportedError(f"p={p} is not supported; supported: 1, 2")
+    norm = (sum_of_absolutes if p == 1 else euclidean_norm)(b, x, axes, True)
     zero = b.scalar(0, like=x)
     return b.select(b.equal(norm, zero), zero, b.div(x, norm))  # a vector of zeros stays zero
 

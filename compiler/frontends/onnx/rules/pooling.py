@@ -8,22 +8,20 @@ from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph.numerics import lowest
 from stepwell.dialects.support.errors import ModelError
-from stepwell.frontends.blocks.pooled_places import places_of_maxima
-from stepwell.frontends.blocks.pooling import mean_of_padded, raised
-from stepwell.frontends.blocks.windows import FreeWindow, Window, image_of, with_overhang
+from stepwell.frontends.blocks.pooling import mean_of_padded, places_of_maxima, raised
+from stepwell.frontends.blocks.windows import FreeWindow, Window, image_of, with_overhang, window
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.reductions import plain, reduce_mean
-from stepwell.frontends.onnx.rules.windows import window
 
 
 @dataclass(frozen=True)
 class PoolingAttributes(Group):
     """The attributes that poolings share."""
 
-    kernel_shape: Sequence[int]
+    kernel_shape: Sequence[int] = ()
     strides: Sequence[int] = ()
     pads: Sequence[int] = ()
     dilations: Sequence[int] = ()
@@ -53,7 +51,7 @@ def average_pool(b: ImportBuilder, x: Value, *, attributes: PoolingAttributes, c
     )
 
 
-@onnx_rule("LpPool", since=2)
+@onnx_rule("LpPool", since=1)
 @rounded_once
 def lp_pool(b: ImportBuilder, x: Value, *, attributes: PoolingAttributes, p: float = 2) -> Value:
     """The sum of each window is a depthwise convolution with ones."""
@@ -92,7 +90,7 @@ def global_average_pool(b: ImportBuilder, x: Value) -> Value:
     return reduce_mean(b, x, spatial_axes(x), True)
 
 
-@onnx_rule("GlobalLpPool", since=2)
+@onnx_rule("GlobalLpPool", since=1)
 @rounded_once
 def global_lp_pool(b: ImportBuilder, x: Value, *, p: float = 2) -> Value:
     return raised(b, plain("reduce_sum")(b, raised(b, b.abs(x), checked_power(p)), spatial_axes(x), True), 1 / p)

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.slicing import along_axis, counting, flattened, reshaped_like, size_scalar
 from stepwell.frontends.builder import Value, dims_of, normalized_axes, normalized_axis
 from stepwell.frontends.onnx.builder import ImportBuilder
@@ -151,11 +151,8 @@ def log_softmax(b: ImportBuilder, x: Value, *, axis: int = -1) -> Value:
 
 
 def hardmax_along(b: ImportBuilder, x: Value, axis: int) -> Value:
-    size = type_of(x).shape[axis]
-    if size is None:
-        raise UnsupportedError(f"along the dynamic axis {axis} of {type_of(x)} is not supported; supported: an axis of static size")
     best = b.arg_max(x, axis=axis, keepdims=True, select_last=False)
-    return b.convert(b.equal(best, counting(b, size, axis, type_of(x).rank)), type_of(x).dtype)
+    return b.convert(b.equal(best, counting(b, dims_of(x)[axis], axis, type_of(x).rank)), type_of(x).dtype)
 
 
 @onnx_rule("Hardmax", since=1)

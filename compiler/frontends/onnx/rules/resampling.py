@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -17,18 +18,13 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 
-COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
-ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+Coordinates: TypeAlias = Literal["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize"]
+Rounding: TypeAlias = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
+EarlyMode: TypeAlias = Literal["nearest", "linear", "bilinear"]
+"""The modes of resampling before opset 11."""
 
 
-def supported(name: str, value: str, choices: Sequence[str]) -> str:
-    """A string attribute. Raises UnsupportedError if it is not one of `choices`."""
-    if value not in choices:
-        raise UnsupportedError(f"{name}={value!r} is not supported; supported: {', '.join(choices)}")
-    return value
-
-
-def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
+def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: EarlyMode) -> Value:
     """Resampling before opset 11, which had no choice of coordinates.
 
     The specification did not define the nearest element. As in ONNX Runtime, it is rounded up if a dimension shrinks, and otherwise down.
@@ -36,8 +32,7 @@ def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Va
     rank = type_of(x).rank
     if len(scales) != rank:
         raise ModelError(f"scales must have {rank} entries for an input of rank {rank}, got {list(scales)}")
-    mode = single(mode)
-    return (in_two_steps if mode == "nearest" else rounded_once(in_two_steps))(b, x, scales, mode)
+    return (in_two_steps if mode == "nearest" else rounded_once(in_two_steps))(b, x, scales, mode.replace("bilinear", "linear"))
 
 
 def in_two_steps(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
@@ -51,11 +46,6 @@ def in_two_steps(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str)
             wanted = tuple(n if isinstance(n, int) else -1 for n in sizes)
             x = b.resize(x, sizes=wanted, scales=tuple(map(float, factors)), **asdict(Method(mode, "asymmetric", rounding)), roi=())
     return x
-
-
-def single(mode: str) -> str:
-    """The mode of resampling before opset 11, by its later name."""
-    return supported("mode", mode.replace("bilinear", "linear"), ("nearest", "linear"))
 
 
 def scales_of(b: ImportBuilder, scales: Value) -> np.ndarray | list[Value]:
@@ -72,20 +62,20 @@ def scales_of(b: ImportBuilder, scales: Value) -> np.ndarray | list[Value]:
 
 
 @onnx_rule("Upsample", since=7)
-def upsample_by_attribute(b: ImportBuilder, x: Value, *, scales: Sequence[float], mode: str = "nearest") -> Value:
+def upsample_by_attribute(b: ImportBuilder, x: Value, *, scales: Sequence[float], mode: EarlyMode = "nearest") -> Value:
     return simple(b, x, scales, mode)
 
 
 @onnx_rule("Upsample", since=9)
 @onnx_rule("Resize", since=10)
-def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
+def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: EarlyMode = "nearest") -> Value:
     numbers = scales_of(b, scales)
     if not isinstance(numbers, list):
         return simple(b, x, numbers.reshape(-1).tolist(), mode)
     if len(numbers) != type_of(x).rank:
         raise ModelError(f"scales must have {type_of(x).rank} entries for {type_of(x)}, got {len(numbers)}")
-    mode = single(mode)
-    return (in_two_steps_at_run_time if mode == "nearest" else rounded_once(in_two_steps_at_run_time))(b, x, numbers, mode)
+    resample = in_two_steps_at_run_time if mode == "nearest" else rounded_once(in_two_steps_at_run_time)
+    return resample(b, x, numbers, mode.replace("bilinear", "linear"))
 
 
 def in_two_steps_at_run_time(b: ImportBuilder, x: Value, scales: Sequence[Value], mode: str) -> Value:
@@ -104,25 +94,24 @@ def resize(
     scales: Value | None = None,
     sizes: Value | None = None,
     *,
-    mode: str = "nearest",
-    coordinate_transformation_mode: str = "half_pixel",
-    nearest_mode: str = "round_prefer_floor",
+    mode: Literal["nearest", "linear", "cubic"] = "nearest",
+    coordinate_transformation_mode: Coordinates = "half_pixel",
+    nearest_mode: Rounding = "round_prefer_floor",
     cubic_coeff_a: float = -0.75,
     exclude_outside: int = 0,
     extrapolation_value: float = 0.0,
     antialias: int = 0,
     axes: Sequence[int] | None = None,
-    keep_aspect_ratio_policy: str = "stretch",
+    keep_aspect_ratio_policy: Literal["stretch", "not_larger", "not_smaller"] = "stretch",
 ) -> Value:
     dims = dims_of(x)
     rank = len(dims)
     chosen = list(range(rank)) if axes is None else [normalized_axis(a, rank, "axes") for a in axes]
     found: np.ndarray | list[Value] = [] if scales is None else scales_of(b, scales)
     wanted = [] if sizes is None else list(wanted_sizes(b, sizes))
-    coordinates = supported("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES)
-    mode, rounding = supported("mode", mode, ("nearest", "linear", "cubic")), supported("nearest_mode", nearest_mode, ROUNDINGS)
-    method = Method(mode, coordinates, rounding, cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value)
-    bounds = bounds_of(b, roi if coordinates == "tf_crop_and_resize" else None, len(chosen))
+    method = Method(mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value)
+    crops = coordinate_transformation_mode == "tf_crop_and_resize"
+    bounds = bounds_of(b, roi if crops else None, len(chosen))
     if isinstance(found, list) and found:
         if len(found) != len(chosen) or wanted or antialias or keep_aspect_ratio_policy != "stretch":
             what = f"{len(found)} scales computed at run time for {len(chosen)} axes, with sizes, antialias or a policy for the aspect ratio"
@@ -150,8 +139,7 @@ def resize(
         axis = chosen[i]
         full_scales[axis], full_sizes[axis] = factor, size
         ends[axis], ends[rank + axis] = bounds[i]
-    region = tuple(ends) if coordinates == "tf_crop_and_resize" else ()
-    return b.resize(x, sizes=tuple(full_sizes), scales=tuple(full_scales), **asdict(method), roi=region)
+    return b.resize(x, sizes=tuple(full_sizes), scales=tuple(full_scales), **asdict(method), roi=tuple(ends) if crops else ())
 
 
 def wanted_sizes(b: ImportBuilder, sizes: Value) -> Sequence[int | Size]:
@@ -189,7 +177,6 @@ def planned(
             stays = have == want and scale in (None, 1) and ends == WHOLE
             plans.append(None if stays else Resampling(want, scale, ends))
         return plans
-    supported("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
     if not all(holds(size, ">", 0) for size in dims):
         raise ModelError(f"sizes {list(dims)} cannot be resampled")
     common, ratios = common_scale(b, dims, asked, policy), list(zip(dims, asked, strict=True))
@@ -203,6 +190,5 @@ def fitted(dims: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[lis
     scales = [w / d for w, d in zip(wanted, dims, strict=True)]
     if policy == "stretch":
         return scales, list(wanted)
-    supported("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
     scale = min(scales) if policy == "not_larger" else max(scales)
     return [scale] * len(dims), static_sizes(fitted_sizes(dims, wanted, policy))

@@ -2,15 +2,14 @@
 
 from stepwell.dialects.core.sizes import holds, size_text, sizes_text
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.rotary_embedding import turned
+from stepwell.dialects.support.errors import ModelError
+from stepwell.frontends.blocks.heads import rotated_heads
 from stepwell.frontends.blocks.slicing import counting
 from stepwell.frontends.builder import Value, dims_of, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.microsoft_attention import refuse
 
 
 @onnx_rule("RotaryEmbedding", since=23)
@@ -42,10 +41,10 @@ def rotary_embedding(
         raise ModelError(f"caches must have {wanted} columns, half of the elements to turn, got {size_text(pairs)}")
     if position_ids is not None:
         cos_cache, sin_cache = (b.gather(table, position_ids, axis=0) for table in (cos_cache, sin_cache))
-    return turned(b, x, cos_cache, sin_cache, heads, bool(interleaved))
+    return rotated_heads(b, x, cos_cache, sin_cache, heads, bool(interleaved))
 
 
-@onnx_rule("RotaryEmbedding", since=1, domain=MICROSOFT)
+@onnx_rule("RotaryEmbedding", since=1, domain=MICROSOFT, fixed={"is_packed_batching": 0, "scale": 1.0})
 @rounded_once
 def microsoft_rotary_embedding(
     b: ImportBuilder,
@@ -55,14 +54,9 @@ def microsoft_rotary_embedding(
     sin_cache: Value,
     *,
     interleaved: int = 0,
-    is_packed_batching: int = 0,
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
-    scale: float = 1.0,
 ) -> Value:
-    refuse(is_packed_batching=is_packed_batching)
-    if scale != 1.0:
-        raise UnsupportedError(f"scale={scale} is not supported; supported: 1")
     dims, half = dims_of(x), static_dim(cos_cache, -1, "the cache")
     if rotary_embedding_dim and (rotary_embedding_dim != 2 * half or not num_heads):
         raise ModelError(f"rotary_embedding_dim={rotary_embedding_dim} needs num_heads and caches of {rotary_embedding_dim // 2} columns, got {half}")
@@ -75,4 +69,4 @@ def microsoft_rotary_embedding(
     elif len(places) != 2 or not (places[0] == 1 or holds(places[0], "==", dims[0])) or not holds(places[1], "==", sequence):
         raise ModelError(f"position_ids must be [1] or {sizes_text((dims[0], sequence))}, got {type_of(position_ids)}")
     cos, sin = (b.gather(cache, position_ids, axis=0) for cache in (cos_cache, sin_cache))
-    return turned(b, x, cos, sin, heads, bool(interleaved))
+    return rotated_heads(b, x, cos, sin, heads, bool(interleaved))

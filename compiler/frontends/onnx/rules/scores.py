@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.scores import probit, softmax_zero
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
 
 ML = "ai.onnx.ml"
-TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+Transform: TypeAlias = Literal["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,12 @@ def labels_of(numbers: Sequence[int], strings: Sequence[str]) -> Labels:
     return Labels(len(numbers) or len(strings), tuple(numbers) if numbers else None)
 
 
-def transformed(b: ImportBuilder, scores: Value, transform: str) -> Value:
-    """Scores (samples, classes) after a `post_transform`. Raises UnsupportedError for one that ONNX does not have."""
-    if transform == "NONE":
-        return scores
+def transformed(b: ImportBuilder, scores: Value, transform: Transform) -> Value:
+    """Scores (samples, classes) after a `post_transform`."""
     if transform == "LOGISTIC":
         return b.sigmoid(scores)
     if transform == "SOFTMAX":
         return b.softmax(scores, axis=1)
     if transform == "SOFTMAX_ZERO":
         return softmax_zero(b, scores)
-    if transform == "PROBIT":
-        return probit(b, scores)
-    raise UnsupportedError(f"post_transform={transform!r} is not supported; supported: {', '.join(TRANSFORMS)}")
+    return probit(b, scores) if transform == "PROBIT" else scores

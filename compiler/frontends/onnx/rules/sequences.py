@@ -1,8 +1,9 @@
-"""Rules for sequences: operations on one of known length are done at import."""
+"""Rules for sequences and optionals. Operations on sequences of known length are done at import, and so are all on optionals."""
 
 from collections.abc import Sequence
 
-from onnx import GraphProto
+import numpy as np
+from onnx import GraphProto, TypeProto
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
@@ -12,7 +13,7 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence, boxed_by, in_boxes, kind_of
 from stepwell.frontends.onnx.rules.layout import parts_that_fit
-from stepwell.frontends.onnx.sequences import ListValue, SequenceValue, tensors
+from stepwell.frontends.onnx.sequences import AnyValue, ListValue, Nothing, SequenceValue, tensors
 from stepwell.frontends.onnx.tensors import our_dtype
 from stepwell.frontends.onnx.walking import nested_nodes
 
@@ -155,3 +156,33 @@ def mapped_in_boxes(b: ImportBuilder, taken: Sequence[Value | SequenceValue], bo
         return tensors(b.node.import_graph(body, given), "the outputs of its body")
 
     return tuple(boxed_by(b, b.with_shape(lengths[0], ()), element, len(body.output)))
+
+
+@onnx_rule("Optional", since=15)
+def optional(b: ImportBuilder, x: Value | SequenceValue | None = None, *, type: TypeProto | None = None) -> AnyValue:
+    if x is not None:
+        return x
+    if type is None:
+        raise ModelError("without an element it must have the attribute type")
+    return nothing_of(type)
+
+
+def nothing_of(kind: TypeProto) -> Nothing:
+    """The empty optional of this type. Raises ModelError for one that is neither a tensor nor a sequence of tensors."""
+    is_sequence = kind.WhichOneof("value") == "sequence_type"
+    tensor = kind.sequence_type.elem_type if is_sequence else kind
+    if tensor.WhichOneof("value") != "tensor_type":
+        raise ModelError("what an optional may hold must be a tensor or a sequence of tensors")
+    return Nothing(our_dtype(tensor.tensor_type.elem_type), is_sequence)
+
+
+@onnx_rule("OptionalGetElement", since=15)
+def optional_get_element(b: ImportBuilder, x: AnyValue) -> AnyValue:
+    if isinstance(x, Nothing):
+        raise ModelError("its optional holds nothing")
+    return x
+
+
+@onnx_rule("OptionalHasElement", since=15)
+def optional_has_element(b: ImportBuilder, x: AnyValue | None = None) -> Value:
+    return b.literal(np.array(x is not None and not isinstance(x, Nothing)))

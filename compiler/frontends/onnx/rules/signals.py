@@ -1,6 +1,5 @@
 """Rules for Fourier transforms, as matrix products with a table of cosines and sines."""
 
-
 import numpy as np
 
 from stepwell.dialects.core.sizes import holds

@@ -1,6 +1,7 @@
 """The rule for n-grams of tokens: TfIdfVectorizer."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +17,7 @@ def tf_idf_vectorizer(
     b: ImportBuilder,
     x: Value,
     *,
-    mode: str,
+    mode: Literal["TF", "IDF", "TFIDF"],
     ngram_counts: Sequence[int],
     ngram_indexes: Sequence[int],
     max_skip_count: int,
@@ -29,8 +30,6 @@ def tf_idf_vectorizer(
     """The sum of the counts for each length of n-grams; `ngram_counts` says where in the pool those of each length begin."""
     if pool_strings:
         raise UnsupportedError("a pool of strings is not supported; supported: pool_int64s")
-    if mode not in ("TF", "IDF", "TFIDF"):
-        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'TF', 'IDF', 'TFIDF'")
     dims = dims_of(x)
     if len(dims) not in (1, 2):
         raise ModelError(f"its input must have rank 1 or 2, got {type_of(x)}")

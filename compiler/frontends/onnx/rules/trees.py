@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.frames import Unavailable
 from stepwell.frontends.onnx.registry import Group, onnx_rule
-from stepwell.frontends.onnx.rules.scores import ML, TRANSFORMS, labels_of, transformed
+from stepwell.frontends.onnx.rules.scores import ML, Transform, labels_of, transformed
 
-AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+Aggregate: TypeAlias = Literal["AVERAGE", "SUM", "MIN", "MAX"]
 
 
 def same_length(what: str, **lists: Any) -> int:
@@ -101,23 +101,17 @@ def forest(x: Value, nodes: Nodes, votes: dict[str, Sequence[int]], weights: np.
     return Forest(made, roots, leaves, given, targets, compared_in(x, thresholds))
 
 
-def aggregated(name: str) -> str:
-    if name not in AGGREGATES:
-        raise UnsupportedError(f"aggregate_function={name!r} is not supported; supported: {', '.join(AGGREGATES)}")
-    return name
-
-
 @onnx_rule("TreeEnsembleRegressor", since=1, domain=ML, ignored=HITRATES)
 def tree_ensemble_regressor(
     b: ImportBuilder,
     x: Value,
     *,
-    aggregate_function: str = "SUM",
+    aggregate_function: Aggregate = "SUM",
     base_values: Sequence[float] = (),
     base_values_as_tensor: np.ndarray | None = None,
     n_targets: int = 1,
     nodes: Nodes,
-    post_transform: str = "NONE",
+    post_transform: Transform = "NONE",
     target_ids: Sequence[int] = (),
     target_nodeids: Sequence[int] = (),
     target_treeids: Sequence[int] = (),
@@ -127,7 +121,7 @@ def tree_ensemble_regressor(
     votes = {"treeids": target_treeids, "nodeids": target_nodeids, "ids": target_ids}
     rows = matrix_rows(b, x)
     made = forest(rows, nodes, votes, either("target_weights", target_weights, target_weights_as_tensor), n_targets)
-    scores = with_base(b, made.scores(b, rows, aggregated(aggregate_function)), either("base_values", base_values, base_values_as_tensor))
+    scores = with_base(b, made.scores(b, rows, aggregate_function), either("base_values", base_values, base_values_as_tensor))
     return b.convert(transformed(b, scores, post_transform), "f32")
 
 
@@ -146,7 +140,7 @@ def tree_ensemble_classifier(
     classlabels_int64s: Sequence[int] = (),
     classlabels_strings: Sequence[str] = (),
     nodes: Nodes,
-    post_transform: str = "NONE",
+    post_transform: Transform = "NONE",
 ) -> tuple[Value | Unavailable, Value]:
     """If the trees vote for only one of two classes, its score decides: the other gets the rest to 1, or its negative.
 
@@ -177,7 +171,7 @@ def tree_ensemble(
     b: ImportBuilder,
     x: Value,
     *,
-    aggregate_function: int = 1,
+    aggregate_function: Literal[0, 1, 2, 3] = 1,  # of the names in Aggregate
     leaf_targetids: Sequence[int],
     leaf_weights: np.ndarray,
     membership_values: np.ndarray | None = None,
@@ -190,12 +184,9 @@ def tree_ensemble(
     nodes_splits: np.ndarray,
     nodes_trueleafs: Sequence[int],
     nodes_truenodeids: Sequence[int],
-    post_transform: int = 0,
+    post_transform: Literal[0, 1, 2, 3, 4] = 0,  # of the names in Transform
     tree_roots: Sequence[int],
 ) -> Value:
-    for name, number, names in (("aggregate_function", aggregate_function, AGGREGATES), ("post_transform", post_transform, TRANSFORMS)):
-        if not 0 <= number < len(names):
-            raise UnsupportedError(f"{name}={number} is not supported; supported: 0 to {len(names) - 1} ({', '.join(names)})")
     modes, limits = nodes_modes.reshape(-1).tolist(), nodes_splits.reshape(-1)
     count = same_length(
         "nodes", nodes_modes=modes, nodes_splits=limits, nodes_featureids=nodes_featureids, nodes_truenodeids=nodes_truenodeids,
@@ -221,8 +212,8 @@ def tree_ensemble(
     ]  # fmt: skip
     votes = Votes(np.arange(leaves), np.array(leaf_targetids, np.int64), wide(weights))
     made = Forest(splits, list(tree_roots), leaves, votes, n_targets, compared_in(x, limits))
-    scores = made.scores(b, matrix_rows(b, x), AGGREGATES[aggregate_function])
-    return b.convert(transformed(b, scores, TRANSFORMS[post_transform]), type_of(x).dtype)
+    scores = made.scores(b, matrix_rows(b, x), get_args(Aggregate)[aggregate_function])
+    return b.convert(transformed(b, scores, get_args(Transform)[post_transform]), type_of(x).dtype)
 
 
 def member_sets(count: int, values: np.ndarray | None) -> list[list[float]]:
