@@ -55,8 +55,3 @@ def probit(b: ModelBuilder, scores: Value) -> Value:
 def arg_max(b: ModelBuilder, scores: Value) -> Value:
     """The class with the largest score in each row, the first of equal ones."""
     return b.arg_max(scores, axis=1, keepdims=False, select_last=False)
-
-
-def joined_columns(b: ModelBuilder, *columns: Value) -> Value:
-    """Columns (samples, 1) side by side."""
-    return b.concat(list(columns), axis=1)

@@ -17,7 +17,7 @@ from stepwell.frontends.blocks.slicing import COUNTED, counting, size_scalar, si
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
-from stepwell.frontends.onnx.rules.shape_operands import inferred_reshape
+from stepwell.frontends.onnx.rules.layout import inferred_reshape
 from stepwell.frontends.onnx.tensors import our_dtype
 
 SPLAT_BYTES = 1 << 20  # a larger tensor of one repeated number is filled at run time

@@ -18,7 +18,7 @@ from stepwell.frontends.onnx.branches import BranchesDifferError
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rules.boxed_sequences import BoxedSequence
-from stepwell.frontends.onnx.rules.loops import ENDLESS, TypeChangesError, empty_stack, is_endless, joined, loop_of
+from stepwell.frontends.onnx.rules.loops import ENDLESS, TypeChangesError, covering, empty_stack, is_endless, loop_of
 from stepwell.frontends.onnx.rules.sequence_forms import Form, first_form, formed, met, parts_of, regrouped
 from stepwell.frontends.onnx.sequences import AnyValue, tensors
 from stepwell.frontends.onnx.tensors import onnx_tensor_type
@@ -69,7 +69,7 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
         raise BranchesDifferError(f"{text}; supported: one element type and rank, or that what follows in each branch gives it")
     node = by_parts(b.node, given[0])
     names = [*node.output_names, *[""] * len(types[0])]
-    results = [b.symbols.completed(name or "branch", kind) for name, kind in zip(names, joined(*types), strict=False)]
+    results = [b.symbols.completed(name or "branch", kind) for name, kind in zip(names, map(covering, types[0], types[1]), strict=False)]
     made = b.create(IfOp, [b.with_shape(condition, ())], {}, results).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)

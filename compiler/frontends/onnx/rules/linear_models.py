@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.scores import arg_max, feature_count, joined_columns, matrix_rows
+from stepwell.frontends.blocks.scores import arg_max, feature_count, matrix_rows
 from stepwell.frontends.blocks.slicing import with_new_axes
 from stepwell.frontends.builder import Value
 from stepwell.frontends.onnx.builder import ImportBuilder
@@ -73,7 +73,7 @@ def linear_classifier(
     scores = linear(b, in_floats(b, x), coefficients, intercepts, None)
     outputs = type_of(scores).shape[1]
     if outputs == 1 and labels.count == 2:
-        scores = joined_columns(b, b.neg(scores), scores)
+        scores = b.concat([b.neg(scores), scores], axis=1)
     elif outputs != labels.count:
         raise ModelError(f"it has coefficients of {outputs} outputs for {labels.count} classes")
     scores = transformed(b, scores, post_transform)
@@ -172,7 +172,7 @@ def svm_classifier(
     if prob_a:
         scores = probabilities(b, decisions, prob_a, prob_b, labels.count)
     elif labels.count == 2 and post_transform != "PROBIT":  # a score for each class; that of the first one is negated, as in other runtimes
-        scores = joined_columns(b, b.neg(decisions), decisions)
+        scores = b.concat([b.neg(decisions), decisions], axis=1)
     return labels.pick(b, arg_max(b, votes)), b.convert(transformed(b, scores, post_transform), "f32")
 
 
@@ -206,7 +206,7 @@ def probabilities(b: ImportBuilder, decisions: Value, slopes: Sequence[float], o
     """The probabilities of the classes: Platt's estimates (1999) for each pair, coupled if there are several pairs."""
     exponent = b.add(b.mul(decisions, constant(b, np.array(slopes), decisions)), constant(b, np.array(offsets), decisions))
     first = b.clamp(b.sigmoid(b.neg(exponent)), min=LEAST_PROBABILITY, max=1 - LEAST_PROBABILITY)
-    both = joined_columns(b, first, b.sub(b.scalar(1, like=first), first))
+    both = b.concat([first, b.sub(b.scalar(1, like=first), first)], axis=1)
     if classes == 2:
         return both
     places, pairs = np.zeros((classes, classes), np.int64), len(slopes)

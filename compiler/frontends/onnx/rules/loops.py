@@ -55,7 +55,7 @@ def loop_of(
         made[0] = body.arguments[1]
         list(body.operations)[-1].operation.operands[0] = made[0]
     unchanged = zip(types, own, strict=True)
-    results = [kind if kind == before else b.symbols.completed("carried", _after_loop(kind, before)) for kind, before in unchanged]
+    results = [kind if kind == before else b.symbols.completed("carried", covering(kind, before)) for kind, before in unchanged]
     parts = [type_of(v) for v in made[len(own) + 1 :]]
     count: int | Size | None = _round_count(b, limit, condition, holder, made[0])
     if count is None and parts:
@@ -143,16 +143,6 @@ def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequenc
     ]
 
 
-def _after_loop(kind: TensorType, before: TensorType) -> TensorType:
-    """The type of a carried value after a loop: sizes that differ between the body and the initial value are unknown."""
-    return kind.with_shape([size if size == first else None for size, first in zip(kind.shape, before.shape, strict=True)])
-
-
-def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[TensorType]:
-    """Types that cover both lists: dynamic where sizes differ. Raises UnsupportedError if anything else differs."""
-    if len(first) != len(second) or any(a.dtype != b.dtype or a.rank != b.rank for a, b in zip(first, second, strict=True)):
-        shown = [", ".join(map(str, types)) for types in (first, second)]
-        raise UnsupportedError(
-            f"values that may be of different types ({shown[0]} or {shown[1]}) are not supported; supported: one element type and rank"
-        )
-    return [a.with_shape(tuple(i if i == j else None for i, j in zip(a.shape, b.shape, strict=True))) for a, b in zip(first, second, strict=True)]
+def covering(one: TensorType, other: TensorType) -> TensorType:
+    """The type that covers two of one element type and rank: sizes that differ are unknown."""
+    return one.with_shape([size if size == second else None for size, second in zip(one.shape, other.shape, strict=True)])

@@ -12,7 +12,7 @@ from stepwell.frontends.blocks.heads import attend, check_heads, extended, lowes
 from stepwell.frontends.blocks.slicing import counting, size_scalar, split_axis, with_new_axes
 from stepwell.frontends.builder import Value, dims_of, static_dim
 from stepwell.frontends.onnx.builder import ImportBuilder
-from stepwell.frontends.onnx.registry import onnx_rule
+from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
 
@@ -21,19 +21,25 @@ FIXED = {"do_rotary": 0, "past_present_share_buffer": 0}
 
 
 @dataclass(frozen=True)
-class Masks:
-    """The masks of Attention and MultiHeadAttention: a mask of keys, and with `unidirectional` one of keys after a query."""
+class AttentionAttributes(Group):
+    """The attributes that Attention, MultiHeadAttention and QAttention share; with `unidirectional` keys after a query are masked."""
 
-    mask: Value | None
-    unidirectional: bool
-    filter_value: float
+    num_heads: int
+    mask_filter_value: float = -10000.0
+    scale: float = 0.0
+    unidirectional: int = 0
 
-    def added(self, b: ImportBuilder, batch: int | Size, queries: int | Size, keys: int | Size, dtype: str) -> Value | None:
+    def attend(self, b: ImportBuilder, q: Value, k: Value, v: Value, mask: Value | None, attention_bias: Value | None) -> Value:
+        """The results (batch, sequence, hidden) from queries, keys and values by head, and a mask of keys."""
+        return merge_heads(b, attend(b, q, k, v, [self._added(b, q, k, mask), attention_bias], self.scale))
+
+    def _added(self, b: ImportBuilder, q: Value, k: Value, mask: Value | None) -> Value | None:
         """The term to add to the scores (batch, heads, queries, keys), broadcast; None for no term."""
+        (batch, _, queries, _), keys, dtype = dims_of(q), dims_of(k)[2], type_of(q).dtype
         zero, masked = b.literal(np.zeros((), to_numpy(dtype))), None
-        if self.mask is not None:
-            kept = self._kept(b, self.mask, batch, queries, keys)
-            masked = b.select(kept, zero, b.scalar(self.filter_value, like=zero))
+        if mask is not None:
+            kept = self._kept(b, mask, batch, queries, keys)
+            masked = b.select(kept, zero, b.scalar(self.mask_filter_value, like=zero))
         if not self.unidirectional or queries == 1:
             return masked
         query = counting(b, queries, 2, 4)
@@ -83,16 +89,12 @@ def attention(
     past: Value | None = None,
     attention_bias: Value | None = None,
     *,
-    mask_filter_value: float = -10000.0,
-    num_heads: int,
+    attributes: AttentionAttributes,
     qkv_hidden_sizes: Sequence[int] = (),
-    scale: float = 0.0,
-    unidirectional: int = 0,
 ) -> tuple[Value, ...]:
-    sizes = divided(x, weights, num_heads, qkv_hidden_sizes)
+    sizes = divided(x, weights, attributes.num_heads, qkv_hidden_sizes)
     projected = rounded_once(queries_keys_values)(b, x, weights, bias, sizes)
-    mask = Masks(mask_index, bool(unidirectional), mask_filter_value)
-    return attended(b, projected, num_heads, mask, past, attention_bias, scale)
+    return attended(b, projected, attributes, mask_index, past, attention_bias)
 
 
 def divided(x: Value, weights: Value, heads: int, given: Sequence[int] = ()) -> list[int]:
@@ -111,11 +113,11 @@ def divided(x: Value, weights: Value, heads: int, given: Sequence[int] = ()) -> 
 
 
 def attended(
-    b: ImportBuilder, projected: Sequence[Value], heads: int, mask: Masks, past: Value | None, attention_bias: Value | None, scale: float
-) -> tuple[Value, ...]:
+    b: ImportBuilder, projected: Sequence[Value], attributes: AttentionAttributes, mask: Value | None, past: Value | None,
+    attention_bias: Value | None = None,
+) -> tuple[Value, ...]:  # fmt: skip
     """Attention of queries, keys and values (batch, sequence, hidden), with keys and values appended to the past; also returns these."""
-    batch, queries, _ = dims_of(projected[0])
-    q, k, v = (split_heads(b, part, heads) for part in projected)
+    q, k, v = (split_heads(b, part, attributes.num_heads) for part in projected)
     present: tuple[Value, ...] = ()
     if past is not None:
         if type_of(past).rank != 5 or not holds(dims_of(past)[0], "==", 2):
@@ -124,8 +126,7 @@ def attended(
         k, v = extended(b, old[0], k), extended(b, old[1], v)
     if b.node.output_count > 1:
         present = (b.concat([with_new_axes(b, k, [0]), with_new_axes(b, v, [0])], axis=0),)
-    added = mask.added(b, batch, queries, dims_of(k)[2], type_of(q).dtype)
-    return merge_heads(b, attend(b, q, k, v, [added, attention_bias], scale)), *present
+    return attributes.attend(b, q, k, v, mask, attention_bias), *present
 
 
 @onnx_rule("MultiHeadAttention", since=1, domain=MICROSOFT)
@@ -140,19 +141,14 @@ def multi_head_attention(
     past_key: Value | None = None,
     past_value: Value | None = None,
     *,
-    mask_filter_value: float = -10000.0,
-    num_heads: int,
-    scale: float = 0.0,
-    unidirectional: int = 0,
+    attributes: AttentionAttributes,
 ) -> tuple[Value, ...]:
     """Queries, keys and values are separate, packed in one or two tensors, or (keys and values) already by head from another node."""
     if (past_key is None) != (past_value is None):
         raise ModelError("past_key and past_value must be given together")
-    q, k, v = parts_by_head(b, query, key, value, bias, num_heads)
+    q, k, v = parts_by_head(b, query, key, value, bias, attributes.num_heads)
     k, v = extended(b, past_key, k), extended(b, past_value, v)
-    batch, _, queries, _ = dims_of(q)
-    mask = Masks(key_padding_mask, bool(unidirectional), mask_filter_value).added(b, batch, queries, dims_of(k)[2], type_of(q).dtype)
-    return merge_heads(b, attend(b, q, k, v, [mask, attention_bias], scale)), k, v
+    return attributes.attend(b, q, k, v, key_padding_mask, attention_bias), k, v
 
 
 def parts_by_head(b: ImportBuilder, query: Value, key: Value | None, value: Value | None, bias: Value | None, heads: int) -> list[Value]:

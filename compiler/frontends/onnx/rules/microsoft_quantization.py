@@ -15,7 +15,7 @@ from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.contractions import centred, matmul_integer
 from stepwell.frontends.onnx.rules.convolutions import ConvolutionAttributes
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.pooling import PoolingAttributes, average_pool
+from stepwell.frontends.onnx.rules.pooling import PoolingAttributes, average_pool, spatial_axes
 from stepwell.frontends.onnx.rules.quantization import dequantize_linear, dequantized, dynamic_quantize_linear, is_single, quantize_linear, quantized
 from stepwell.frontends.onnx.rules.quantized_products import Quantized, multiplied, qlinear_conv, requantized, sides
 from stepwell.frontends.onnx.rules.reductions import element_count, softmax, softmax_of_rows
@@ -124,10 +124,7 @@ def qlinear_concat(b: ImportBuilder, scale: Value, zero_point: Value, *inputs: V
 @onnx_rule("QLinearGlobalAveragePool", since=1, domain=MICROSOFT)
 def qlinear_global_average_pool(b: ImportBuilder, x: ZeroByDefault, result: Quantization, *, channels_last: int = 0) -> Value:
     """The sum is over integers; the division for the mean goes into the scale."""
-    rank = type_of(x.x).rank
-    if rank < 3:
-        raise ModelError(f"its input must have a batch, channels and at least one spatial dimension, got {type_of(x.x)}")
-    axes = tuple(range(1, rank - 1) if channels_last else range(2, rank))
+    axes = tuple(axis - 1 if channels_last else axis for axis in spatial_axes(x.x))
     whole = x.centred(b)
     step = b.div(number(b, x.scale, "a scale"), b.convert(element_count(b, whole, axes), "f32"))
     return result.requantized(b, b.reduce_sum(whole, axes=axes, keepdims=True), [step], x.x)

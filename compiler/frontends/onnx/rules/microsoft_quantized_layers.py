@@ -12,7 +12,7 @@ from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT
-from stepwell.frontends.onnx.rules.microsoft_attention import FIXED, Masks, attended, divided, with_bias
+from stepwell.frontends.onnx.rules.microsoft_attention import FIXED, AttentionAttributes, attended, divided, with_bias
 from stepwell.frontends.onnx.rules.microsoft_normalizations import Embeddings, normalised_rows
 from stepwell.frontends.onnx.rules.microsoft_quantization import dynamic_quantize_matmul, matmul_integer_to_float, number, real
 from stepwell.frontends.onnx.rules.quantization import is_zero
@@ -120,17 +120,14 @@ def qattention(
     weights_zero_point: Value | None = None,
     past: Value | None = None,
     *,
-    mask_filter_value: float = -10000.0,
-    num_heads: int,
-    scale: float = 0.0,
-    unidirectional: int = 0,
+    attributes: AttentionAttributes,
 ) -> tuple[Value, ...]:
     """Only the product that computes queries, keys and values uses integers."""
-    sizes = divided(x, weights, num_heads)
+    sizes = divided(x, weights, attributes.num_heads)
     zero_point = None if x_zero_point is None else number(b, x_zero_point, "the zero point of the input")
     product = matmul_integer_to_float(b, x, weights, x_scale, weights_scale, zero_point, weights_zero_point)
     projected = with_bias(b, split_axis(b, product, 2, sizes), bias)
-    return attended(b, projected, num_heads, Masks(mask_index, bool(unidirectional), mask_filter_value), past, None, scale)
+    return attended(b, projected, attributes, mask_index, past)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from stepwell.frontends.builder import Value, dims_of, normalized_axes, normaliz
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import onnx_rule
 from stepwell.frontends.onnx.rounding import rounded_once
+from stepwell.frontends.onnx.rules.pooling import spatial_axes
 from stepwell.frontends.onnx.rules.reductions import euclidean_norm, reduce_mean, sum_of_absolutes
 from stepwell.frontends.onnx.tensors import our_dtype
 from stepwell.frontends.onnx.validation import WITHDRAWN
@@ -95,9 +96,7 @@ def per_channel(b: ImportBuilder, value: Value, rank: int) -> Value:
 @rounded_once
 def instance_normalization(b: ImportBuilder, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5) -> Value:
     rank = type_of(x).rank
-    if rank < 3:
-        raise ModelError(f"its input must have at least one spatial dimension, got {type_of(x)}")
-    mean, var = moments(b, x, tuple(range(2, rank)))
+    mean, var = moments(b, x, spatial_axes(x))
     return normalized(b, x, mean, var, epsilon, per_channel(b, scale, rank), per_channel(b, bias, rank))
 
 

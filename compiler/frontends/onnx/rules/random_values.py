@@ -6,7 +6,7 @@ any other runtime.
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -45,14 +45,12 @@ def normal(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str)
     return b.mul(radius, b.cos(b.mul(second, b.scalar(2 * math.pi, like=second))))
 
 
-def uniform_between(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, low: float, high: float) -> Value:
-    drawn = uniform(b, stream(b, seed), shape, compute_dtype(dtype))
-    return b.convert(b.add(b.mul(drawn, b.scalar(high - low, like=drawn)), b.scalar(low, like=drawn)), dtype)
-
-
-def normal_around(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, mean: float, scale: float) -> Value:
-    drawn = normal(b, stream(b, seed), shape, compute_dtype(dtype))
-    return b.convert(b.add(b.mul(drawn, b.scalar(scale, like=drawn)), b.scalar(mean, like=drawn)), dtype)
+def drawn(
+    b: ImportBuilder, draw: Callable[..., Value], shape: Sequence[int | Size], dtype: str, seed: float | None, factor: float, offset: float
+) -> Value:
+    """Numbers from `draw` (`uniform` or `normal`) times a factor plus an offset, in a float type."""
+    numbers = draw(b, stream(b, seed), shape, compute_dtype(dtype))
+    return b.convert(b.add(b.mul(numbers, b.scalar(factor, like=numbers)), b.scalar(offset, like=numbers)), dtype)
 
 
 def wanted_dtype(dtype: int | None, like: Value | None = None) -> str:
@@ -67,36 +65,36 @@ def wanted_dtype(dtype: int | None, like: Value | None = None) -> str:
 def random_uniform(
     b: ImportBuilder, *, shape: Sequence[int], dtype: int = 1, seed: float | None = None, low: float = 0.0, high: float = 1.0
 ) -> Value:
-    return uniform_between(b, shape, wanted_dtype(dtype), seed, low, high)
+    return drawn(b, uniform, shape, wanted_dtype(dtype), seed, high - low, low)
 
 
 @onnx_rule("RandomUniformLike", since=1)
 def random_uniform_like(
     b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None, low: float = 0.0, high: float = 1.0
 ) -> Value:
-    return uniform_between(b, dims_of(x), wanted_dtype(dtype, x), seed, low, high)
+    return drawn(b, uniform, dims_of(x), wanted_dtype(dtype, x), seed, high - low, low)
 
 
 @onnx_rule("RandomNormal", since=1)
 def random_normal(
     b: ImportBuilder, *, shape: Sequence[int], dtype: int = 1, seed: float | None = None, mean: float = 0.0, scale: float = 1.0
 ) -> Value:
-    return normal_around(b, shape, wanted_dtype(dtype), seed, mean, scale)
+    return drawn(b, normal, shape, wanted_dtype(dtype), seed, scale, mean)
 
 
 @onnx_rule("RandomNormalLike", since=1)
 def random_normal_like(
     b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None, mean: float = 0.0, scale: float = 1.0
 ) -> Value:
-    return normal_around(b, dims_of(x), wanted_dtype(dtype, x), seed, mean, scale)
+    return drawn(b, normal, dims_of(x), wanted_dtype(dtype, x), seed, scale, mean)
 
 
 @onnx_rule("Bernoulli", since=15)
 def bernoulli(b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
     """1 with the given probability, else 0."""
     kind = compute_dtype(type_of(x).dtype)
-    drawn = uniform(b, stream(b, seed), dims_of(x), kind)
-    return b.convert(b.less(drawn, b.convert(x, kind)), type_of(x).dtype if dtype is None else our_dtype(dtype))
+    numbers = uniform(b, stream(b, seed), dims_of(x), kind)
+    return b.convert(b.less(numbers, b.convert(x, kind)), type_of(x).dtype if dtype is None else our_dtype(dtype))
 
 
 @onnx_rule("Multinomial", since=7)
@@ -108,8 +106,8 @@ def multinomial(b: ImportBuilder, x: Value, *, dtype: int = 6, sample_size: int 
     wide = b.convert(x, "f64")
     sums = b.cumsum(b.softmax(wide, axis=1), axis=1, exclusive=False, reverse=False)
     inner = b.with_shape(slice_axis(b, sums, 1, 0, dims[1] - 1), (dims[0], 1, dims[1] - 1))  # the last class takes the rest
-    drawn = uniform(b, stream(b, seed), (dims[0], sample_size, 1), "f64")
-    passed = b.convert(b.greater_equal(drawn, inner), "i64")
+    numbers = uniform(b, stream(b, seed), (dims[0], sample_size, 1), "f64")
+    passed = b.convert(b.greater_equal(numbers, inner), "i64")
     return b.convert(b.reduce_sum(passed, axes=(2,), keepdims=False), our_dtype(dtype))
 
 
@@ -126,8 +124,8 @@ def dropout_with_inputs(
     rate = b.literal(np.array(0.5, np.float32)) if ratio is None else b.with_shape(ratio, ())
     kind = compute_dtype(type_of(x).dtype)
     rate = b.convert(rate, kind)
-    drawn = uniform(b, stream(b, seed), dims_of(x), kind)
-    kept = b.greater_equal(drawn, rate)
+    numbers = uniform(b, stream(b, seed), dims_of(x), kind)
+    kept = b.greater_equal(numbers, rate)
     grown = b.div(b.convert(x, kind), b.sub(b.scalar(1, like=rate), rate))
     result = b.convert(b.select(kept, grown, b.scalar(0, like=grown)), type_of(x).dtype)
     if known is None and training_mode is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.frontends.blocks.scores import arg_max, joined_columns, matrix_rows
+from stepwell.frontends.blocks.scores import arg_max, matrix_rows
 from stepwell.frontends.blocks.tree_tables import MODES, Split
 from stepwell.frontends.blocks.trees import Forest, Votes, compared_in, with_base
 from stepwell.frontends.builder import Value
@@ -158,7 +158,7 @@ def tree_ensemble_classifier(
             raise UnsupportedError(f"a single class label {classlabels_int64s[0]} is not supported; supported: 1, or two and more labels")
         voted = with_base(b, made.scores(b, rows, "SUM"), base[-1:])
         rest = b.sub(b.scalar(1, like=voted), voted) if post_transform in ("NONE", "PROBIT") else b.neg(voted)
-        scores = joined_columns(b, rest, voted)
+        scores = b.concat([rest, voted], axis=1)
     else:
         scores = with_base(b, made.scores(b, rows, "SUM"), base)
     scores = transformed(b, scores, post_transform)
