@@ -9,6 +9,9 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.frontends.onnx.source import copy_without
 from stepwell.frontends.onnx.tensors import tensor_array
 
+_FIELDS = {AttributeProto.FLOAT: "f", AttributeProto.INT: "i", AttributeProto.GRAPH: "g", AttributeProto.TYPE_PROTO: "tp"}
+_LISTS = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints"}
+
 
 def attribute_value(attribute: AttributeProto) -> Any:
     """The value of an attribute: int, float, str, numpy array, GraphProto, TypeProto, or a tuple of these.
@@ -16,24 +19,16 @@ def attribute_value(attribute: AttributeProto) -> Any:
     Raises UnsupportedError for other kinds.
     """
     kind = attribute.type
-    if kind == AttributeProto.FLOAT:
-        return attribute.f
-    if kind == AttributeProto.INT:
-        return attribute.i
+    if kind in _FIELDS:
+        return getattr(attribute, _FIELDS[kind])
+    if kind in _LISTS:
+        return tuple(getattr(attribute, _LISTS[kind]))
     if kind == AttributeProto.STRING:
         return _text(attribute.name, attribute.s)
-    if kind == AttributeProto.TENSOR:
-        return tensor_array(attribute.t)
-    if kind == AttributeProto.GRAPH:
-        return attribute.g
-    if kind == AttributeProto.TYPE_PROTO:
-        return attribute.tp
-    if kind == AttributeProto.FLOATS:
-        return tuple(attribute.floats)
-    if kind == AttributeProto.INTS:
-        return tuple(attribute.ints)
     if kind == AttributeProto.STRINGS:
         return tuple(_text(attribute.name, s) for s in attribute.strings)
+    if kind == AttributeProto.TENSOR:
+        return tensor_array(attribute.t)
     raise UnsupportedError(f"attribute {attribute.name} of kind {AttributeProto.AttributeType.Name(kind)} is not supported")
 
 

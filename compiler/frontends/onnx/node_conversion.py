@@ -1,7 +1,7 @@
 """Builds the ops of a model's nodes one by one, through rules, functions and graphs inside nodes, and notes what cannot be imported."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -12,11 +12,9 @@ from typing import Any
 from onnx import FunctionProto, GraphProto, NodeProto
 
 from stepwell.dialects.core.locations import node_location
-from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import UndecidedError, assume, assumptions
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph.base import GraphOp, compatible
-from stepwell.dialects.graph.callbacks import contradiction_of
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
@@ -28,7 +26,7 @@ from stepwell.frontends.onnx.branches import BranchesDifferError, guarded, with_
 from stepwell.frontends.onnx.builder import ImportBuilder, NodeContext, NotResolvedError
 from stepwell.frontends.onnx.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.frontends.onnx.functions import domain_of, operator_key, schema_function
-from stepwell.frontends.onnx.inference import contradiction
+from stepwell.frontends.onnx.inference import check_infer, check_types
 from stepwell.frontends.onnx.problems import CollectedNeeds, Problems, node_problem
 from stepwell.frontends.onnx.registry import find_rule, missing_rule
 from stepwell.frontends.onnx.rounding import narrowed
@@ -158,7 +156,7 @@ class NodeConversion:
                 values = self._values(resolved(node, frame.attributes), frame, index)
             finally:
                 self._around.pop()
-            self._check_types(node, values, frame)
+            check_types(node, values, frame, self.declared, self.source.notices)
         except BranchesDifferError as error:
             origins = self._solution(error, node, frame)
             only_sizes = origins is not None and not origins.arguments  # code specialised for them has one branch
@@ -203,7 +201,8 @@ class NodeConversion:
                 frame.values[name] = value
             else:
                 given = next((n for n, value in enumerate(values) if value is None), len(values))
-                if given == 0 and (line := self._rules_line(node, frame)):
+                rule = find_rule(*operator_key(node, frame.opsets)) if given == 0 else None
+                if rule is not None and (line := line_of(rule.function)):
                     raise StepwellError(node_problem(node, frame.opsets, f"its importer rule must give a value for each output, it gave none{line}"))
                 reason = f"output number {i} is used, which is not supported; supported: the first {given}"
                 frame.values[name] = Unavailable(node.name, node_problem(node, frame.opsets, reason))
@@ -247,23 +246,6 @@ class NodeConversion:
         )
         with self.builder.at_node(context):
             return rule.apply(self.builder, available, {a.name: attribute_value(a) for a in node.attribute})
-
-    @staticmethod
-    def _rules_line(node: NodeProto, frame: Frame) -> str:
-        """The line that defines the rule of a node, if that is a plugin's."""
-        rule = find_rule(*operator_key(node, frame.opsets))
-        return "" if rule is None else line_of(rule.function)
-
-    @staticmethod
-    def _check_infer(values: Iterable[Binding]) -> None:
-        """Raise StepwellError if a value comes from an op of a plugin whose `infer` is wrong: neither its users nor the model are to blame."""
-        for value in values:
-            made = defining_op(value) if isinstance(value, ir.Value) else None
-            view = None if made is None else made.opview
-            if not isinstance(view, GraphOp) or type(view).__module__.startswith("stepwell."):
-                continue
-            if (problem := contradiction_of(view)) is not None:
-                raise StepwellError(problem)
 
     def _call(
         self, function: FunctionProto, node: NodeProto, inputs: Sequence[Binding], frame: Frame, owner: tuple[str, int] | None
@@ -318,7 +300,7 @@ class NodeConversion:
                     made.append(self._import_branch(graph, node, frame))
             except (InferenceError, ModelError, UnsupportedError, _ReportedError) as error:
                 made.append(error)
-            wrong.append(self._wrong(made[-1], states[-1][0]))
+            wrong.append(self.problems.since(states[-1][0], made[-1]))
         for i, texts in enumerate(wrong):
             if texts and wrong[1 - i] == []:
                 self.problems, self.needs = states[i]
@@ -343,19 +325,6 @@ class NodeConversion:
         for assumption in assumed:
             assume(assumption)
         return values
-
-    def _wrong(self, made: Any, before: Problems) -> list[str] | None:
-        """The problems of a branch that was imported, or failed, since `before`; None if it may be valid."""
-        found = {about: text for about, text in self.problems.malformed.items() if about not in before.malformed}
-        others = self.problems.unsupported.keys() - before.unsupported.keys()
-        if others - self.problems.provisional:
-            return None
-        own = [text for about, text in found.items() if about not in self.problems.provisional]
-        if isinstance(made, (ModelError, InferenceError)) and not isinstance(made, ElementTypeError):
-            own.append(str(made.args[0]))
-        if own or not (found or others or isinstance(made, Exception)):
-            return own
-        return None
 
     def _noted(self) -> tuple[Problems, CollectedNeeds]:
         """The problems and needs recorded so far, to return to."""
@@ -383,36 +352,6 @@ class NodeConversion:
         for op in reversed(list(start.block.operations)[start.operations :]):
             self.builder.erase(op.operation)
 
-    def _check_types(self, node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
-        """Raise ModelError if a value is not of the type that ONNX infers, if that is known.
-
-        Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end. It counts
-        the classes of a LinearClassifier by its intercepts, which may be omitted.
-        """
-        given = {a.name for a in node.attribute}
-        counts_too_many = node.op_type in ("MaxPool", "AveragePool", "LpPool") and operator_key(node, frame.opsets)[2] < 22
-        for name, value in zip(node.output, values, strict=False):
-            inferred = frame.inferred(name)
-            if inferred is None or not isinstance(value, ir.Value):
-                continue
-            made = type_of(value)
-            if not compatible(made, inferred):
-                same = made.dtype == inferred.dtype and made.rank == inferred.rank
-                has_ceil = counts_too_many and any(a.name == "ceil_mode" and a.i for a in node.attribute)
-                if same and (has_ceil or (node.op_type == "LinearClassifier" and "intercepts" not in given)):
-                    frame.doubtful.add(name)
-                    continue
-                # ONNX sees the body of a loop only in its first iteration, and trusts the types declared in it.
-                said = self.declared.get(name) if frame.is_main else None
-                if frame.parent is not None and made.dtype == inferred.dtype:
-                    said = inferred
-                if said is not None and not compatible(said, made):
-                    self.source.notices.add("declared type", contradiction(name, said, made))
-                    frame.doubtful.add(name)
-                    continue
-                self._check_infer([value])
-                raise ModelError(f"its output '{name}' is {made} here, but {inferred} by the model's declaration or ONNX's inference")
-
     @contextmanager
     def _inside(self, depth: int) -> Iterator[None]:
         """Nest one level deeper inside the block. Raises UnsupportedError before Python's stack overflows."""
@@ -429,7 +368,7 @@ class NodeConversion:
         # If an op's inference rejects its operands, the model is malformed, except for element types: we support fewer than ONNX.
         malformed = isinstance(error, (ModelError, InferenceError)) and not isinstance(error, ElementTypeError)
         if malformed:
-            self._check_infer(frame.lookup(name) for user in nested_nodes([node]) for name in user.input if name and frame.has(name))
+            check_infer(frame.lookup(name) for user in nested_nodes([node]) for name in user.input if name and frame.has(name))
         origins = self._solution(error, node, frame)
         if origins is not None:
             refusal = self.needs.add(origins, node_problem(node, frame.opsets, reason))

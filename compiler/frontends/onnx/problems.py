@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from onnx import NodeProto
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.origins import Origins
-from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.errors import ElementTypeError, InferenceError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.names import printable
 from stepwell.frontends.base import Needs
@@ -38,6 +39,17 @@ class Problems:
             (self.malformed if malformed else self.unsupported)[about] = text
             if provisional:
                 self.provisional.add(about)
+
+    def since(self, before: "Problems", made: Any) -> list[str] | None:
+        """The errors since `before` in a branch that gave `made`, perhaps an exception; None if the branch may be valid."""
+        found = {about: text for about, text in self.malformed.items() if about not in before.malformed}
+        others = self.unsupported.keys() - before.unsupported.keys()
+        if others - self.provisional:
+            return None
+        own = [text for about, text in found.items() if about not in self.provisional]
+        if isinstance(made, (ModelError, InferenceError)) and not isinstance(made, ElementTypeError):
+            own.append(str(made.args[0]))
+        return own if own or not (found or others or isinstance(made, Exception)) else None
 
     @property
     def are_provisional(self) -> bool:
