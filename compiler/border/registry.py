@@ -17,6 +17,21 @@ NUMBER = np.dtype(np.void)
 """The type of a value of the compiled part before compilation: some type of numbers."""
 
 
+class Group:
+    """The base class of dataclasses whose fields are attributes of an operator, or, as an input parameter of an importer's rule, inputs in a row."""
+
+
+def parts_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The inputs or attributes that a parameter stands for: the fields of a group, or the parameter itself."""
+    fields = inspect.signature(parameter.annotation).parameters.values() if is_group(parameter) else [parameter]
+    return [field.replace(kind=parameter.kind) for field in fields]
+
+
+def is_group(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter stands for the fields of a group."""
+    return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Group)
+
+
 @dataclass(frozen=True)
 class Kind:
     """The known properties of a value before a run: its type, its shape (or `UNRANKED`), and its array if it is a constant."""
@@ -80,14 +95,19 @@ class Operator:
 
     def prepare(self, attributes: Mapping[str, Any]) -> Prepared:
         """The operator with attributes. Raises UnsupportedError or ModelError for invalid ones."""
-        parameters = inspect.signature(self.function).parameters
+        declared = inspect.signature(self.function).parameters
+        parameters = {part.name: part for parameter in declared.values() for part in parts_of(parameter)}
         unknown = [name for name in attributes if name not in parameters]
         if unknown:
             raise UnsupportedError(f"attribute {unknown[0]} is not supported in Python; supported attributes: {', '.join(parameters) or 'none'}")
         missing = [name for name, p in parameters.items() if p.default is p.empty and name not in attributes]
         if missing:
             raise ModelError(f"without the attribute {missing[0]} it makes no sense")
-        return self.function(**attributes)
+        arguments = {name: value for name, value in attributes.items() if name in declared}
+        for group in filter(is_group, declared.values()):
+            fields = [part.name for part in parts_of(group) if part.name in attributes]
+            arguments[group.name] = group.annotation(**{name: attributes[name] for name in fields})
+        return self.function(**arguments)
 
 
 _operators: dict[tuple[str, str], list[Operator]] = {}

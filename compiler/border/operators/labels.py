@@ -1,11 +1,12 @@
 """Tables from strings to numbers and back: LabelEncoder and CategoryMapper."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stepwell.border.registry import NUMBER, Kind, Prepared, border_operator
+from stepwell.border.registry import NUMBER, Group, Kind, Prepared, border_operator
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.signature import STRING, is_string, type_name
 
@@ -78,32 +79,40 @@ def _has_strings(attributes: Mapping[str, Any]) -> bool:
     return any(isinstance(table, tuple) or (isinstance(table, np.ndarray) and is_string(table.dtype)) for table in tables)
 
 
+@dataclass(frozen=True)
+class LabelTable(Group):
+    """The attributes of a LabelEncoder: keys, and the values that replace them."""
+
+    default_float: float = -0.0
+    default_int64: int = -1
+    default_string: str = "_Unused"
+    default_tensor: np.ndarray | None = None
+    keys_floats: Sequence[float] = ()
+    keys_int64s: Sequence[int] = ()
+    keys_strings: Sequence[str] = ()
+    keys_tensor: np.ndarray | None = None
+    values_floats: Sequence[float] = ()
+    values_int64s: Sequence[int] = ()
+    values_strings: Sequence[str] = ()
+    values_tensor: np.ndarray | None = None
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, Any]:
+        """The keys, their values, and the value of everything else. Raises ModelError if they do not fit together."""
+        keys = only_list("keys", self.keys_floats, self.keys_int64s, self.keys_strings, self.keys_tensor)
+        values = only_list("values", self.values_floats, self.values_int64s, self.values_strings, self.values_tensor)
+        if len(keys) != len(values) or not len(keys):
+            raise ModelError(f"it must have as many keys as values, one or more; got {len(keys)} and {len(values)}")
+        default: Any = self.default_string if is_string(values.dtype) else self.default_float if values.dtype.kind == "f" else self.default_int64
+        if self.default_tensor is not None:
+            if self.default_tensor.size != 1 or is_string(self.default_tensor.dtype) != is_string(values.dtype):
+                raise ModelError("default_tensor must have one element, of the type of the values")
+            default = self.default_tensor.reshape(-1).tolist()[0]
+        return keys, values, default
+
+
 @border_operator("LabelEncoder", since=2, domain=ML, of_strings=_has_strings)
-def label_encoder(
-    *,
-    default_float: float = -0.0,
-    default_int64: int = -1,
-    default_string: str = "_Unused",
-    default_tensor: np.ndarray | None = None,
-    keys_floats: Sequence[float] = (),
-    keys_int64s: Sequence[int] = (),
-    keys_strings: Sequence[str] = (),
-    keys_tensor: np.ndarray | None = None,
-    values_floats: Sequence[float] = (),
-    values_int64s: Sequence[int] = (),
-    values_strings: Sequence[str] = (),
-    values_tensor: np.ndarray | None = None,
-) -> Prepared:
-    keys = only_list("keys", keys_floats, keys_int64s, keys_strings, keys_tensor)
-    values = only_list("values", values_floats, values_int64s, values_strings, values_tensor)
-    if len(keys) != len(values) or not len(keys):
-        raise ModelError(f"it must have as many keys as values, one or more; got {len(keys)} and {len(values)}")
-    default: Any = default_string if is_string(values.dtype) else default_float if values.dtype.kind == "f" else default_int64
-    if default_tensor is not None:
-        if default_tensor.size != 1 or is_string(default_tensor.dtype) != is_string(values.dtype):
-            raise ModelError("default_tensor must have one element, of the type of the values")
-        default = default_tensor.reshape(-1).tolist()[0]
-    return mapper(keys, values, default)
+def label_encoder(*, table: LabelTable) -> Prepared:
+    return mapper(*table.arrays())
 
 
 def only_list(what: str, floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], tensor: np.ndarray | None) -> np.ndarray:

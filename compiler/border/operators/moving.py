@@ -1,12 +1,13 @@
 """Operators that move elements of any type, including strings, and ones that return their sizes or compare them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stepwell.border.operators.labels import ML, strings
-from stepwell.border.registry import Kind, Prepared, border_operator
+from stepwell.border.registry import Group, Kind, Prepared, border_operator
 from stepwell.border.shapes import Size, broadcast, flattened, reshaped, total
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.signature import UNRANKED, is_string
@@ -19,21 +20,26 @@ def _of_strings(attributes: Mapping[str, Any]) -> bool:
     return "value_string" in attributes or "value_strings" in attributes or (isinstance(value, np.ndarray) and is_string(value.dtype))
 
 
+@dataclass(frozen=True)
+class ConstantNumbers(Group):
+    """The attributes of Constant that hold numbers."""
+
+    value: np.ndarray | None = None
+    value_float: float | None = None
+    value_floats: Sequence[float] | None = None
+    value_int: int | None = None
+    value_ints: Sequence[int] | None = None
+
+    def arrays(self) -> list[np.ndarray]:
+        """The arrays of the attributes that are given."""
+        forms = [(self.value_float, np.float32), (self.value_floats, np.float32), (self.value_int, np.int64), (self.value_ints, np.int64)]
+        return [np.asarray(v, dtype) for v, dtype in forms if v is not None] + ([] if self.value is None else [self.value])
+
+
 @border_operator("Constant", since=1, of_strings=_of_strings)
-def constant(
-    *,
-    value: np.ndarray | None = None,
-    value_float: float | None = None,
-    value_floats: Sequence[float] | None = None,
-    value_int: int | None = None,
-    value_ints: Sequence[int] | None = None,
-    value_string: str | None = None,
-    value_strings: Sequence[str] | None = None,
-) -> Prepared:
-    numbers = [(value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)]
-    given = [np.array(number, dtype) for number, dtype in numbers if number is not None]
+def constant(*, numbers: ConstantNumbers, value_string: str | None = None, value_strings: Sequence[str] | None = None) -> Prepared:
+    given = numbers.arrays()
     given += [strings([value_string or ""]).reshape(())] * (value_string is not None) + [strings(value_strings or ())] * (value_strings is not None)
-    given += [] if value is None else [value]
     if len(given) != 1:
         raise ModelError(f"it must have one value, got {len(given)}")
     return Prepared(lambda: given[0], lambda: Kind.constant(given[0]))

@@ -166,8 +166,8 @@ def check_types(node: NodeProto, values: Iterable[Binding], frame: Frame, declar
     """Raise ModelError if a value of a node is not of the type that ONNX infers, if that is known. `declared` are the types in the main graph.
 
     Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end. It counts the
-    classes of a LinearClassifier by its intercepts, which may be omitted. It sees the body of a loop only in its first iteration, and trusts the types
-    declared in it.
+    classes of a LinearClassifier by its intercepts, which may be omitted. It sees the body of a loop only in its first iteration, and trusts the
+    types declared in it.
     """
     given = {a.name: a.i for a in node.attribute}
     has_ceil = node.op_type in ("MaxPool", "AveragePool", "LpPool") and operator_key(node, frame.opsets)[2] < 22 and given.get("ceil_mode", 0) != 0

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from stepwell.border.registry import Group as Group, is_group, parts_of
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.extensions import extension
@@ -16,20 +17,6 @@ from stepwell.frontends.onnx.functions import domain_of
 from stepwell.frontends.onnx.sequences import Nothing, SequenceValue, described
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Group:
-    """The base class of dataclasses whose fields are, as an input parameter of a rule, inputs in a row, or as a keyword attributes of the node."""
-
-
-def _parts(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """The inputs or attributes that a rule's parameter stands for: the fields of a group, or the parameter itself."""
-    fields = inspect.signature(parameter.annotation).parameters.values() if _is_group(parameter) else [parameter]
-    return [field.replace(kind=parameter.kind) for field in fields]
-
-
-def _is_group(parameter: inspect.Parameter) -> bool:
-    return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Group)
 
 
 @dataclass(frozen=True)
@@ -50,7 +37,7 @@ class Rule:
     @cached_property
     def _declared(self) -> list[tuple[inspect.Parameter, list[inspect.Parameter]]]:
         """The parameters of the function behind the builder, with the inputs or attributes that each stands for."""
-        return [(parameter, _parts(parameter)) for parameter in list(inspect.signature(self.function).parameters.values())[1:]]
+        return [(parameter, parts_of(parameter)) for parameter in list(inspect.signature(self.function).parameters.values())[1:]]
 
     @cached_property
     def _parameters(self) -> list[inspect.Parameter]:
@@ -133,11 +120,11 @@ class Rule:
         keywords, taken = {name: attributes.get(name, default) for name, default in self.attributes.items() if name not in self.ignored}, 0
         for parameter, parts in self._declared:
             if parameter.kind is parameter.KEYWORD_ONLY:
-                if _is_group(parameter):
+                if is_group(parameter):
                     keywords[parameter.name] = parameter.annotation(**{part.name: keywords.pop(part.name) for part in parts})
             elif parameter.kind is not parameter.VAR_POSITIONAL:
                 given = inputs[taken : taken + len(parts)]
-                positional += [parameter.annotation(*given)] if _is_group(parameter) else given
+                positional += [parameter.annotation(*given)] if is_group(parameter) else given
                 taken += len(parts)
         return [*positional, *inputs[taken:]], keywords
 

@@ -1,12 +1,11 @@
 """Rules for values known at compile time, or computed from shapes alone."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
+from stepwell.border.operators.moving import ConstantNumbers
 from stepwell.dialects.core.dtypes import compute_dtype, dtype_info
 from stepwell.dialects.core.mlir import defining_op
 from stepwell.dialects.core.sizes import Size, holds, is_static, maximum, static_sizes
@@ -35,17 +34,8 @@ def constant_tensor(b: ImportBuilder, array: np.ndarray) -> Value:
 
 
 @onnx_rule("Constant", since=1)
-def constant(
-    b: ImportBuilder,
-    *,
-    value: np.ndarray | None = None,
-    value_float: float | None = None,
-    value_floats: Sequence[float] | None = None,
-    value_int: int | None = None,
-    value_ints: Sequence[int] | None = None,
-) -> Value:
-    forms: list[tuple[Any, type]] = [(value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)]
-    given = [np.asarray(v, dtype) for v, dtype in forms if v is not None] + ([] if value is None else [value])
+def constant(b: ImportBuilder, *, numbers: ConstantNumbers) -> Value:
+    given = numbers.arrays()
     if len(given) != 1:
         raise ModelError("it must have exactly one of the attributes value, value_float, value_floats, value_int, value_ints")
     return constant_tensor(b, given[0])

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stepwell.border.operators.labels import only_list
+from stepwell.border.operators.labels import LabelTable
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
@@ -142,37 +142,13 @@ def one_hot_encoder(b: ImportBuilder, x: Value, *, cats_int64s: Sequence[int] = 
 
 
 @onnx_rule("LabelEncoder", since=2, domain=ML)
-def label_encoder(
-    b: ImportBuilder,
-    x: Value,
-    *,
-    default_float: float = -0.0,
-    default_int64: int = -1,
-    default_string: str = "_Unused",
-    default_tensor: np.ndarray | None = None,
-    keys_floats: Sequence[float] = (),
-    keys_int64s: Sequence[int] = (),
-    keys_strings: Sequence[str] = (),
-    keys_tensor: np.ndarray | None = None,
-    values_floats: Sequence[float] = (),
-    values_int64s: Sequence[int] = (),
-    values_strings: Sequence[str] = (),
-    values_tensor: np.ndarray | None = None,
-) -> Value:
-    if keys_strings or values_strings:
-        raise UnsupportedError(f"strings as keys or values (default_string={default_string!r}) are not supported; supported: numbers")
-    keys = only_list("keys", keys_floats, keys_int64s, (), keys_tensor)
-    values = only_list("values", values_floats, values_int64s, (), values_tensor)
-    if len(keys) != len(values) or not len(keys):
-        raise ModelError(f"it must have as many keys as values, one or more; got {len(keys)} and {len(values)}")
+def label_encoder(b: ImportBuilder, x: Value, *, table: LabelTable) -> Value:
+    if table.keys_strings or table.values_strings:
+        raise UnsupportedError(f"strings as keys or values (default_string={table.default_string!r}) are not supported; supported: numbers")
+    keys, values, default = table.arrays()
     if from_numpy(keys.dtype) != type_of(x).dtype:
         raise ModelError(f"its keys are {from_numpy(keys.dtype)}, its input is {type_of(x)}")
-    default: Any = default_float if is_float(from_numpy(values.dtype)) else default_int64
-    if default_tensor is not None:
-        if default_tensor.size != 1:
-            raise ModelError(f"default_tensor must have one element, got shape {list(default_tensor.shape)}")
-        default = default_tensor.reshape(())
     place = place_among(b, x, keys)
-    table = np.concatenate([values, np.array([default]).astype(values.dtype)])
+    rows = np.concatenate([values, np.array([default]).astype(values.dtype)])
     known = b.greater_equal(place, b.scalar(0, like=place))
-    return b.gather(b.literal(table), b.select(known, place, b.scalar(len(keys), like=place)), axis=0)
+    return b.gather(b.literal(rows), b.select(known, place, b.scalar(len(keys), like=place)), axis=0)

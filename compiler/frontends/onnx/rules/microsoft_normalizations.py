@@ -11,7 +11,7 @@ from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import Group, onnx_rule
 from stepwell.frontends.onnx.rules.contractions import reaches
 from stepwell.frontends.onnx.rules.microsoft import MICROSOFT, row_vector
-from stepwell.frontends.onnx.rules.normalizations import divided_by_root_mean_square, layer_normalization, moments
+from stepwell.frontends.onnx.rules.normalizations import axes_from, layer_normalization, scaled_rows
 from stepwell.frontends.onnx.rules.reductions import reduce_mean, reduce_sum
 from stepwell.frontends.onnx.tensors import our_dtype
 
@@ -19,15 +19,11 @@ from stepwell.frontends.onnx.tensors import our_dtype
 def normalised_rows(
     b: ImportBuilder, x: Value, gamma: Value, beta: Value | None, epsilon: float, dtype: str, *, simplified: bool = False
 ) -> tuple[Value, Value | None, Value]:
-    """`x`, in the type of its sums, normalised along its last dimension, as `dtype`; also the mean and the inverse deviation.
-
-    `simplified` does not subtract the mean: the root of the mean square replaces the deviation (Zhang and Sennrich, 2019).
-    """
-    axes = (type_of(x).rank - 1,)
-    mean, var = (None, reduce_mean(b, b.mul(x, x), axes, True)) if simplified else moments(b, x, axes)
-    inverse = b.rsqrt(b.add(var, b.scalar(epsilon, like=var)))
-    y = b.mul(b.mul(x if mean is None else b.sub(x, mean), inverse), b.convert(row_vector(x, gamma, "gamma"), type_of(x).dtype))
-    y = y if beta is None else b.add(y, b.convert(row_vector(x, beta, "beta"), type_of(x).dtype))
+    """`x`, in the type of its sums, normalised along its last dimension, as `dtype`; also the mean, unless `simplified`, and 1 / deviation."""
+    row_vector(x, gamma, "gamma")
+    if beta is not None:
+        row_vector(x, beta, "beta")
+    y, mean, inverse = scaled_rows(b, x, (type_of(x).rank - 1,), gamma, beta, epsilon, centred=not simplified)
     return b.convert(y, dtype), mean, inverse
 
 
@@ -43,11 +39,9 @@ def with_skip(b: ImportBuilder, x: Value, skip: Value, bias: Value | None) -> Va
 @onnx_rule("SkipLayerNormalization", since=1, domain=MICROSOFT)
 def skip_layer_normalization(
     b: ImportBuilder, x: Value, skip: Value, gamma: Value, beta: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-12
-) -> tuple[Value, ...]:
+) -> tuple[Value | None, ...]:
     total, dtype = with_skip(b, x, skip, bias), type_of(x).dtype
-    y, mean, inverse = normalised_rows(b, total, gamma, beta, epsilon, dtype)
-    assert mean is not None
-    return y, mean, inverse, b.convert(total, dtype)
+    return *normalised_rows(b, total, gamma, beta, epsilon, dtype), b.convert(total, dtype)
 
 
 @onnx_rule("SkipSimplifiedLayerNormalization", since=1, domain=MICROSOFT)
@@ -64,7 +58,9 @@ def skip_simplified_layer_normalization(
 def simplified_layer_normalization(
     b: ImportBuilder, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[Value, Value]:
-    return divided_by_root_mean_square(b, x, scale, axis, epsilon, our_dtype(stash_type) if type_of(x).dtype != "f64" else "f64")
+    wide = b.convert(x, our_dtype(stash_type) if type_of(x).dtype != "f64" else "f64")
+    y, _, inverse = scaled_rows(b, wide, axes_from(x, axis), scale, None, epsilon, centred=False)
+    return b.convert(y, type_of(scale).dtype), inverse
 
 
 onnx_rule("LayerNormalization", since=1, domain=MICROSOFT)(layer_normalization)

@@ -100,32 +100,36 @@ def instance_normalization(b: ImportBuilder, x: Value, scale: Value, bias: Value
     return normalized(b, x, mean, var, epsilon, per_channel(b, scale, rank), per_channel(b, bias, rank))
 
 
+def scaled_rows(
+    b: ImportBuilder, x: Value, axes: tuple[int, ...], scale: Value, bias: Value | None, epsilon: float, *, centred: bool
+) -> tuple[Value, Value | None, Value]:
+    """`x` along axes, minus the mean if `centred`, divided by its deviation from 0, times a scale, plus a bias; also the mean, and 1 / deviation.
+
+    Without a mean, the deviation is the root of the mean square (Zhang and Sennrich, 2019).
+    """
+    mean, var = moments(b, x, axes) if centred else (None, reduce_mean(b, b.mul(x, x), axes, True))
+    inverse = b.rsqrt(b.add(var, b.scalar(epsilon, like=var)))
+    y = b.mul(b.mul(x if mean is None else b.sub(x, mean), inverse), b.convert(scale, type_of(x).dtype))
+    return y if bias is None else b.add(y, b.convert(bias, type_of(x).dtype)), mean, inverse
+
+
+def axes_from(x: Value, axis: int) -> tuple[int, ...]:
+    """The dimensions of `x` from an axis on."""
+    return tuple(range(normalized_axis(axis, type_of(x).rank), type_of(x).rank))
+
+
 @onnx_rule("LayerNormalization", since=17)
 def layer_normalization(
     b: ImportBuilder, x: Value, scale: Value, bias: Value | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> tuple[Value, Value, Value]:
-    dtype, stash = type_of(x).dtype, our_dtype(stash_type)
-    axes = tuple(range(normalized_axis(axis, type_of(x).rank), type_of(x).rank))
-    wide = b.convert(x, stash)
-    mean, var = moments(b, wide, axes)
-    inverse = b.rsqrt(b.add(var, b.scalar(epsilon, like=var)))
-    y = b.mul(b.mul(b.sub(wide, mean), inverse), b.convert(scale, stash))
-    return b.convert(y if bias is None else b.add(y, b.convert(bias, stash)), dtype), mean, inverse
+) -> tuple[Value | None, ...]:
+    y, *statistics = scaled_rows(b, b.convert(x, our_dtype(stash_type)), axes_from(x, axis), scale, bias, epsilon, centred=True)
+    return b.convert(y, type_of(x).dtype), *statistics
 
 
 @onnx_rule("RMSNormalization", since=23)
 def rms_normalization(b: ImportBuilder, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Value:
-    return divided_by_root_mean_square(b, x, scale, axis, epsilon, our_dtype(stash_type))[0]
-
-
-def divided_by_root_mean_square(b: ImportBuilder, x: Value, scale: Value, axis: int, epsilon: float, stash: str) -> tuple[Value, Value]:
-    """`x` divided by the root mean square along the dimensions from `axis` on, times a scale; also the inverse of the root. Computed as `stash`."""
-    axes = tuple(range(normalized_axis(axis, type_of(x).rank), type_of(x).rank))
-    wide = b.convert(x, stash)
-    square = reduce_mean(b, b.mul(wide, wide), axes, True)
-    inverse = b.rsqrt(b.add(square, b.scalar(epsilon, like=square)))
-    y = b.mul(b.mul(wide, inverse), b.convert(scale, stash))
-    return b.convert(y, type_of(scale).dtype), inverse
+    y, _, _ = scaled_rows(b, b.convert(x, our_dtype(stash_type)), axes_from(x, axis), scale, None, epsilon, centred=False)
+    return b.convert(y, type_of(scale).dtype)
 
 
 @onnx_rule("GroupNormalization", since=21)
