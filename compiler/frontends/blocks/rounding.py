@@ -2,8 +2,10 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from stepwell.border.registry import Group
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import compute_dtype, type_of
 from stepwell.frontends.builder import ModelBuilder
@@ -36,19 +38,25 @@ def rounded_by(block: Function, round_results: Callable[[Any, Sequence[Any], str
 
 
 def narrow_type(operands: Sequence[Any]) -> str | None:
-    """The element type of the first operand that is a narrow float; None if none is."""
-    return next((type_of(v).dtype for v in operands if isinstance(v, ir.Value) and is_narrow(v)), None)
+    """The element type of the first operand, or field of a group, that is a narrow float; None if none is."""
+    values = (value for v in operands for value in (vars(v).values() if isinstance(v, Group) else [v]))
+    return next((type_of(v).dtype for v in values if is_narrow(v)), None)
 
 
-def is_narrow(value: ir.Value) -> bool:
-    """Whether the elements of a value are computed in a wider type."""
-    dtype = type_of(value).dtype
-    return compute_dtype(dtype) != dtype
+def is_narrow(value: Any) -> bool:
+    """Whether an operand is a value whose elements are computed in a wider type."""
+    return isinstance(value, ir.Value) and compute_dtype(type_of(value).dtype) != type_of(value).dtype
 
 
 def widened(b: ModelBuilder, operands: Sequence[Any]) -> list[Any]:
-    """The operands, those of narrow floats in the type that they are computed in."""
-    return [b.convert(v, compute_dtype(type_of(v).dtype)) if isinstance(v, ir.Value) and is_narrow(v) else v for v in operands]
+    """The operands, those of narrow floats in the type that they are computed in, also within groups."""
+
+    def wide(v: Any) -> Any:
+        if isinstance(v, Group):
+            return replace(v, **{name: wide(value) for name, value in vars(v).items()})  # type: ignore[type-var]  # a dataclass, as its base says
+        return b.convert(v, compute_dtype(type_of(v).dtype)) if is_narrow(v) else v
+
+    return [wide(v) for v in operands]
 
 
 def narrowed(b: ModelBuilder, value: Any, dtype: str) -> Any:

@@ -1,6 +1,6 @@
 """Rules for whole layers of ONNX Runtime's domain com.microsoft with quantised weights: LSTM, attention, and embeddings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepwell.dialects.core.dtypes import BYTES
 from stepwell.dialects.core.sizes import same_sizes
@@ -16,20 +16,13 @@ from stepwell.frontends.onnx.rules.microsoft_attention import FIXED, AttentionAt
 from stepwell.frontends.onnx.rules.microsoft_normalizations import Embeddings, normalised_rows
 from stepwell.frontends.onnx.rules.microsoft_quantization import dynamic_quantize_matmul, matmul_integer_to_float, number, real
 from stepwell.frontends.onnx.rules.quantization import is_zero
-from stepwell.frontends.onnx.rules.recurrence import ImportedLayer, RecurrentAttributes
+from stepwell.frontends.onnx.rules.recurrence import ImportedLayer, LstmInputs, RecurrentAttributes
 
 
 @onnx_rule("DynamicQuantizeLSTM", since=1, domain=MICROSOFT)
 def dynamic_quantize_lstm(
     b: ImportBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    sequence_lens: Value | None = None,
-    initial_h: Value | None = None,
-    initial_c: Value | None = None,
-    peepholes: Value | None = None,
+    given: LstmInputs,
     w_scale: Value | None = None,
     w_zero_point: Value | None = None,
     r_scale: Value | None = None,
@@ -39,18 +32,18 @@ def dynamic_quantize_lstm(
     input_forget: int = 0,
 ) -> tuple[Value, ...]:
     """Outputs: Y, Y_h, Y_c. All inputs are quantised as one tensor, and so is the state of all sequences before each step."""
-    if type_of(x).dtype != "f32":
-        raise UnsupportedError(f"of {type_of(x)} is not supported; supported: f32")
-    layer = QuantizedLayer(b, x, w, r, attributes.direction, attributes.hidden_size)
+    if type_of(given.x).dtype != "f32":
+        raise UnsupportedError(f"of {type_of(given.x)} is not supported; supported: f32")
+    layer = QuantizedLayer(b, given, attributes)
     made = layer.attributes(attributes, "Sigmoid", "Tanh", "Tanh")
-    layer.of_inputs = layer.parameters("W", w, w_scale, w_zero_point)
-    scale, zero_point = layer.parameters("R", r, r_scale, r_zero_point)
-    peepholes = layer.peepholes(peepholes)
-    projected = layer.projected(layer.both_biases(bias))
-    states = (layer.state("initial_h", initial_h), layer.state("initial_c", initial_c))
+    layer.of_inputs = layer.parameters("W", given.w, w_scale, w_zero_point)
+    scale, zero_point = layer.parameters("R", given.r, r_scale, r_zero_point)
+    peepholes = layer.peepholes(given.peepholes)
+    projected = layer.projected(layer.both_biases(given.bias))
+    states = (layer.state("initial_h", given.initial_h), layer.state("initial_c", given.initial_c))
     numbers, sums = layer.numbers(zero_point)
     scales = b.with_shape(scale, (layer.directions, layer.gates, layer.hidden))
-    operands = (projected, numbers, scales, sums, layer.lengths(sequence_lens), *states, peepholes)
+    operands = (projected, numbers, scales, sums, layer.lengths(given.sequence_lens), *states, peepholes)
     return layer.results(b.quantized_lstm(*operands, **made, input_forget=bool(input_forget)))
 
 
@@ -61,18 +54,18 @@ class QuantizedLayer(ImportedLayer):
     of_inputs: tuple[Value, Value | None]
     """The scale and the zero point of each column of the inputs' weights."""
 
-    def __init__(self, b: ImportBuilder, x: Value, w: Value, r: Value, direction: str, hidden_size: int | None) -> None:
+    def __init__(self, b: ImportBuilder, given: LstmInputs, attributes: RecurrentAttributes) -> None:
+        x, w, r = given.x, given.w, given.r
         for name, value in (("X", x), ("W", w), ("R", r)):
             if type_of(value).rank != 3:
                 raise ModelError(f"its input {name} must have rank 3, got {type_of(value)}")
         for name, value in (("W", w), ("R", r)):
             if type_of(value).dtype not in BYTES:
                 raise UnsupportedError(f"weights {name} of {type_of(value)} are not supported; supported: {', '.join(BYTES)}")
-        directions, hidden = len(DIRECTIONS.get(direction, [direction])), dims_of(r)[1]
+        directions, hidden = len(DIRECTIONS.get(attributes.direction, [attributes.direction])), dims_of(r)[1]
         for name, value, inputs in (("W", w, type_of(x).shape[2]), ("R", r, hidden)):
             self.expect(name, value, (directions, inputs, 4 * hidden))
-        turned = b.transposed(w, (0, 2, 1)), b.transposed(r, (0, 2, 1))
-        super().__init__(b, x, *turned, 4, direction, 0, hidden_size)
+        super().__init__(b, replace(given, w=b.transposed(w, (0, 2, 1)), r=b.transposed(r, (0, 2, 1))), 4, attributes)
 
     def parameters(self, name: str, weights: Value, scale: Value | None, zero_point: Value | None) -> tuple[Value, Value | None]:
         """The scale and the zero point of weights as (directions, gates * hidden); no zero point if it is 0.

@@ -44,8 +44,31 @@ class RecurrentAttributes(Group):
     clip: float | None = None
 
 
+@dataclass(frozen=True)
+class RecurrentInputs(Group):
+    """The inputs that recurrent layers share."""
+
+    x: Value
+    w: Value
+    r: Value
+    bias: Value | None = None
+    sequence_lens: Value | None = None
+    initial_h: Value | None = None
+
+
+@dataclass(frozen=True)
+class LstmInputs(RecurrentInputs):
+    """The inputs of an LSTM."""
+
+    initial_c: Value | None = None
+    peepholes: Value | None = None
+
+
 class ImportedLayer(Layer):
     """A recurrent layer with ONNX's names of activation functions."""
+
+    def __init__(self, b: ImportBuilder, given: RecurrentInputs, gates: int, attributes: RecurrentAttributes, layout: int = 0) -> None:
+        super().__init__(b, given.x, given.w, given.r, gates, attributes.direction, layout, attributes.hidden_size)
 
     def attributes(self, given: RecurrentAttributes, *defaults: str) -> dict[str, Any]:
         """The attributes of the op: direction, clipping, and the activation functions of all directions; by default these for each direction.
@@ -85,78 +108,45 @@ class ImportedLayer(Layer):
 @onnx_rule("LSTM", since=1, ignored=OUTPUT_SEQUENCE)
 @rounded_once
 def lstm(
-    b: ImportBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    sequence_lens: Value | None = None,
-    initial_h: Value | None = None,
-    initial_c: Value | None = None,
-    peepholes: Value | None = None,
-    *,
-    attributes: RecurrentAttributes,
-    input_forget: int = 0,
-    layout: int = 0,
+    b: ImportBuilder, given: LstmInputs, *, attributes: RecurrentAttributes, input_forget: int = 0, layout: int = 0
 ) -> tuple[Value, ...]:
     """Outputs: Y, Y_h, Y_c."""
-    layer = ImportedLayer(b, x, w, r, 4, attributes.direction, layout, attributes.hidden_size)
+    layer = ImportedLayer(b, given, 4, attributes, layout)
     made = layer.attributes(attributes, "Sigmoid", "Tanh", "Tanh")
-    peepholes = layer.peepholes(peepholes)
-    projected = layer.projected(layer.both_biases(bias))
-    states = (layer.state("initial_h", initial_h), layer.state("initial_c", initial_c))
-    operands = (projected, layer.weights(), layer.lengths(sequence_lens), *states, peepholes)
+    peepholes = layer.peepholes(given.peepholes)
+    projected = layer.projected(layer.both_biases(given.bias))
+    states = (layer.state("initial_h", given.initial_h), layer.state("initial_c", given.initial_c))
+    operands = (projected, layer.weights(), layer.lengths(given.sequence_lens), *states, peepholes)
     return layer.results(b.lstm(*operands, **made, input_forget=bool(input_forget)))
 
 
 @onnx_rule("GRU", since=1, ignored=OUTPUT_SEQUENCE)
 @rounded_once
 def gru(
-    b: ImportBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    sequence_lens: Value | None = None,
-    initial_h: Value | None = None,
-    *,
-    attributes: RecurrentAttributes,
-    linear_before_reset: int = 0,
-    layout: int = 0,
+    b: ImportBuilder, given: RecurrentInputs, *, attributes: RecurrentAttributes, linear_before_reset: int = 0, layout: int = 0
 ) -> tuple[Value, ...]:
     """Outputs: Y, Y_h."""
-    layer = ImportedLayer(b, x, w, r, 3, attributes.direction, layout, attributes.hidden_size)
+    layer = ImportedLayer(b, given, 3, attributes, layout)
     made = layer.attributes(attributes, "Sigmoid", "Tanh")
     hidden_bias = None
     if linear_before_reset:
-        of_inputs, of_state = layer.biases(bias)
+        of_inputs, of_state = layer.biases(given.bias)
         outer = 2 * layer.hidden  # of update and reset: both biases are added to their sums
         total = b.add(slice_axis(b, of_inputs, 1, 0, outer), slice_axis(b, of_state, 1, 0, outer))
         projected = layer.projected(b.concat([total, slice_axis(b, of_inputs, 1, outer, layer.hidden)], axis=1))
         hidden_bias = slice_axis(b, of_state, 1, outer, layer.hidden)
     else:
-        projected = layer.projected(layer.both_biases(bias))
-    state, lengths = layer.state("initial_h", initial_h), layer.lengths(sequence_lens)
+        projected = layer.projected(layer.both_biases(given.bias))
+    state, lengths = layer.state("initial_h", given.initial_h), layer.lengths(given.sequence_lens)
     return layer.results(b.gru(projected, layer.weights(), lengths, state, hidden_bias, **made))
 
 
 @onnx_rule("RNN", since=1, ignored=OUTPUT_SEQUENCE)
 @rounded_once
-def rnn(
-    b: ImportBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    sequence_lens: Value | None = None,
-    initial_h: Value | None = None,
-    *,
-    attributes: RecurrentAttributes,
-    layout: int = 0,
-) -> tuple[Value, ...]:
+def rnn(b: ImportBuilder, given: RecurrentInputs, *, attributes: RecurrentAttributes, layout: int = 0) -> tuple[Value, ...]:
     """Outputs: Y, Y_h."""
-    layer = ImportedLayer(b, x, w, r, 1, attributes.direction, layout, attributes.hidden_size)
+    layer = ImportedLayer(b, given, 1, attributes, layout)
     made = layer.attributes(attributes, "Tanh")
-    projected = layer.projected(layer.both_biases(bias))
-    state, lengths = layer.state("initial_h", initial_h), layer.lengths(sequence_lens)
+    projected = layer.projected(layer.both_biases(given.bias))
+    state, lengths = layer.state("initial_h", given.initial_h), layer.lengths(given.sequence_lens)
     return layer.results(b.rnn(projected, layer.weights(), lengths, state, **made))
