@@ -17,6 +17,7 @@ NUMBER = np.dtype(np.void)
 """The type of a value of the compiled part before compilation: some type of numbers."""
 
 
+@dataclass(frozen=True)
 class Group:
     """The base class of dataclasses whose fields are attributes of an operator, or, as an input parameter of an importer's rule, inputs in a row."""
 

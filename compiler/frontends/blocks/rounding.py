@@ -53,7 +53,7 @@ def widened(b: ModelBuilder, operands: Sequence[Any]) -> list[Any]:
 
     def wide(v: Any) -> Any:
         if isinstance(v, Group):
-            return replace(v, **{name: wide(value) for name, value in vars(v).items()})  # type: ignore[type-var]  # a dataclass, as its base says
+            return replace(v, **{name: wide(value) for name, value in vars(v).items()})
         return b.convert(v, compute_dtype(type_of(v).dtype)) if is_narrow(v) else v
 
     return [wide(v) for v in operands]

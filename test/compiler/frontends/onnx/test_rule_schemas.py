@@ -47,6 +47,9 @@ UNSUPPORTED = {
     ("Constant", "value_string"): "there are no strings",
     ("Constant", "value_strings"): "there are no strings",
     ("GroupQueryAttention", "query_seqlens"): "chunks that are padded",
+    ("Attention", "past_sequence_length"): "it comes with a cache that past and present share",
+    ("MultiHeadAttention", "past_sequence_length"): "as there",
+    ("MultiHeadAttention", "cache_indirection"): "beam search",
 }
 
 RULES = [rule for rule in all_rules() if rule.function.__module__.startswith("stepwell.")]
