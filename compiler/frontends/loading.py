@@ -9,9 +9,8 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import Assumption, assumptions
 from stepwell.dialects.support.errors import ModelError
-from stepwell.dialects.support.origins import result_of
 from stepwell.frontends.base import FrontEnd, ImportedModel, ImportOptions, NeedsError
-from stepwell.frontends.registry import find_frontend, normal
+from stepwell.frontends.registry import checked_result, find_frontend, normal
 from stepwell.signature import shape_of, tensors_of
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ def load_model(source: object, context: "ir.Context", options: ImportOptions) ->
     front_end, source = find_frontend(source), normal(source)
     load = partial(front_end.load, source, context, options)
     with assumptions() as assumed:
-        who = f"front end '{front_end.name}': load"
-        imported = result_of(who, load, "an ImportedModel", lambda made: isinstance(made, ImportedModel), ModelError)
+        imported = checked_result(front_end, "load", load, "an ImportedModel", lambda made: isinstance(made, ImportedModel))
     if not type(front_end).__module__.startswith("stepwell."):
         _check(front_end, source, imported)
     note_assumptions(imported.module, assumed)

@@ -15,6 +15,7 @@ from stepwell.frontends.base import FrontEnd
 from stepwell.plugin_files import load_installed
 
 F = TypeVar("F", bound=FrontEnd)
+T = TypeVar("T")
 BUILT_IN = "onnx"
 """The name of the built-in front end, which takes every path and all bytes that no other one accepts."""
 _BUILT_IN_MODULE = "stepwell.frontends.onnx.frontend"  # importing it registers the front end
@@ -60,8 +61,8 @@ def find_frontend(source: object, argument: str = "source") -> FrontEnd:
     given = normal(source)
     known = all_frontends()
     for front_end in known:
-        who, accepts = f"front end '{front_end.name}': accepts", partial(front_end.accepts, given)
-        if result_of(who, accepts, "True or False", lambda made: isinstance(made, bool), ModelError):
+        accepts = partial(front_end.accepts, given)
+        if checked_result(front_end, "accepts", accepts, "True or False", lambda made: isinstance(made, bool)):
             return front_end
     accepted = "; ".join(one.accepted or f"what front end '{one.name}' accepts" for one in reversed(known))
     raise InputError(f"{argument}: expected a model: {accepted}, got {shown(source)}")
@@ -70,3 +71,11 @@ def find_frontend(source: object, argument: str = "source") -> FrontEnd:
 def normal(source: object) -> object:
     """A source in the form that front ends get: paths are `Path`s."""
     return Path(os.fsdecode(source)) if isinstance(source, (str, os.PathLike)) else source
+
+
+def checked_result(front_end: FrontEnd, method: str, action: Callable[[], T], expected: str, fits: Callable[[T], bool]) -> T:
+    """The result of a method of a front end for a source.
+
+    Raises ModelError, naming front end and line, if a plugin's method fails or returns something unexpected.
+    """
+    return result_of(f"front end '{front_end.name}': {method}", action, expected, fits, ModelError)

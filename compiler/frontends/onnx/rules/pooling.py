@@ -9,7 +9,7 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph.numerics import lowest
 from stepwell.dialects.support.errors import ModelError
 from stepwell.frontends.blocks.pooling import mean_of_padded, places_of_maxima, raised
-from stepwell.frontends.blocks.windows import FreeWindow, Window, image_of, with_overhang, window
+from stepwell.frontends.blocks.windows import FreeWindow, Window, image_of, window, with_overhang
 from stepwell.frontends.builder import Value, dims_of
 from stepwell.frontends.onnx.builder import ImportBuilder
 from stepwell.frontends.onnx.registry import Group, onnx_rule
