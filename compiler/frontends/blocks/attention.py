@@ -88,7 +88,7 @@ def bias_of(b: ModelBuilder, place: Place, mask: Value | None, causal: bool, lef
         allowed.extend(visible(b, place, causal, left, right))
     if place.lengths is not None:
         lengths = per_batch(b, place.lengths)
-        allowed.append(b.less(positions(b, place.keys, 3), lengths))
+        allowed.append(b.less(counting(b, dims_of(place.keys)[2], 3, 4), lengths))
     added = None if mask is None or type_of(mask).dtype == BOOL else b.convert(mask, dtype)
     if not allowed:
         return added
@@ -119,7 +119,7 @@ def fitted_mask(b: ModelBuilder, mask: Value, place: Place) -> Value:
 def visible(b: ModelBuilder, place: Place, causal: bool, left: int, right: int) -> list[Value]:
     """The keys that each query may see, by position: a query is at key position `offset` plus its index in the block of queries."""
     rank = 4 if place.lengths is not None else 2
-    query, key = positions(b, place.queries, rank - 2, rank), positions(b, place.keys, rank - 1, rank)
+    query, key = counting(b, dims_of(place.queries)[2], rank - 2, rank), counting(b, dims_of(place.keys)[2], rank - 1, rank)
     if place.lengths is not None:
         query = b.add(query, b.sub(per_batch(b, place.lengths), sizes_of(b, place.queries, [2])))
     elif place.past is not None:
@@ -128,11 +128,6 @@ def visible(b: ModelBuilder, place: Place, causal: bool, left: int, right: int) 
     most = [0] * causal + [right] * (right >= 0)
     found = [b.less_equal(ahead, b.scalar(min(most), like=ahead))] if most else []
     return [*found, *([b.greater_equal(ahead, b.scalar(-left, like=ahead))] if left >= 0 else [])]
-
-
-def positions(b: ModelBuilder, x: Value, axis: int, rank: int = 4) -> Value:
-    """The indices of the sequence of `x` in heads along one axis of a tensor of that rank."""
-    return counting(b, dims_of(x)[2], axis, rank)
 
 
 def per_batch(b: ModelBuilder, lengths: Value) -> Value:

@@ -24,11 +24,6 @@ def number(b: ModelBuilder, x: Value) -> Value:
     return whole(b, code, info.bits, not info.is_unsigned) if info.is_integer else power_of_two(b, b.convert(code, "ui32"))
 
 
-def single(b: ModelBuilder, bits: Value) -> Value:
-    """The f32 with these bits."""
-    return b.bit_cast(bits, to="f32")
-
-
 def whole(b: ModelBuilder, code: Value, width: int, signed: bool) -> Value:
     """The integer in the lowest bits of a ui8."""
     low = b.bitwise_and(code, b.scalar((1 << width) - 1, like=code))
@@ -42,7 +37,7 @@ def power_of_two(b: ModelBuilder, code: Value) -> Value:
     """The f32 of a bare exponent; the smallest is a subnormal number, and the largest code NaN."""
     bits = b.shift_left(code, b.scalar(23, like=code))
     bits = b.select(b.equal(code, b.scalar(0, like=code)), b.scalar(1 << 22, like=code), bits)
-    return single(b, b.select(b.equal(code, b.scalar(255, like=code)), b.scalar(SINGLE_NAN, like=code), bits))
+    return b.bit_cast(b.select(b.equal(code, b.scalar(255, like=code)), b.scalar(SINGLE_NAN, like=code), bits), to="f32")
 
 
 # --- from numbers
@@ -78,7 +73,7 @@ def single_once(b: ModelBuilder, x: Value) -> Value:
     bits = b.bit_cast(near, to="ui32")
     toward = b.select(b.greater(b.abs(back), b.abs(x)), b.sub(bits, b.scalar(1, like=bits)), bits)
     exact = b.or_(b.equal(back, x), b.is_nan(x))
-    return single(b, b.select(exact, bits, b.bitwise_or(toward, b.scalar(1, like=bits))))
+    return b.bit_cast(b.select(exact, bits, b.bitwise_or(toward, b.scalar(1, like=bits))), to="f32")
 
 
 def exponent_code(b: ModelBuilder, bits: Value, saturate: bool, round_mode: RoundMode) -> Value:

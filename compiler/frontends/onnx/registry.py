@@ -102,7 +102,7 @@ class Rule:
                 raise ModelError(f"input number {i} is {described(value)}; expected {' or '.join(_KINDS[kind] for kind in kinds)}")
         unknown = [name for name in attributes if name not in self.attributes]
         if unknown:
-            known = ", ".join(self.attributes) or "none"
+            known = ", ".join(sorted(self.attributes)) or "none"
             raise UnsupportedError(f"attribute {unknown[0]}={shortened(attributes[unknown[0]])} is not supported; supported attributes: {known}")
         for name, choices in self.choices.items():
             if name in attributes and attributes[name] not in choices:
