@@ -43,7 +43,7 @@ def narrow_type(operands: Sequence[Any]) -> str | None:
     return next((type_of(v).dtype for v in values if is_narrow(v)), None)
 
 
-def is_narrow(value: Any) -> bool:
+def is_narrow(value: object) -> bool:
     """Whether an operand is a value whose elements are computed in a wider type."""
     return isinstance(value, ir.Value) and compute_dtype(type_of(value).dtype) != type_of(value).dtype
 

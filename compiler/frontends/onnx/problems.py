@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from onnx import NodeProto
 
@@ -40,7 +39,7 @@ class Problems:
             if provisional:
                 self.provisional.add(about)
 
-    def since(self, before: "Problems", made: Any) -> list[str] | None:
+    def since(self, before: "Problems", made: object) -> list[str] | None:
         """The errors since `before` in a branch that gave `made`, perhaps an exception; None if the branch may be valid."""
         found = {about: text for about, text in self.malformed.items() if about not in before.malformed}
         others = self.unsupported.keys() - before.unsupported.keys()
