@@ -72,12 +72,13 @@ class CollectedNeeds(Needs):
 
     def add(self, origins: Origins, problem: str) -> str | None:
         """Record that knowing the inputs in `origins` solves a problem. Returns the reason that forbids it, or None."""
-        for argument in origins.arguments:
+        arguments = sorted(origins.arguments, key=lambda argument: self.names[argument])
+        for argument in arguments:
             tensor = type_of(argument)
             if tensor.is_static and tensor.elements > KNOWN_ELEMENTS:
                 many = f"input '{self.names[argument]}' of {tensor.elements} elements"
                 return f"it is computed from {many}, and code is made for the values of {KNOWN_ELEMENTS} at most"
-        for argument in origins.arguments:
+        for argument in arguments:
             self.values.setdefault(self.names[argument], problem)
         if origins.sizes:
             self.sizes = self.sizes or problem
