@@ -9,12 +9,13 @@ import numpy as np
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, UndecidedError, always, maximum, minimum
 from stepwell.dialects.core.types import INTEGERS, dtype_info, type_of
-from stepwell.dialects.graph.base import GraphOp
+from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.known import KnownValues
 from stepwell.dialects.graph.traits import JoinsData, MovesData
 from stepwell.dialects.support.errors import StepwellError
 
 MOST = 1024  # largest number of elements of a tensor that is evaluated symbolically
+
 
 def _wide(dtype: str) -> bool:
     return dtype in INTEGERS and dtype_info(dtype).bits >= 32
@@ -141,10 +142,8 @@ class SymbolicValues:
             attributes = view.attribute_values()
             combine = np.multiply if name == "graph.reduce_prod" else np.add
             return np.asarray(combine.reduce(arrays[0], axis=attributes["axes"], keepdims=attributes["keepdims"]), dtype=object)
-        groups: list[Any] = []
-        rest = list(arrays)
-        for group in view.operand_groups():
-            groups.append([rest.pop(0) for _ in group] if isinstance(group, list) else rest.pop(0))
+        rest = iter(arrays)
+        groups = map_groups(lambda _: next(rest), view.operand_groups())
         moved = [_numbers(g) if i else g for i, g in enumerate(groups)]  # indices, starts and similar operands are numbers
         return np.asarray(type(view).reference(*moved, **view.attribute_values()), dtype=object)
 
