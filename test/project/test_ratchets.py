@@ -9,10 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("compiler", "passes", "dialects")
 
-UNTYPED = {"compiler": 263, "passes": 296, "dialects": 263}
+UNTYPED = {"compiler": 262, "passes": 289, "dialects": 254}
 """The lines with `Any`. Most are views of ops, whose accessors the bindings make at run time; arrays and records of any type; and attributes of ops,
 which are Python values of any kind. A line more needs a reason; then say the number here."""
-IGNORED = {"compiler": 14, "passes": 7, "dialects": 12}
+IGNORED = {"compiler": 13, "passes": 7, "dialects": 11}
 """The lines with `type: ignore`, likewise."""
 
 LONGEST = 60
