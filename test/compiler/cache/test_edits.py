@@ -24,7 +24,7 @@ from stepwell.cache.fingerprint import _CODE_GENERATION
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLD = Path("passes", "graph", "simplification", "fold_batch_norm.py")
-MATCH = "    match = scale_of(op, rw)\n"
+MATCH = "    scaled, factor = scale_of(op, rw)\n"
 DECLINE = '    if type_of(op.result).shape[1] == {channels}:\n        return NoMatch("it is too small")\n'
 PLUGIN = """
 from dataclasses import dataclass
