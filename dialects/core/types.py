@@ -110,10 +110,11 @@ def element_type(dtype: str) -> ir.Type:
 
 def dtype_of(mlir_type: ir.Type) -> str:
     """The spelling of an MLIR element type. Raises ElementTypeError for one outside our set."""
-    text = _FLOAT_NAMES.get(type(mlir_type))  # printing costs more than everything else here
-    if text is None and isinstance(mlir_type, ir.IntegerType) and not mlir_type.is_signed:
-        text = f"{'i' if mlir_type.is_signless else 'ui'}{mlir_type.width}"
-    return dtype_info(text or str(mlir_type)).name
+    name = _FLOAT_NAMES.get(type(mlir_type))  # printing costs more than everything else here
+    if name is not None:
+        return name
+    is_plain = isinstance(mlir_type, ir.IntegerType) and not mlir_type.is_signed
+    return dtype_info(f"{'i' if mlir_type.is_signless else 'ui'}{mlir_type.width}" if is_plain else str(mlir_type)).name
 
 
 def type_of(value: ir.Value) -> TensorType:
