@@ -202,6 +202,9 @@ def test_registering() -> None:
     with pytest.raises(InputError, match="backend 'llvm' is already there"):
         register_backend("llvm")(Part)
     register_backend("part")(Part)
+    with pytest.raises(InputError, match="backend 'llvm' is already there"):
+        register_backend("llvm")(Part)
+    assert Part.name == "part", "a refusal renames nothing"
     with pytest.raises(InputError, match="backend 'part' is already there"):
         register_backend("part")(type("Other", (Part,), {}))
     assert Part.code_levels == ("linalg",)

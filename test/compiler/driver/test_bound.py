@@ -210,3 +210,24 @@ def test_an_exception_at_any_moment_leaves_a_state_before_or_after() -> None:
         prepare()
         call()
         assert sums(made.state) == after
+
+
+ODD = """g (float[b, n, 4] "x\\n", float[b, m, 4] z, float s, float[b, p, 4] past) => (float[b, k, 4] y, float[b, q, 4] present) {
+  present = Concat<axis = 1>(past, "x\\n")
+  sum = Add("x\\n", z)
+  y = Mul(sum, s)
+}"""
+
+
+def test_scalars_names_and_sizes_that_the_program_does_not_support() -> None:
+    proto = parser.parse_model(HEADER + ODD.replace('"x\\n"', "x"))
+    for names in (proto.graph.input[0], *proto.graph.node):  # the parser takes no such names
+        if isinstance(names, type(proto.graph.input[0])):
+            names.name = "x\n"
+        else:
+            names.input[:] = ["x\n" if name == "x" else name for name in names.input]
+    made = stepwell.compile(proto, specialise="auto", threads=1).bind({"past": "present"})
+    for n, m in ((2, 2), (3, 1), (2, 2), (1, 4)):  # n == m is assumed by the program
+        found = made.run({"x\n": rows(n), "z": rows(m, 2.0), "s": np.float32(3)})["y"]
+        np.testing.assert_array_equal(found, rows(max(n, m), 9.0))
+    assert made.state["past"].shape == (1, 8, 4)
