@@ -95,7 +95,7 @@ def run_program(name: str, body: Callable[[Sequence[str]], int], arguments: Sequ
         return command_line(name, lambda: body(arguments))
     global is_program
     is_program = True
-    gc.set_threshold(100_000)  # in objects; by default, collections take a tenth of a compilation and free next to nothing
+    gc.set_threshold(300_000)  # in objects; by default, collections take a tenth of a compilation and free next to nothing
     # Starting threads takes OpenBLAS two thirds as long as all of numpy's import, and even `--check f64` spends little of its time in products.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = command_line(name, lambda: body(sys.argv[1:]))
