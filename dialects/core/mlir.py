@@ -259,6 +259,11 @@ def _collect(regions: Any, name: str | None, found: list[ir.Operation]) -> None:
                     _collect(inside, name, found)
 
 
+def mentions(op: ir.Operation, word: str) -> bool:
+    """Whether a word stands in the text of `op`, long constants aside. Printing is done in C++ and takes less time than looking at each op here."""
+    return word in op.get_asm(large_elements_limit=8, assume_verified=True)
+
+
 def users(value: ir.Value) -> list[ir.Operation]:
     """The operations that use `value`, one entry per use."""
     return [use.owner.operation for use in value.uses]

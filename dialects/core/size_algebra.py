@@ -148,7 +148,6 @@ def symbol(name: str) -> Expr:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-
 @_remembered
 def add(a: Expr, b: Expr) -> Expr:
     """The normal form of a sum of normal forms or numbers."""

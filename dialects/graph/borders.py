@@ -10,6 +10,7 @@ from stepwell.dialects.core.types import TensorType
 STRETCH_START = 1
 """More positions that a stretch of them costs, for loops of its own."""
 
+
 @dataclass(frozen=True)
 class Stretch:
     """Neighbouring positions of one dimension, from `low` up to `high`, and the taps from `first` up to `end` that reach the inside from there."""

@@ -122,4 +122,3 @@ def binary(dtypes: Sequence[str], result: str | None = None) -> Any:
         return TensorType(result or lhs.dtype, broadcast(lhs, rhs))
 
     return staticmethod(infer)
-

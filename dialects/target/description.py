@@ -11,6 +11,7 @@ from stepwell.dialects.target.numbers import COMMON_CACHES, COMMON_PIPES, Caches
 
 __all__ = ["GENERIC", "REQUIRES", "TRIPLE", "Caches", "Costs", "Pipes", "Target", "aarch64", "describe", "x86"]
 
+
 @dataclass(frozen=True)
 class Target:
     """A machine, as far as schedules and code generation depend on it."""

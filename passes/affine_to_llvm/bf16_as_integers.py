@@ -1,7 +1,7 @@
 """The pass that loads and stores bf16 as 16-bit integers, because LLVM cannot select all moves of bf16."""
 
 
-from stepwell.dialects.core.mlir import arith, ir, memref, vector
+from stepwell.dialects.core.mlir import arith, ir, memref, mentions, vector
 from stepwell.passes.affine_to_llvm.boolean_vectors import with_elements
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter
@@ -61,5 +61,5 @@ class Bf16AsIntegers(PatternPass):
     )  # fmt: skip
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if "bf16" in op.get_asm(large_elements_limit=8, assume_verified=True):  # searching the text is much cheaper than looking at each access
+        if mentions(op, "bf16"):
             super().run(op, state)

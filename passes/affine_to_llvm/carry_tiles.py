@@ -1,7 +1,7 @@
 """The pass that gives block arguments that are tile registers the type that LLVM has for them."""
 
 
-from stepwell.dialects.core.mlir import ir, ops_below, use_count
+from stepwell.dialects.core.mlir import ir, mentions, ops_below, use_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 CAST = "builtin.unrealized_conversion_cast"
@@ -18,8 +18,8 @@ class CarryTiles(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if state.machine.capabilities.tile_registers is None or TILE not in op.get_asm(large_elements_limit=8, assume_verified=True):
-            return  # searching the text takes half as long as looking at each op
+        if state.machine.capabilities.tile_registers is None or not mentions(op, TILE):
+            return
         carried = [a for o in ops_below(op) for region in o.regions for block in region.blocks for a in block.arguments if is_tile(a.type)]
         for argument in carried:
             argument.set_type(ir.Type.parse("!llvm.x86_amx"))

@@ -6,6 +6,7 @@ from stepwell.dialects.core.mlir import ir
 
 _SEGMENTS = "operandSegmentSizes"
 
+
 def groups_of_operands(op: ir.Operation) -> list[int]:
     """The number of operands in each group, in the order in which the dialect declares them."""
     return list(op.attributes[_SEGMENTS])

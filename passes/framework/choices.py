@@ -19,6 +19,7 @@ MOST_SHOWN = 16
 MOST_STEPS = 8
 """The largest number of steps of a search with a registered cost model, from a candidate to the fastest one next to it."""
 
+
 @dataclass(frozen=True)
 class Candidate:
     """One of the alternatives between which a pass chooses."""

@@ -141,4 +141,3 @@ class _Rounding:
 def commutes_with_rounding(op: ir.Operation) -> bool:
     """Whether rounding an op's operands equals rounding its result: it moves, joins or pads data, or takes the maximum of a window."""
     return moves_by_place(op) or keeps_each_element(op) or states(op, JoinsData) or states(op, Pools, ChoosesData)
-

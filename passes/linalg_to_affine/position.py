@@ -123,6 +123,7 @@ class Position:
     def _address(self, access: Access, point: Offsets, lane: int, across: Sequence[Any] | None) -> ir.AffineMap:
         count = len(self.ivs)
         shrunk = self.context.enclosing.shrunk.get(access.value)
+
         def within(own: bool) -> ir.AffineMap:
             inner = ir.AffineMap.get(count, 0, self.point_exprs(point, lane, own=own))
             return inner if across is None else ir.AffineMap.get(count, 0, [e.compose(inner) for e in across])

@@ -203,7 +203,6 @@ def test_weights_that_are_scaled_do_not_vanish(body: str, kind: str, dtype: type
     assert np.array_equal(got[np.isinf(want)], want[np.isinf(want)])
 
 
-
 @pytest.mark.usefixtures("_runs_here")
 @pytest.mark.parametrize("target", by_day(TARGETS, ["host", "x86-64-v2"]))
 def test_winograd_spreads_and_is_off_in_strict_code(target: str) -> None:

@@ -76,4 +76,3 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             send(answers, answer)
     except (EOFError, BrokenPipeError):
         return
-

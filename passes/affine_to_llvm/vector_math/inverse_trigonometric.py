@@ -45,5 +45,3 @@ def atan(x: Floats) -> Floats:
     square = s * s
     angle = fma(s * square, polynomial(square, c.ATAN), s)
     return with_sign_of(above.choose(c.PI[0] / 2 - (angle - c.PI[1] / 2), angle), x)
-
-

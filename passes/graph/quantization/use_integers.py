@@ -190,4 +190,3 @@ class UseIntegers(PatternPass):
 
     top_down = True
     patterns = (multiply_integers, add_integers, *MOVES, *SCALES)
-

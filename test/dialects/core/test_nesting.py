@@ -52,4 +52,3 @@ def test_pipelines_too() -> None:
     for text in ("builtin.module(" * 5000 + ")" * 5000, "any(" * 9999):
         with pytest.raises(PipelineError):
             parse_pipeline(text)
-

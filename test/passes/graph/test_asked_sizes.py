@@ -80,5 +80,3 @@ def test_expansions(x: tuple[int, ...], shape: list[int]) -> None:
 )
 def test_reshapes(x: tuple[int, ...], shape: list[int], declared: tuple[int, ...], sizes: list[int]) -> None:
     assert asked("dynamic_reshape", x, declared, np.array(shape)) == sizes
-
-

@@ -163,5 +163,3 @@ def graphs(graph: GraphProto) -> Iterator[GraphProto]:
         for attribute in node.attribute:
             for inner in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
                 yield from graphs(inner)
-
-

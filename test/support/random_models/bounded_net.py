@@ -221,5 +221,3 @@ def _model(
 ) -> onnx.ModelProto:
     graph = helper.make_graph(list(nodes), "random", list(inputs), list(outputs), list(weights))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-
-

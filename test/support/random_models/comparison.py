@@ -48,7 +48,6 @@ class Example:
             lines.append(f"{', '.join(node.output)} = {node.op_type}({operands}) {attributes}".rstrip())
         return "\n  ".join([*lines, f"outputs: {', '.join(value.name for value in self.model.graph.output)}"])
 
-
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What hypothesis prints."""
         printer.text(str(self))

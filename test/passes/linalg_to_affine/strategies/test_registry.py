@@ -153,4 +153,3 @@ def test_a_name_belongs_to_one_class() -> None:
     register_tile_strategy("mine")(strategy())  # as when a plugin is loaded again
     with pytest.raises(PassError, match=r"tile strategy 'plain' is already registered by stepwell.*PlainTiles"):
         register_tile_strategy("plain")(strategy())
-
