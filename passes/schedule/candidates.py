@@ -15,12 +15,12 @@ from stepwell.passes.schedule.effects import code_key
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import first
 from stepwell.passes.schedule.search import neighbours, why_fixed
-from stepwell.passes.schedule.space import Value
+from stepwell.passes.schedule.space import Value, knobs
 
 SCHEDULE = "schedule"
 """The kind of choice."""
 _NEUTRAL: Mapping[str, tuple[Value, ...]] = {
-    "parallel": (0,), "unroll": (1,), "block": (0,), "intrinsic": (NONE,), "prefetch": (0,), "along": (-1,)
+    "order": ((),), "parallel": (0,), "unroll": (1,), "block": (0,), "intrinsic": (NONE,), "prefetch": (0,), "along": (-1,)
 }  # fmt: skip
 
 
@@ -45,6 +45,16 @@ def parse_knobs(text: str) -> dict[str, Value]:
         known = tuple(number for number in numbers if number is not None)
         values[name] = value if len(known) < len(numbers) else known if name == "order" or len(known) > 1 else known[0]
     return values
+
+
+def parse_schedule(text: str, op: Structured, target: Target | None) -> Nest:
+    """The schedule of `op` in a text that names all knobs with an effect, as `schedule_text` writes it. Raises ScheduleError, naming the knob."""
+    values: dict[str, Value] = {}
+    for knob in knobs(op, target):
+        neutral = _NEUTRAL.get(knob.name.partition(".")[0])
+        if neutral is not None and (knob.name != "order" or not op.parallel_dims):
+            values[knob.name] = neutral[0]
+    return Nest.from_values({**values, **parse_knobs(text)}, op, target)
 
 
 class ScheduleSpace:
