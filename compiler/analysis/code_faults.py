@@ -9,8 +9,10 @@ import numpy as np
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.analysis.interpretation import interpret_module
 from stepwell.analysis.isolation import isolated
-from stepwell.analysis.kernel_launches import KernelLaunch, Operand, callee
+from stepwell.analysis.kernel_launches import callee
+from stepwell.analysis.launches import KernelLaunch, Operand
 from stepwell.analysis.matching import Entry, Values
+from stepwell.analysis.model_replay import replay_of
 from stepwell.analysis.replay import Replay
 from stepwell.backends.llvm_cpu.backend import LLVMOnCPU
 from stepwell.dialects.core.mlir import ops_below
@@ -64,7 +66,7 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
         raise InputError(f"{text}, not for '{lowered.options.backend}'")
     descend(lowered, LLVMOnCPU.code_levels[0])
     model = build(lowered, threads=threads, cache=False)
-    replay = Replay.from_model(model, inputs, threads)
+    replay = replay_of(model, inputs, threads)
     rest = iter(range(len(meant)))
     for place, launch in enumerate(replay.launches):
         index = next((i for i in rest if names[i] == launch.kernel), None) if launch.kernel in names else None

@@ -1,8 +1,8 @@
 """Kernel launches: the calls in @main at level affine, with their ONNX nodes and the placement of their operands."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from stepwell.analysis.launches import KernelLaunch, Operand
 from stepwell.analysis.places import Places, in_order
 from stepwell.dialects.core.kernel_info import REGION_MEMORY, KernelInfo
 from stepwell.dialects.core.locations import node_names
@@ -15,54 +15,6 @@ _PLAIN = (
     "func.call", "memref.view", "memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape",
     "builtin.unrealized_conversion_cast", "arith.constant", "func.return",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Operand:
-    """The placement of a launch's operand: an argument of @main, an offset and a size in bytes; and its type, as `2x3xf32`."""
-
-    argument: int
-    offset: int
-    size: int
-    type: str
-
-    @staticmethod
-    def from_memref(argument: int, offset: int, memref_type: Any) -> "Operand":
-        """The operand of type `memref_type` at byte `offset` of an argument."""
-        text = "x".join(map(str, [*memref_type.shape, memref_type.element_type]))
-        return Operand(argument, offset, memref_bytes(memref_type), text)
-
-    @property
-    def end(self) -> int:
-        """The end of its bytes (exclusive)."""
-        return self.offset + self.size
-
-    def overlaps(self, other: "Operand") -> bool:
-        """Whether the two share memory."""
-        return self.argument == other.argument and self.offset < other.end and other.offset < self.end
-
-
-@dataclass(frozen=True)
-class KernelLaunch:
-    """One launch: the kernel, the ONNX nodes it computes, its inputs, its outputs, its scratch if any."""
-
-    kernel: str
-    nodes: tuple[str, ...]
-    sources: tuple[Operand, ...]
-    destinations: tuple[Operand, ...]
-    """One for each result of the kernel."""
-    scratch: Operand | None
-    carried: tuple[Operand, ...] = ()
-    """The buffers that a loop keeps for its iterations or carries between them: it reads one and writes the other, in turn."""
-    unplaced: int = 0
-    """The number of operands whose placement or size is known only at run time."""
-    is_region: bool = False
-    """Whether this is not a kernel but the function of a branch or of a loop's body; the scratch is its workspace."""
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """All operands, in the order of the kernel's arguments."""
-        return (*self.sources, *self.destinations, *([] if self.scratch is None else [self.scratch]))
 
 
 def kernel_launches(module: ir.Operation) -> list[KernelLaunch]:
@@ -118,7 +70,13 @@ def written(module: ir.Operation, function: Any) -> set[int]:
 
 def _operands(places: Places, value: Any) -> list[Operand]:
     """The possible placements of a memref; empty if the placement or the size is known only at run time."""
-    return [Operand.from_memref(*place, value.type) for place in places.places_of(value)] if value.type.has_static_shape else []
+    return [placed_operand(*place, value.type) for place in places.places_of(value)] if value.type.has_static_shape else []
+
+
+def placed_operand(argument: int, offset: int, memref_type: Any) -> Operand:
+    """The operand of type `memref_type` at byte `offset` of an argument."""
+    text = "x".join(map(str, [*memref_type.shape, memref_type.element_type]))
+    return Operand(argument, offset, memref_bytes(memref_type), text)
 
 
 def callee(op: ir.Operation) -> str:

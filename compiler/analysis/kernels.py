@@ -10,8 +10,9 @@ import numpy as np
 from stepwell.analysis.compare import compare
 from stepwell.analysis.flops import kernel_flops
 from stepwell.analysis.isolation import isolated
-from stepwell.analysis.kernel_launches import KernelLaunch, kernel_launches
+from stepwell.analysis.kernel_launches import kernel_launches
 from stepwell.analysis.kernel_timing import SAME, Timing, alone as time_alone, in_place as time_in_place, take_turns
+from stepwell.analysis.launches import KernelLaunch
 from stepwell.analysis.load import BUSY, ForeignLoad
 from stepwell.analysis.random_inputs import random_array
 from stepwell.analysis.replay import Replay

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.analysis.kernel_launches import KernelLaunch, Operand, launches_of
+from stepwell.analysis.kernel_launches import launches_of, placed_operand
+from stepwell.analysis.launches import KernelLaunch, Operand
 from stepwell.checks import wrong
 from stepwell.dialects.core.kernel_info import REGION_MEMORY
 from stepwell.dialects.core.layout import aligned
@@ -101,7 +102,7 @@ def _plan(module: ir.Operation, function: Any, names: list[str], weights: int, w
     types, count = list(function.type.inputs), len(names)
     launches = launches_of(module, function)
     outputs = {destination.argument for launch in launches for destination in launch.destinations}
-    inputs = [Buffer(Operand.from_memref(i, 0, types[i]), 0, 0, "", ()) for i in range(count) if i not in outputs and types[i].has_static_shape]
+    inputs = [Buffer(placed_operand(i, 0, types[i]), 0, 0, "", ()) for i in range(count) if i not in outputs and types[i].has_static_shape]
     buffers = [*inputs, *sorted(_Reader(inputs, count).buffers(launches), key=lambda b: b.first)]
     live = live_bytes([b for b in buffers if b.where.argument == count + 1], len(launches))
     regions = [_region_plan(module, name) for name in dict.fromkeys(launch.kernel for launch in launches if launch.is_region)]

@@ -6,13 +6,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from stepwell.analysis.kernel_launches import KernelLaunch, Operand, kernel_launches
-from stepwell.dialects.core.mlir import make_context, parse_module
+from stepwell.analysis.launches import KernelLaunch, Operand
 from stepwell.dialects.support.buffers import address, aligned_empty
-from stepwell.dialects.support.errors import CodegenError, InputError
-from stepwell.runtime.executable import NativeExecutable
+from stepwell.dialects.support.errors import CodegenError
 from stepwell.runtime.loader import load
-from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.openmp import openmp
 
 Runner = Callable[[], None]
@@ -44,23 +41,6 @@ class Replay:
         function = self._code.function(launch.kernel, len(launch.operands))
         operands = [addresses[operand.argument] + operand.offset for operand in launch.operands]
         return lambda: function(*operands)
-
-    @staticmethod
-    def from_model(model: CompiledModel, inputs: Mapping[str, np.ndarray], threads: int | None = None) -> "Replay":
-        """The launches of a compiled model on these inputs, by name. Raises InputError for a model without native code, or for invalid inputs.
-
-        Raises IRError for a @main that is more than a list of calls.
-        """
-        if not isinstance(model.executable, NativeExecutable):
-            raise InputError("kernels are timed in native code: expected a model of the backend 'llvm'")
-        want = model.run(inputs)
-        given = [np.require(inputs[info.name], requirements=("C", "A")) for info in model.inputs]
-        # It has its own outputs and workspace, so that the replay cannot find results there that it fails to compute.
-        outputs = [*map(np.zeros_like, want.values()), *model.executable.checks.parts()]
-        return Replay(
-            launches_of(model.ir("affine")), model.objects, inputs=given, outputs=outputs, weights=model.weights.arena(),
-            workspace_bytes=model.workspace_bytes, threads=threads or model.threads, located=model.executable.weights,
-        )  # fmt: skip
 
     @contextmanager
     def on_threads(self) -> "Iterator[None]":
@@ -126,13 +106,6 @@ class Replay:
 
         run.keep = arrays  # type: ignore[attr-defined]  # kept alive by what reads them
         return run
-
-
-def launches_of(text: str) -> list[KernelLaunch]:
-    """The launches in @main, from the text of a model at level affine. Raises IRError for a @main that is more than a list of calls."""
-    context = make_context()
-    with context:
-        return kernel_launches(parse_module(text, context, "affine").operation)
 
 
 def check_same(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:

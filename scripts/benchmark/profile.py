@@ -5,7 +5,8 @@ import statistics
 from benchmark.jobs import Failure, Feed, KernelTime, Profile
 from benchmark.peak import peak_flops
 from stepwell.analysis.flops import kernel_flops_of_text
-from stepwell.analysis.replay import Replay, check_same
+from stepwell.analysis.model_replay import replay_of
+from stepwell.analysis.replay import check_same
 from stepwell.dialects.support.errors import InputError, StepwellError
 from stepwell.runtime.model import CompiledModel
 
@@ -19,7 +20,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
     Raises Failure if the replay does not give what the model gives, or for a @main that is more than a list of calls.
     """
     try:
-        replay = Replay.from_model(model, feed, threads)
+        replay = replay_of(model, feed, threads)
         samples, whole = replay.times(repeats, replay.main())
         check_same(replay.outputs, list(model.run(feed).values()))
     except StepwellError as error:

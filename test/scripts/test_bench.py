@@ -35,7 +35,7 @@ from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means
 from benchmark.session import Protocol, Session, scaled_error
 from benchmark.system import multiplies_bytes
 from stepwell.analysis.estimates import quartiles
-from stepwell.analysis.replay import launches_of
+from stepwell.analysis.model_replay import launches_of
 from stepwell.cli.session import save_ir
 from stepwell.dialects.target.host import host, runs_here
 from stepwell.dialects.target.registry import resolve

@@ -195,11 +195,11 @@ def test_what_is_wrong(bench: stepwell.KernelBench) -> None:
 
 def test_operands_that_a_kernel_overwrites_are_put_back() -> None:
     """Or a kernel that adds to what it read would run on its own result."""
-    from stepwell.analysis.replay import Replay
+    from stepwell.analysis.model_replay import replay_of
 
     model = stepwell.compile(network(), threads=1, target="x86-64-v3")
     assert isinstance(model, stepwell.CompiledModel)
-    replay = Replay.from_model(model, {"x": X})
+    replay = replay_of(model, {"x": X})
     replay.run()
     want = model.run({"x": X})["y"]
     np.testing.assert_array_equal(replay.outputs[0], want)
