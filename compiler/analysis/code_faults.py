@@ -102,8 +102,7 @@ def _alone(lowered: Lowered, text: str, kernel: str) -> str:
     """A module whose @main launches one kernel, from the text of the model at the last level that can be interpreted."""
     copy = read_ir(text, lowered.path.interpretable[-1], lowered.weights, options=_by_itself(lowered))
     with copy.module.context, copy.module.operation.location:
-        isolated(copy.module, kernel)
-    return copy.text()
+        return isolated(copy.module, kernel)
 
 
 def _by_itself(lowered: Lowered) -> CompileOptions:

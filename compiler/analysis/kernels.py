@@ -323,8 +323,8 @@ class KernelBench:
         if not only:
             return copy
         with copy.module.context, copy.module.operation.location:
-            isolated(copy.module, kernel.name)
-        return self._read(copy.text(), WeightTable())
+            text = isolated(copy.module, kernel.name)
+        return self._read(text, WeightTable())
 
     def _scheduled(self, kernel: Kernel, schedule: "Schedule | None") -> Lowered:
         """A copy of the model with a schedule that replaces that kernel's."""

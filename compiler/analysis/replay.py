@@ -35,7 +35,7 @@ class Replay:
         self.threads = threads
         self._code = load(objects, exports=list(objects))
         addresses = [address(array) for array in self.arrays]
-        self._runners = [self._bind(launch, addresses) for launch in launches]
+        self.runners = [self._bind(launch, addresses) for launch in launches]
 
     def _bind(self, launch: KernelLaunch, addresses: Sequence[int]) -> Runner:
         function = self._code.function(launch.kernel, len(launch.operands))
@@ -56,13 +56,13 @@ class Replay:
     def run(self, first: int = 0, end: int | None = None) -> None:
         """Run the launches from `first` to before `end`, once."""
         with self.on_threads():
-            for run in self._runners[first:end]:
+            for run in self.runners[first:end]:
                 run()
 
     def times(self, repeats: int, beside: Runner | None = None) -> tuple[list[list[float]], list[float]]:
         """Seconds of each launch, `repeats` times each; alternating with `beside`, which runs the whole model, if given."""
         clock = time.perf_counter
-        samples: list[list[float]] = [[] for _ in self._runners]
+        samples: list[list[float]] = [[] for _ in self.runners]
         whole = []
         with self.on_threads():
             for _ in range(max(1, repeats)):
@@ -70,7 +70,7 @@ class Replay:
                     start = clock()
                     beside()
                     whole.append(clock() - start)
-                for run, seconds in zip(self._runners, samples, strict=True):
+                for run, seconds in zip(self.runners, samples, strict=True):
                     start = clock()
                     run()
                     seconds.append(clock() - start)
@@ -78,7 +78,7 @@ class Replay:
 
     def alone(self, index: int, repeats: int) -> list[float]:
         """Seconds of one launch, run repeatedly with its inputs in the caches; inputs that it overwrites are restored before each run."""
-        launch, run, clock = self.launches[index], self._runners[index], time.perf_counter
+        launch, run, clock = self.launches[index], self.runners[index], time.perf_counter
         own = [source for source in launch.sources if any(source.overlaps(target) for target in launch.destinations)]
         kept = [self.bytes(source).copy() for source in own]
         seconds = []

@@ -56,7 +56,7 @@ class LLVMOnCPU(Backend):
     def generate(self, lowered: "Lowered", store: Cache | None, reached: Callable[[], None]) -> Code:
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
         units = self.units(lowered, reached)
-        objects, keys = _objects(units, lowered.target, store)
+        objects, keys = objects_of(units, lowered.target, store)
         kernels = len(objects) - 1 - sum(map(gives_status, objects))
         return Code(objects, kernels, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None}, lowered.info.located)
 
@@ -158,7 +158,7 @@ def _emitted(lowered: "Lowered", entry: str) -> bytes:
     return emitter_for(target)(lowered.module, target, entry)
 
 
-def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:
+def objects_of(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:
     """The object of each unit by its name, and its key in the cache if it is there."""
     from stepwell.backends.llvm_cpu.pool import compile_units
 
