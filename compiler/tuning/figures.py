@@ -129,7 +129,7 @@ def prediction(story: Story) -> "Figure":
     ]  # fmt: skip
     if not pairs:
         return _message("Predicted against measured", "No candidate has both a prediction and a measurement.")
-    figure = _figure(5.4)
+    figure = _figure(4.6)
     axis = figure.add_subplot()
     by_kind: dict[str, list[tuple[float, float]]] = {}
     for attempt, predicted, measured in pairs:
@@ -146,17 +146,18 @@ def prediction(story: Story) -> "Figure":
         handles.append(axis.scatter(xs, ys, s=22, c=colour, marker=marker, alpha=opacity, linewidths=0.8, rasterized=len(pairs) > FEW_POINTS))
         labels.append(f"{label}: {_correlation(points)}")
     values = np.array([pair[1:] for pair in pairs])
-    low, high = values.min() / 1.05, values.max() * 1.05
-    handles += axis.plot([low, high], [low, high], color=QUIET, linewidth=1, linestyle="--")
+    low, high = values.min(axis=0) / 1.05, values.max(axis=0) * 1.05
+    ends = [low.min(), high.max()]
+    handles += axis.plot(ends, ends, color=QUIET, linewidth=1, linestyle="--")
     labels.append("equal")
-    axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), box_aspect=1)
-    for scale in (axis.xaxis, axis.yaxis):
-        _ticks(scale, low, high)
+    axis.set(xscale="log", yscale="log", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    _ticks(axis.xaxis, low[0], high[0])
+    _ticks(axis.yaxis, low[1], high[1])
     axis.set_xlabel("predicted time relative to the default")
     axis.set_ylabel("measured time relative to the default")
     _title(figure, "Predicted against measured")
     everything = _correlation([(predicted, measured) for _, predicted, measured in pairs])
-    figure.legend(handles, labels, loc="outside right upper", title=f"Spearman's rank correlation\nall: {everything}", alignment="left")
+    figure.legend(handles, labels, loc="outside right upper", title=f"Spearman's rank correlation\n(number of candidates)\nall: {everything}", alignment="left")
     return figure
 
 
@@ -236,6 +237,11 @@ def self_tests(story: Story) -> "Figure":
     figure = _figure(3.6)
     axis = figure.add_subplot()
     axis.axhline(1, color=QUIET, linewidth=1, linestyle="--")
+    # A few outliers must not hide the others: the axis contains 49 of 50 intervals, and values beyond it are drawn at its ends.
+    reach = 1.1 * max(float(np.quantile(np.abs([lows - 1, highs - 1]), 0.98, method="lower")), 1e-4)
+    beyond = int((np.abs(values - 1) > reach).sum())
+    axis.set_ylim(1 - reach, 1 + reach)
+    drawn = np.clip(values, 1 - reach, 1 + reach)
     places = np.arange(1, len(tests) + 1)
     thin = len(tests) > 100
     handles = []
@@ -245,14 +251,11 @@ def self_tests(story: Story) -> "Figure":
             places[chosen], lows[chosen], highs[chosen], color=colour, linewidth=0.8 if thin else 1.6, alpha=opacity, rasterized=many
         )  # fmt: skip
         size = (4 if thin else 20) * (1 + (marker == "D"))
-        handles.append(axis.scatter(places[chosen], values[chosen], c=colour, marker=marker, s=size, zorder=3, rasterized=many))
-    # A few wide intervals must not hide the others: the axis contains all values, and most intervals.
-    reach = 1.1 * max(float(np.quantile(np.abs([lows - 1, highs - 1]), 0.99)), float(np.abs(values - 1).max()), 1e-4)
-    axis.set_ylim(1 - reach, 1 + reach)
+        handles.append(axis.scatter(places[chosen], drawn[chosen], c=colour, marker=marker, s=size, zorder=3, clip_on=False, rasterized=many))
     axis.set_xlim(0.25, len(tests) + 0.75)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(visible=False, axis="x")
-    axis.set_xlabel("measurement")
+    axis.set_xlabel("measurement" + (f" ({beyond} beyond the ends of the axis)" if beyond else ""))
     axis.set_ylabel("time of the same code\nrelative to itself")
     _title(figure, "A/A arm")
     share = odd.sum() / len(tests)
