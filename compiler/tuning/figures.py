@@ -157,7 +157,8 @@ def prediction(story: Story) -> "Figure":
     axis.set_ylabel("measured time relative to the default")
     _title(figure, "Predicted against measured")
     everything = _correlation([(predicted, measured) for _, predicted, measured in pairs])
-    figure.legend(handles, labels, loc="outside right upper", title=f"Spearman's rank correlation\n(number of candidates)\nall: {everything}", alignment="left")
+    title = f"Spearman's rank correlation\n(number of candidates)\nall: {everything}"
+    figure.legend(handles, labels, loc="outside right upper", title=title, alignment="left")
     return figure
 
 
