@@ -108,8 +108,7 @@ def starts(space: Space, trials: Iterable[Trial], count: int, random: Random) ->
 def mixed(untried: Untried, ranked: Sequence[str], count: int, share: float, random: Random) -> list[str]:
     """The first of `ranked`, and behind them a share of random candidates, on average: epsilon-greedy exploration.
 
-    If there are too few of either, the others fill the gap.
+    If there are too few of `ranked`, more are random.
     """
     found = untried.take(ranked, count - int(share * count + random.random()))
-    found += untried.sample(random, count - len(found))
-    return found + untried.take(ranked, count - len(found))
+    return found + untried.sample(random, count - len(found))

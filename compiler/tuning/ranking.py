@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stepwell.database.records import Workload
 from stepwell.dialects.support.errors import InputError
 from stepwell.tuning.outcomes import Record, Tried, tried
+from stepwell.tuning.spaces import Score, Space
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -113,6 +114,19 @@ def scores(ranking: Ranking, one: Tried) -> list[float]:
         one.workload.kind, workload_features(one.workload, one.info.features), features, predictions,
         None if one.default is None else one.default.predicted,
     )  # fmt: skip
+
+
+def score_in(space: Space, workload: Workload, features: Mapping[str, float], ranking: Ranking) -> Score:
+    """The score of candidates of a space, for strategies. `features` are those of the workload's record (`WorkloadInfo.features`)."""
+    default = space.predict([space.default])[0]
+    known = workload_features(workload, features)
+    learned = workload.kind in ranking.learned
+
+    def score(texts: Sequence[str]) -> list[float]:
+        candidates = [space.features(text) if learned else {} for text in texts]
+        return ranking.score(workload.kind, known, candidates, space.predict(texts), default)
+
+    return score
 
 
 def workload_features(workload: Workload, features: Mapping[str, float]) -> dict[str, float]:

@@ -66,6 +66,9 @@ def test_the_gain_of_going_on() -> None:
     once = 0.2 * (headroom(SITE) - headroom(SITE, BATCH))
     assert expected_gain(sites, batch) == pytest.approx(once), "one batch fits, that of the cheap site"
     assert expected_gain(sites, batch - 0.01) == 0
+    dear = replace(SITE, name="dear", share=0.8, seconds=1.0)
+    assert in_order([SITE, dear])[0] == dear
+    assert expected_gain([SITE, dear], batch) == pytest.approx(once), "a batch of the site that is worth more does not fit"
     assert expected_gain([SITE], 2 * batch) == pytest.approx(0.2 * (headroom(SITE) - headroom(SITE, 2 * BATCH)))
     gains = [expected_gain(sites, seconds) for seconds in (0, 16, 80, 160, 600, 1e4, 1e9)]
     assert gains == sorted(gains)

@@ -3,19 +3,22 @@
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 from tuning_records import UNROLLS, WIDTHS, predicted, records, seconds
+from tuning_spaces import Grid
 
-from stepwell.database.records import State
+from stepwell.database.records import Phase, Samples, State
 from stepwell.dialects.support.errors import InputError
 from stepwell.tuning import ranking
 from stepwell.tuning.outcomes import tried
-from stepwell.tuning.ranking import FEWEST, Ranking, train, workload_features
+from stepwell.tuning.ranking import FEWEST, Ranking, score_in, train, workload_features
 from stepwell.tuning.ranking_quality import held_out, quality, rank_correlation, regret_of_best
+from stepwell.tuning.spaces import Score, Trial, find_strategy
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,20 @@ def test_failures_lower_the_score() -> None:
     assert after < 0.05
 
 
+def test_the_analytic_prediction_is_a_feature() -> None:
+    """Relative to the default's: here nothing else is known, and times follow from it, in other units for each kernel."""
+    rows, usual = [], 1.0
+    for w, info, one, _, network in records(kernels=8, seed=3):
+        now = (one.predicted or 0.0) * 10.0 ** int(w.content[-1])
+        usual = now if one.strategy == "default" else usual
+        samples = [Samples(one.text, "unroll=4 width=4 depth=0", Phase.SEARCH, (math.log(now / usual),), 1.0, "cpu")]
+        rows.append((w, info, replace(one, state=State.BUILT, features={}, predicted=now), samples, network))
+    for one in held_out(rows):
+        assert one.learned is not None
+        assert one.learned.precision is not None
+        assert one.learned.precision > 0.8
+
+
 def test_equal_records_and_seeds_give_equal_scores(learned: Ranking) -> None:
     shuffled = Random(2).sample(rows := list(records()), len(rows))
     features = [{"unroll": float(u), "width": 8.0, "unknown": 1.0} for u in UNROLLS] + [{}]
@@ -78,6 +95,8 @@ def test_without_enough_records_the_analytic_model_scores(learned: Ranking) -> N
     few = train([*records(networks=1, kernels=3, candidates=FEWEST // 3), *records(kernels=5, kind="panels")])
     assert set(few.learned) == {"panels"}
     assert few.reasons == {"schedule": "99 tried candidates, 9 of them fast; 100 and 10 are needed"}
+    failed = train((w, info, replace(one, state=State.FAILED), (), network) for w, info, one, _, network in records())
+    assert failed.reasons == {"schedule": "720 tried candidates, 0 of them fast; 100 and 10 are needed"}
     predictions = [2e-6, None, 5e-7, 0.0]
     for kind, one in (("schedule", few), ("fusion", learned)):
         scores = one.score(kind, {}, [{}] * 4, predictions, 1e-6)
@@ -86,6 +105,37 @@ def test_without_enough_records_the_analytic_model_scores(learned: Ranking) -> N
         unknown = one.score(kind, {}, [{}] * 4, predictions)
         assert np.argsort(unknown).tolist() == np.argsort(scores).tolist()
     assert workload_features(next(iter(records()))[0], {"size": 3.0}) == {"size": 3.0, "threads": 1.0}
+
+
+class Tiles(Grid):
+    """The schedules of the records, one knob after the other."""
+
+    def predict(self, texts: Sequence[str]) -> list[float | None]:
+        return [1e-6 * predicted(UNROLLS[self.point(text)[0]], 0) for text in texts]
+
+    def features(self, text: str) -> dict[str, float]:
+        unroll, width = self.point(text)
+        return {"unroll": float(UNROLLS[unroll]), "width": float(WIDTHS[width])}
+
+
+def test_the_score_of_a_space_is_that_of_its_candidates(learned: Ranking) -> None:
+    """The trees lead to faster neighbours of the default. The analytic model prefers the largest tile."""
+    space, workload = Tiles((len(UNROLLS), len(WIDTHS)), (3, 0)), next(iter(records()))[0]
+    texts = list(space.every())
+    trees = score_in(space, workload, {"size": 1024.0}, learned)
+    usual = 1e-6 * predicted(4, 0)
+    told = learned.score("schedule", {"size": 1024.0, "threads": 1.0}, list(map(space.features, texts)), space.predict(texts), usual)
+    assert trees(texts) == told
+    analytic = score_in(space, workload, {"size": 1024.0}, Ranking())
+    assert analytic(texts)[0] == 0, "the default's"
+
+    def first(score: Score) -> float:
+        """The time of the first proposal."""
+        (text,) = find_strategy("droplet")().propose(space, [Trial("3,0", 0.0)], score, 1, 100, Random(0))
+        return seconds(1024, UNROLLS[space.point(text)[0]], WIDTHS[space.point(text)[1]], 0)
+
+    assert first(trees) < seconds(1024, 4, 4, 0)
+    assert max(texts, key=dict(zip(texts, analytic(texts), strict=True)).__getitem__).startswith("6,"), "which spills"
 
 
 def test_without_lightgbm_the_analytic_model_scores_unless_learning_is_demanded(monkeypatch: pytest.MonkeyPatch) -> None:

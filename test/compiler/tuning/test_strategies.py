@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from tuning_spaces import Grid, Point, noise, tune
 from stepwell.dialects.support.errors import InputError
 from stepwell.tuning.proposals import LISTED, Scores
 from stepwell.tuning.spaces import Trial, find_strategy, strategies
+from stepwell.tuning.strategies.annealing import accepts, spread
 from stepwell.tuning.strategies.droplet import descend
 
 BUILT_IN = ("annealing", "droplet", "exhaustive", "genetic", "random")
@@ -147,6 +149,7 @@ def test_descent_looks_at_neighbours_and_not_past_slower_ones() -> None:
     assert proposed(default, *slower) == ["3,1", "1,1"]
     assert proposed(default, *slower, Trial("1,1", 0.3)) == ["3,1", "2,1"], "what lies behind is slower still"
     assert proposed(default, *slower, Trial("3,1", None)) == ["2,1", "1,1"], "a failure says nothing about what lies behind"
+    assert proposed(default, *slower, Trial("3,1", 0.0)) == ["2,1", "1,1"], "nor does a knob without an effect"
     assert proposed(default, *slower, Trial("3,1", 0.01)) == [], "a minimum along each knob"
     assert "2,0" in proposed(default, *slower, Trial("3,1", -0.1), Trial("2,1", -0.2)), "it moves on"
 
@@ -207,7 +210,34 @@ def test_scores_are_asked_for_once_and_never_beyond_the_effort() -> None:
         scores.add(texts)
     assert asked == ["a", "b", "c", "d", "e"]
     assert scores.best() == ["c", "e", "a"]
+    assert scores.known["b"] == -math.inf, "NaN has no order"
     assert (scores.left, scores.left_share) == (0, 0.0)
+
+
+def test_annealing_accepts_what_is_not_worse_and_with_luck_what_is() -> None:
+    random = Random(0)
+    for old, new, temperature in ((1.0, 1.0, 0.0), (1.0, 2.0, 0.0), (-math.inf, -math.inf, 1.0), (-math.inf, 0.0, 1.0)):
+        assert all(accepts(old, new, temperature, random) for _ in range(100))
+    for old, new, temperature in ((1.0, 0.9, 0.0), (0.0, -math.inf, 1.0)):
+        assert not any(accepts(old, new, temperature, random) for _ in range(100))
+    assert 0.3 < sum(accepts(1.0, 0.0, 1.0, random) for _ in range(1000)) / 1000 < 0.43, "1 / e"
+    assert spread([-math.inf, 1.0, 2.0, 3.0, 4.0, 1000.0]) == 2.0
+    assert spread([-math.inf]) == 0.0
+
+
+class Loose(Grid):
+    """A space that lists all points, as its knobs name them."""
+
+    def every(self) -> Iterator[str]:
+        return (self.text(point) for point in product(*map(range, self.sizes)))
+
+
+def test_illegal_candidates_of_a_list_are_left_out() -> None:
+    space = Loose((4, 4), (0, 0), lambda point: sum(point) % 2 == 0)
+    for name in BUILT_IN:
+        texts = find_strategy(name)().propose(space, [], lambda texts: [0.0] * len(texts), 32, 100, Random(0))
+        assert texts
+        assert all(space.refusal(text) is None for text in texts), name
 
 
 def test_strategies_are_found_by_name() -> None:
