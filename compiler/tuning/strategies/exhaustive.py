@@ -1,5 +1,6 @@
 """The strategy `exhaustive`: all candidates, in order."""
 
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from random import Random
@@ -17,4 +18,4 @@ class Exhaustive:
 
     def propose(self, space: Space, trials: Sequence[Trial], score: Score, count: int, effort: int, random: Random) -> list[str]:
         """See `Strategy.propose`. Nothing is scored."""
-        return Untried(space, trials).take(islice(space.every(), space.size()), count)
+        return Untried(space, trials).take(islice(space.every(), min(space.size(), sys.maxsize)), count)

@@ -109,6 +109,13 @@ def test_the_few_legal_points_of_a_huge_space_are_all_found(name: str) -> None:
     assert {trial.text for trial in trials} == {*(space.text((i, j, *(0,) * 7)) for i in range(10) for j in range(10))}
 
 
+def test_a_space_may_have_more_points_than_a_machine_word_counts() -> None:
+    space = Grid((10,) * 20, (0,) * 20)
+    for name in BUILT_IN:
+        texts = find_strategy(name)().propose(space, [Trial(space.default, 0.0)], lambda texts: [0.0] * len(texts), 8, 50, Random(0))
+        assert len(texts) == 8, name
+
+
 def test_a_share_of_what_annealing_proposes_is_random() -> None:
     """About 15 in 100: here those that the model dislikes, which are half of the space."""
     space = Grid((10,) * 4, (0,) * 4)
