@@ -171,5 +171,6 @@ if TYPE_CHECKING:
     from stepwell.plugin_files import depends_on as depends_on
     from stepwell.runtime.executable import Executable as Executable
     from stepwell.runtime.index_checks import IndexChecks as IndexChecks
+    from stepwell.tuning.spaces import Score as Score, Space as Space, Strategy as Strategy, Trial as Trial, register_strategy as register_strategy
 else:
     __getattr__, __dir__, __all__ = names_on_use(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.dialects.support.extensions import extension
@@ -66,7 +66,7 @@ class Strategy(Protocol):
         """
 
 
-S = TypeVar("S", bound=type[Any])
+S = TypeVar("S", bound=type[Strategy])
 _STRATEGIES: dict[str, type[Strategy]] = {}
 
 
@@ -86,7 +86,7 @@ def strategies() -> dict[str, type[Strategy]]:
     from stepwell.tuning.strategies import built_in  # imported here, because strategies import this file
 
     built_in()
-    return dict(_STRATEGIES)
+    return dict(sorted(_STRATEGIES.items()))
 
 
 def find_strategy(name: str) -> type[Strategy]:

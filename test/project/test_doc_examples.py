@@ -44,6 +44,8 @@ QUOTES = {
     ("ops.md", "class RowProductOp"): "examples/plugins/product_op.py",
     ("ops.md", "class InterleaveOp"): "examples/plugins/product_op.py",
     ("plans.md", "class SlowMemory"): "examples/plugins/own_cost_model.py",
+    ("tuning-strategies.md", "class Beam"): "examples/plugins/own_strategy.py",
+    ("tuning-strategies.md", "class SlowMemory"): "examples/plugins/own_cost_model.py",
     ("vector-math.md", "@expands"): "passes/affine_to_llvm/vector_math/exponential.py",
     ("benchmarks.md", "@register_pass"): None,  # decorators with nothing below them
 }

@@ -174,7 +174,7 @@ def test_there_is_an_example_of_each_thing_that_one_may_add() -> None:
     made_with = (
         "GraphOp", "onnx_rule", "lowering", "pattern", "register_pass", "register_dialect", "layout_rule", "schedule", "intrinsic",
         "register_target", "register_backend", "register_level", "register_tile_strategy", "register_frontend", "register_cost_model",
-        "register_element_type",
+        "register_element_type", "register_strategy",
     )  # fmt: skip
     texts = [example.read_text() for example in EXAMPLES]
     assert [name for name in made_with if not any(f"@{name}" in text or f"{name}(" in text or f"({name}," in text for text in texts)] == []
@@ -716,4 +716,4 @@ def test_what_a_pass_converts_is_a_dialect_or_an_op() -> None:
 def typing_alias(thing: object) -> bool:
     """Or a class of the bindings, whose documentation is MLIR's."""
     own = getattr(thing, "__module__", "").startswith("torch_mlir")
-    return own or type(thing).__module__ == "typing" or type(thing).__name__ in ("UnionType", "GenericAlias")
+    return own or type(thing).__module__ == "typing" or type(thing).__name__ in ("UnionType", "GenericAlias", "_CallableGenericAlias")
